@@ -111,15 +111,15 @@ def read_locations(predicate: Any) -> dict[str, EntryPointLines]:
     layers: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
     for file in stated.buildDefinition.resolvedDependencies:
         try:
-            told = msgspec.json.decode(file.annotations, type=_Annotations)
+            read = msgspec.json.decode(file.annotations, type=_Annotations)
         except msgspec.MsgspecError:
             continue
-        for name, each in told.traced.items():
+        for name, each in read.traced.items():
             functions.setdefault(name, {})[file.name] = each
-        for name, lines in told.decisions.items():
+        for name, lines in read.decisions.items():
             found = {dimension: Decision(file.name, line) for dimension, line in lines.items()}
             decisions.setdefault(name, {}).update(found)
-        for name, of_layers in told.layers.items():
+        for name, of_layers in read.layers.items():
             layers.setdefault(name, {})[file.name] = of_layers
     return {
         name: EntryPointLines(

@@ -187,8 +187,10 @@ def _link_new(temporary: Path, path: Path) -> None:
 
 
 def hard_link(file: Path, name: Path) -> bool:
-    """Whether a file could be given another name. Raises OSError where its folder is full, since a
-    copy would not fit either, FileExistsError, and FileNotFoundError.
+    """Give a file another name; return whether it has it.
+
+    Raises OSError where there is no room, since a copy would not fit either, FileExistsError and
+    FileNotFoundError.
     """
     try:
         os.link(file, name, follow_symlinks=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -185,12 +186,11 @@ def _misfits(
 
 def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
     """The parameters that can be passed by position: those before the first that is not passed."""
-    names: list[str] = []
-    for parameter in parameters:
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY or parameter.name not in passed:
-            break
-        names.append(parameter.name)
-    return tuple(names)
+    positional = takewhile(
+        lambda each: each.kind is not inspect.Parameter.KEYWORD_ONLY and each.name in passed,
+        parameters,
+    )
+    return tuple(each.name for each in positional)
 
 
 def abstract_input(

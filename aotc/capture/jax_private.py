@@ -109,7 +109,7 @@ _CONSTANTS = (
 
 
 def constants_are_arguments() -> bool:
-    """Whether jax takes closed-over arrays for arguments in this process."""
+    """Return whether jax takes closed-over arrays for arguments in this process."""
     with _private(_CONSTANTS):
         from jax._src import core
         from jax._src.array import ArrayImpl
@@ -318,7 +318,7 @@ def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> 
 
 
 def is_error_effect(key: Any) -> bool:
-    """Whether it is what `jax.experimental.checkify` keys the errors of a function by."""
+    """Return whether it is what `jax.experimental.checkify` keys the errors of a function by."""
     with _private("_src.checkify.ErrorEffect"):
         from jax._src.checkify import ErrorEffect
     return isinstance(key, ErrorEffect)

@@ -21,17 +21,18 @@ from aotc.base.source_locations import FunctionLines
 from aotc.capture import jax_private
 from aotc.capture.project_files import is_own, name_of, own_names
 
-_TOOL = "aotc"
-
 _RESUME_BYTES = 2
 """Size of the RESUME instruction that begins a function's body, on the line of its `def`."""
 
 
 class Recording:
-    """The program's own functions that have run, and their lines. root: the manifest's folder."""
+    """The program's own functions that have run, and their lines.
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    root: the manifest's folder.  tool: number of the tool of `sys.monitoring`.
+    """
+
+    def __init__(self, root: Path, tool: int) -> None:
+        self._root, self._tool = root, tool
         # By identity: equal code may come from two files, and one file may be imported twice.
         self._codes: dict[int, CodeType] = {}
         self._lines: dict[int, set[int]] = {}
@@ -69,8 +70,7 @@ class Recording:
             return sys.monitoring.DISABLE
         if id(code) not in self._codes:
             self._codes[id(code)], self._lines[id(code)] = code, set()
-            tool = _tool()
-            sys.monitoring.set_local_events(tool, code, sys.monitoring.events.LINE)
+            sys.monitoring.set_local_events(self._tool, code, sys.monitoring.events.LINE)
         return None
 
     def _ran(self, code: CodeType, line: int) -> object:
@@ -85,10 +85,10 @@ def recording(root: Path) -> Iterator[Recording]:
     jax's caches of traces are off in the block, so that functions which it has traced before run
     again.
     """
-    seen = Recording(root)
     monitoring, events = sys.monitoring, sys.monitoring.events
     tool = next(number for number in range(6) if monitoring.get_tool(number) is None)
-    monitoring.use_tool_id(tool, _TOOL)
+    seen = Recording(root, tool)
+    monitoring.use_tool_id(tool, "aotc")
     try:
         monitoring.register_callback(tool, events.PY_START, seen._started)
         monitoring.register_callback(tool, events.LINE, seen._ran)
@@ -101,10 +101,6 @@ def recording(root: Path) -> Iterator[Recording]:
         for code in seen._codes.values():
             monitoring.set_local_events(tool, code, events.NO_EVENTS)
         monitoring.free_tool_id(tool)
-
-
-def _tool() -> int:
-    return next(n for n in range(6) if sys.monitoring.get_tool(n) == _TOOL)
 
 
 def code_lines(code: CodeType) -> set[int]:

@@ -503,7 +503,7 @@ def _callable(model: Model, where: str) -> Callable[..., Any]:
 
 
 def _takes(each: ModelInput, array: Any) -> bool:
-    """Whether an array is what a model file states of an input, or its narrower one."""
+    """Return whether an array is what a model file states of an input, or its narrower one."""
     axes = zip(array.shape, each.shape, strict=False)
     fits = all(not isinstance(wanted, int) or size == wanted for size, wanted in axes)
     alike = array.dtype in (each.dtype, NARROWER.get(each.dtype))

@@ -26,7 +26,7 @@ from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process as apart
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import Apart
-from aotc.capture import weights_mismatch
+from aotc.capture.checkpoint_tensors import require_none
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
@@ -257,7 +257,7 @@ def open_checkpoint(
             data = ArrayBytes(checkpoint, number)
             tensors[name] = StoredTensor(data, name, 0, dtype, array.shape, dtype)
     told = [f"{source.text} {each}" for each in problems]
-    weights_mismatch.require_none(told, where, EXPECTED, AGAIN)
+    require_none(told, where, EXPECTED, AGAIN)
     return files, tensors
 
 

@@ -48,7 +48,7 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
         _strip_kernel_locations(module)
         module.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME)
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
-        targets = tuple(sorted(_custom_call_targets(module)))
+        targets = tuple(sorted({_name(each) for each in _custom_calls(module)}))
         version = stablehlo.get_version_from_compatibility_requirement(COMPATIBILITY)
         artifact = jax_private.serialize_portable(module, version)
     return Module(
@@ -139,10 +139,6 @@ def _strip_kernel_locations(module: ir.Module) -> None:
             settings = ir.StringAttr(operation.attributes["backend_config"]).value
             kept = _KERNEL_LOCATIONS.sub("", settings)
             operation.attributes["backend_config"] = ir.StringAttr.get(kept)
-
-
-def _custom_call_targets(module: ir.Module) -> set[str]:
-    return {_name(operation) for operation in _custom_calls(module)}
 
 
 def _name(operation: Any) -> str:

@@ -1,8 +1,8 @@
 """Files that a program opens while it is captured, and environment variables that it asks for.
 
-Provenance lists them; nothing else depends on them. An audit hook (PEP 578) sees opened files, a
-stand-in behind `os.environ` sees variables. Files and variables that native code reads by itself
-are not seen.
+Provenance lists them, and keys of tasks hold them where callers see classes of the program
+(docs/build-engine.md). An audit hook (PEP 578) sees opened files, a stand-in behind `os.environ`
+sees variables. Files and variables that native code reads by itself are not seen.
 """
 
 from __future__ import annotations

@@ -214,8 +214,8 @@ def _specialized(place: str, function: str, does: str) -> Specialized:
 def _failure(error: BaseException, root: Path) -> Specialized | str:
     while isinstance(error, AotcError) and error.__cause__ is not None:
         error = error.__cause__
-    line = user_exceptions.user_line(error, root) or "an unknown line"
-    function = user_exceptions.user_function(error, root) or "a function"
+    known = user_exceptions.user_place(error, root)
+    line, function = known or ("an unknown line", "a function")
     frames = traceback.extract_tb(error.__traceback__)[::-1]
     asking = next((f for f in frames if not f.filename.endswith("shape_poly.py")), None)
     is_users = asking is not None and user_exceptions.is_users(asking.filename)

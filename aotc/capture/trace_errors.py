@@ -95,14 +95,14 @@ def _outside_jax(error: BaseException) -> str | None:
 
 
 def _within(error: BaseException, package: str) -> bool:
-    """Whether it was code of this package that called jax."""
+    """Return whether it was code of this package that called jax."""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
     outside = [name for name in modules if name.partition(".")[0] not in ("jax", "jaxlib")]
     return bool(outside) and outside[-1].partition(".")[0] == package
 
 
 def _needs_value(error: BaseException) -> bool:
-    """Whether jax raised this where Python needs a value that is only known at run time."""
+    """Return whether jax raised this where Python needs a value that is only known at run time."""
     kinds = (
         jax.errors.ConcretizationTypeError,
         jax.errors.NonConcreteBooleanIndexError,

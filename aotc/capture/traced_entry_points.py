@@ -322,50 +322,37 @@ def _policy_findings(
                 str(reason),
                 expected=f"a program that does the same at every size of {dimension}",
             )
-        else:
-            yield from _without_axes(where, dimension, policy, inputs, outputs)
-            yield from _without_module(where, dimension, policy, symbolic)
+            continue
+        for expected, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
+            yield finding("AOTC-E839", where, found, expected=expected)
 
 
-def _without_axes(
-    where: str,
+def _unsuited(
     dimension: str,
     policy: DimensionPolicy,
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
-) -> Iterator[Finding]:
+    symbolic: Symbolic,
+) -> Iterator[tuple[str, str]]:
+    """Yield what a policy expects of a program, and what there is instead."""
     tensors = [*(("input", spec) for spec in inputs), *(("output", spec) for spec in outputs)]
     unknown = [(kind, spec) for kind, spec in tensors if "?" in spec.shape]
     for kind, spec in unknown[:1]:
-        yield _unsuited(
-            where,
-            f"an {kind} whose size is known from the dimensions: sums and products of them",
-            f"{kind} {spec.path or 'result'}, {tensor_text(spec)}",
-        )
+        expected = f"an {kind} whose size is known from the dimensions: sums and products of them"
+        yield expected, f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
     if isinstance(plan, Split) and not unknown:
         for kind, spec in tensors:
             carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
             if carrying not in ([], [dimension]):
                 expected = f"an {kind} that carries {dimension} by itself, on one axis at most"
-                found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
-                yield _unsuited(where, expected, found)
+                yield expected, f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     if isinstance(plan, Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
-            yield _unsuited(where, f"a fill for one of {', '.join(sorted(paths))}", path)
-
-
-def _without_module(
-    where: str, dimension: str, policy: DimensionPolicy, symbolic: Symbolic
-) -> Iterator[Finding]:
+            yield f"a fill for one of {', '.join(sorted(paths))}", path
     reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
     if isinstance(policy, CompileHere) and reasons:
         other, reason = reasons[0]
         expected = "a function that jax can trace at all sizes at once, to compile it for any"
-        found = reason if other == dimension else f"{reason} (of {other})"
-        yield _unsuited(where, expected, found)
-
-
-def _unsuited(where: str, expected: str, found: str) -> Finding:
-    return finding("AOTC-E839", where, found, expected=expected)
+        yield expected, reason if other == dimension else f"{reason} (of {other})"

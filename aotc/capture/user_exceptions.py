@@ -29,19 +29,19 @@ def place(file: str, line: int | None, root: Path) -> str:
     return f"{inside}:{line}"
 
 
-def user_line(error: BaseException, root: Path) -> str | None:
-    """The innermost line of a traceback, or of those of its causes, that lies in the manifest's
-    folder, as "model.py:12"; without one, the innermost that is in no package, and then one in
-    any but jax.
+def user_place(error: BaseException, root: Path) -> tuple[str, str] | None:
+    """Return the innermost line of a traceback, or of those of its causes, that lies in the
+    manifest's folder, as "model.py:12"; without one, the innermost that is in no package, and then
+    one in any but jax. And the name of the function that contains it.
     """
     for code, line in _user_frames(error, root):
-        return place(code.co_filename, line, root)
+        return place(code.co_filename, line, root), code.co_qualname
     return None
 
 
-def user_function(error: BaseException, root: Path) -> str | None:
-    """The name of the function that contains `user_line`."""
-    return next((code.co_qualname for code, _ in _user_frames(error, root)), None)
+def user_line(error: BaseException, root: Path) -> str | None:
+    """Return the line of `user_place`."""
+    return next(iter(user_place(error, root) or ()), None)
 
 
 def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
@@ -127,7 +127,7 @@ def show_cause(refused: AotcError) -> None:
 
 
 def is_users(file: str) -> bool:
-    """Whether code in a file is neither ours, nor jax's, nor Python's import machinery."""
+    """Return whether code in a file is neither ours, nor jax's, nor Python's import machinery."""
     is_frozen = file.startswith("<frozen")
     return not is_frozen and not any(Path(file).is_relative_to(own) for own in _NOT_THE_USERS)
 

@@ -61,10 +61,6 @@ def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
     return replace(moved, weights=weights)
 
 
-def _stored(array: np.ndarray[Any, Any], order: Order | None) -> np.ndarray[Any, Any]:
-    return array if order is None else np.ascontiguousarray(array.transpose(order))
-
-
 def _transposing(model: Model, orders: Mapping[str, Order]) -> Model:
     back = {name: tuple(map(int, np.argsort(order))) for name, order in orders.items()}
 
@@ -75,7 +71,10 @@ def _transposing(model: Model, orders: Mapping[str, Order]) -> Model:
         }
         return model.function(as_in_file, *inputs)
 
-    weights = {name: _stored(array, orders.get(name)) for name, array in model.weights.items()}
+    weights = {
+        name: np.ascontiguousarray(array.transpose(orders[name])) if name in orders else array
+        for name, array in model.weights.items()
+    }
     return replace(model, function=function, weights=weights)
 
 

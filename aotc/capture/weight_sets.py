@@ -18,12 +18,11 @@ from aotc.capture import (
     import_program,
     trace_refusals,
     user_exceptions,
-    weights_mismatch,
 )
 from aotc.capture import (
     jax_trees as tree,
 )
-from aotc.capture.checkpoint_tensors import open_weights
+from aotc.capture.checkpoint_tensors import open_weights, require_wanted
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.base.digest import sha256
@@ -152,7 +151,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
     structure = jax.tree.map(_abstract, values)
     files, tensors = open_weights(spec, in_file, scratch)
     wanted = {path or ALONE: leaf for path, leaf in named}
-    weights_mismatch.check(tensors, wanted, in_file)
+    require_wanted(tensors, wanted, in_file)
     return Weights("source", structure, {path: tensors[path] for path in wanted}, files)
 
 

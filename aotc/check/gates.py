@@ -13,7 +13,7 @@ from aotc.base.errors import finding
 from aotc.base.evidence import XLA, Coverage, Evidence, ExecutableEvidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.gate_limits import Gates
+from aotc.config.manifest_specs import Gates
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord
@@ -79,7 +79,7 @@ def check(
 def _place_and_found(
     name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
 ) -> tuple[str, str]:
-    """Where a gate was exceeded, and what was found. profiles: sizes, by what was found in them."""
+    """Return where a gate was exceeded, and the findings. profiles: sizes, by what is found."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
         return f"{label(name, every[0])} for {target}", next(iter(profiles))

@@ -89,7 +89,7 @@ def _as_passed(
 def _leaves(
     spec: EntryPoint, name: str, positional: tuple[Any, ...], named: dict[str, Any]
 ) -> dict[int, Any]:
-    """What the loader takes the leaves of a call to be, by their index. Raises ShapeError."""
+    """Return the leaves of a call as the loader takes them, by index. Raises ShapeError."""
     parameters = passed_parameters(spec)
     values = bind(name, signature_of(parameters), positional, named, spec)
     return {

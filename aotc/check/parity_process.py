@@ -33,8 +33,8 @@ PASSING = ("AOTC-E551",)
 
 
 class Differing(Struct, frozen=True):
-    """What a caller of the bundle finds to be otherwise than in plain JAX. where: the call and the
-    path within it.
+    """A difference that a caller of the bundle finds from plain JAX. where: the call and the path
+    within it.
     """
 
     where: str
@@ -65,7 +65,7 @@ class Job(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the worker finds. fixtures: how far each executable's results are from their reference.
+    """Findings of the worker. fixtures: how far each executable's results are from their reference.
     differing: beside these, and beside the reasons why this host is unsuited.
     """
 
@@ -77,7 +77,7 @@ class Answer(Struct, frozen=True):
 
 
 class Ran(Struct, frozen=True):
-    """What a target's executables did. trials: of each entry point that has any, in the order of
+    """Results of a target's executables. trials: of each entry point that has any, in the order of
     the plan.  values: the value trials of each executable.  not_run: why this host cannot run them;
     then nothing else is known.  lasting: false if it only lacks free memory at the moment.
     """
@@ -129,7 +129,7 @@ def run(
 
 
 def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
-    """What a target's executables did, if nothing of it is wrong. Raises ParityError."""
+    """Return what a target's executables did, if nothing of it is wrong. Raises ParityError."""
     fixtures = [(key, each.within, _recorded(each)) for key, each in answer.fixtures]
     calls = [Call(key, FIXTURE) for key, is_within, _ in fixtures if not is_within]
     calls += [

@@ -60,7 +60,7 @@ COMPARED = ("AOTC-E701", "AOTC-E704")
 
 
 def outcome(job: Job, progress: Progress) -> Answer:
-    """What the executables of a target do, or why this host cannot run them.
+    """Return what the executables of a target do, or why this host cannot run them.
 
     Raises BundleFormatError, IntegrityError, TrustError.
     """

@@ -111,7 +111,7 @@ def _nested(tensors: Mapping[str, Array]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call returned. arrays: by path; random keys as their data.  value: as it came."""
+    """Results of a call. arrays: by path; random keys as their data.  value: as it came."""
 
     arrays: dict[str, Array]
     value: Any
@@ -194,7 +194,7 @@ class Function:
         return max(0, int(counted.get("flops", 0)))
 
     def returned(self, arrays: Mapping[str, Array]) -> Result:
-        """What it returned where it was run. arrays: by path."""
+        """Return what it returned where it was run. arrays: by path."""
         structure = jax.eval_shape(self._called, self._abstract())
 
         def recorded(steps: Any, leaf: Any) -> Any:
@@ -264,7 +264,7 @@ def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
 
 
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
-    """What a `like` function made, with the recorded numbers; its own leaves where they hold them,
+    """Give what a `like` function made the recorded numbers; keep its leaves where they hold them,
     since an array may be weakly typed, and of a Python number is made another Python number.
     """
 

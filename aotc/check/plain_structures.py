@@ -85,7 +85,7 @@ def call_file(folder: Path, key: ExecutableKey) -> Path:
 
 
 def read_call(path: Path) -> PlainCall:
-    """What `write_call` left."""
+    """Return what `write_call` left."""
     return unpacked(path.read_bytes(), PlainCall)
 
 
@@ -101,8 +101,8 @@ def array_of(leaf: Leaf) -> Array:
 
 
 def as_argument(spelled: Spelled) -> Any:
-    """What a caller without the program's libraries passes: numpy arrays and Python's containers;
-    for a registered class an object with its children under every name.
+    """Return what a caller without the program's libraries passes: numpy arrays, Python's
+    containers; for a registered class an object with its children under every name.
     """
     match spelled:
         case Nothing():
@@ -129,8 +129,8 @@ def as_argument(spelled: Spelled) -> Any:
 def differences(
     expected: Spelled, found: Any, rtol: float, atol: float, path: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Where, what plain JAX returned, and what the loader did: structure, dtypes, shapes, and
-    numbers beyond the tolerance.
+    """Yield each place with what plain JAX returned there, and what the loader did: structure,
+    dtypes, shapes, and numbers beyond the tolerance.
     """
     where = path or "the result"
     match expected:

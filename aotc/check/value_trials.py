@@ -83,7 +83,7 @@ def value_file(folder: Path, key: ExecutableKey, kind: str) -> Path:
 
 
 def found_file(folder: Path, target: str, key: ExecutableKey, kind: str) -> Path:
-    """What an executable made of a trial's inputs, or of the fixture's, if it differs."""
+    """Return what an executable made of a trial's inputs, or of the fixture's, if it differs."""
     return folder / f"found.{target}.{file_stem(key)}.{kind}.msgpack"
 
 
@@ -93,5 +93,5 @@ def write_found(path: Path, arrays: Sequence[Array]) -> None:
 
 
 def read_found(path: Path) -> list[Array]:
-    """What `write_found` left."""
+    """Return what `write_found` left."""
     return [array_of(leaf) for leaf in unpacked(path.read_bytes(), list[Leaf])]

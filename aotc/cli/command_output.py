@@ -27,7 +27,7 @@ FILE = click.Path(path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How a command prints its result.
+    """The output of a command.
 
     json: one JSON document on stdout instead of text.  stops: ignored once a document is written,
     since a signal after that would ask for a second one.

@@ -108,7 +108,7 @@ def looked(
 
 
 def notes_of(found: Looked) -> Iterator[str]:
-    """What people have to know of a bundle that was looked at in a registry."""
+    """Yield what people have to know of a bundle that was looked at in a registry."""
     if found.shown != found.asked:
         yield f"{found.asked} is {found.shown}"
     if found.note:

@@ -20,7 +20,7 @@ RETRY_SECONDS = 0.002
 
 
 class Stops:
-    """How this process treats SIGINT, SIGTERM and SIGHUP, except those that its parent ignores.
+    """SIGINT, SIGTERM and SIGHUP in this process, except those that its parent ignores.
 
     They are noted while the command line is being imported, raised as KeyboardInterrupt while it
     runs, ignored while it ends, and then restored.

@@ -18,7 +18,7 @@ about ten.
 
 
 def place_of(job: CompileJob) -> str:
-    """Where in a build a job stands, for a finding about it."""
+    """Return where in a build a job stands, for a finding about it."""
     return f"{job.label} for {job.target.name}"
 
 
@@ -69,7 +69,7 @@ def no_backend(platform: str, hint: str) -> AotcError:
 
 
 def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:
-    """What an option says, which is one of these words, or "" where nobody states it.
+    """Return what an option says, which is one of these words, or "" where nobody states it.
 
     Raises CompileError (AOTC-E908) for another one.
     """

@@ -77,7 +77,7 @@ class CompileWorkers:
 
 
 def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:
-    """What another compiler than XLA made for a processor; its steps are those of the evidence."""
+    """Return what another compiler than XLA made for a processor, with the evidence's steps."""
     places = result.evidence.placement if result.evidence is not None else ()
     return Executable(
         serialized=result.serialized,

@@ -99,21 +99,21 @@ class TargetKind[Model: TargetModel](ABC):
         """The compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
 
     def check(self, document: Document, model: Model) -> Iterator[Finding]:
-        """What is wrong with a target file beyond its keys and their types (AOTC-E812)."""
+        """Yield what is wrong with a target file beyond its keys and their types (AOTC-E812)."""
         if model.triple not in TRIPLES:
             yield unknown_name(document, ("triple",), "one of", ", ".join(TRIPLES), model.triple)
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements | UnsetType:
-        """What the host's devices must be. memory_bytes: on each of them. Needed of every kind but
+        """Return what the host's devices must be. memory_bytes: on each. Needed of every kind but
         that of processors, which `Requirements` describe.
         """
         return UNSET
 
     def fixed_devices(self, target: Target) -> str:
-        """What fixes the number of devices, so that a build manifest cannot state another, such as
-        "v5e:2x4"; "" for a target with as many as it is given.
+        """Return what fixes the number of devices, so that a build manifest cannot state another,
+        such as "v5e:2x4"; "" for a target with as many as it is given.
         """
         return ""
 
@@ -122,7 +122,7 @@ class TargetKind[Model: TargetModel](ABC):
         return target
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """What `aotc build --tune` measures, in the order of preference, the default first."""
+        """Return what `aotc build --tune` measures, in order of preference, the default first."""
         return (Candidate(DEFAULT),)
 
     def assembly(self, executable: bytes, where: str) -> str:

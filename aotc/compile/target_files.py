@@ -29,7 +29,7 @@ SCHEMA = 1
 
 
 def builtin_folder() -> Path:
-    """Where the targets that come with aotc lie: in the package, or at the top of a checkout."""
+    """Return the folder of aotc's own targets: in the package, or at the top of a checkout."""
     packaged = Path(__file__).resolve().parents[1] / "targets"
     return packaged if packaged.is_dir() else packaged.parents[1] / "targets"
 

@@ -12,7 +12,7 @@ from aotc.base.evidence import ExecutableEvidence
 
 
 class Problem(StrEnum):
-    """Why nothing was compiled: what the program, the target or the installed jaxlib lacks."""
+    """The reason why nothing was compiled: a lack of the program, the target or jaxlib."""
 
     NONE = ""
     PROGRAM = "program"

@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
 
 from msgspec import msgpack
@@ -43,9 +42,7 @@ from aotc.config.manifest_specs import (
     profiles_of,
 )
 from aotc.config.routing_policies import at_once
-from aotc.config.sharding_specs import assign
 from aotc.config.toml_document import Document
-from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 
 __all__ = [
@@ -83,14 +80,13 @@ def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildMani
     Raises BuildManifestError with every problem of one kind: AOTC-E801 unreadable, E802 not TOML,
     E810 another schema; keys by themselves: E803 unknown key, E804 missing key, E805 wrong type or
     value, E807 conflict or duplicate; keys beside each other: these, E806 unknown reference, E808
-    missing file, E809 never used; E814 a sharding that does not tile its array.
+    missing file, E809 never used. The capture judges shardings, once it knows all shapes.
     """
     document = toml.read(path, KIND)
     toml.require_schema(document, SCHEMA)
     manifest = _manifest(document, path.resolve().parent)
     problems = [*manifest_relations.check(manifest), *_missing_files(manifest, written)]
-    document.refuse(problems)
-    raise_if(_untiled(manifest))
+    raise_if(document.findings(problems))
     return manifest
 
 
@@ -116,27 +112,6 @@ def _manifest(document: Document, root: Path) -> BuildManifest:
         text=document.source,
         lines=document.lines,
     )
-
-
-def _untiled(manifest: BuildManifest) -> Iterator[Finding]:
-    """Shardings that do not fit inputs whose shapes the manifest tells, at some profile."""
-    every = {key for target in manifest.targets for key in manifest.executables(target)}
-    for name, spec in manifest.entry_points.items():
-        patterns, leaves = spec.shardings.inputs, spec.leaves
-        if not patterns or any(isinstance(leaf, InputLike) for leaf in leaves.values()):
-            continue  # the capture asks the functions
-        calls = {
-            key.label: [
-                (path, [sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape])
-                for path, leaf in leaves.items()
-                if isinstance(leaf, InputLeaf)
-            ]
-            for key in sorted(every)
-            if key.entry_point == name
-            for sizes in [dict(key.sizes)]
-        }
-        where = partial(manifest.where, "entry_points", name, "shardings", "inputs")
-        yield from assign(patterns, manifest.mesh, calls, where)[1]
 
 
 def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Problem]:

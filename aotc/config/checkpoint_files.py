@@ -45,12 +45,12 @@ def main_file(source: SourceFile) -> SourceFile:
 
 
 def is_index(file: SourceFile) -> bool:
-    """Whether it lists the tensors of other files."""
+    """Return whether it lists the tensors of other files."""
     return file.path.name.endswith(ENDING)
 
 
 def is_orbax(file: SourceFile) -> bool:
-    """Whether it tells of an Orbax checkpoint, whose files lie in its folder and below."""
+    """Return whether it tells of an Orbax checkpoint, whose files lie in its folder and below."""
     return file.path.name == ORBAX
 
 
@@ -70,7 +70,7 @@ def read_index(file: SourceFile) -> Index:
 
 
 def is_file_name(text: str) -> bool:
-    """Whether it names a file in the folder of the index, and nothing elsewhere."""
+    """Return whether it names a file in the folder of the index, and nothing elsewhere."""
     return PurePath(text).name == text and "\0" not in text
 
 

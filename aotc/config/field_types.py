@@ -101,7 +101,7 @@ type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]
 
 
 def is_plain(value: object) -> bool:
-    """Whether a TOML value is made of strings, numbers and booleans: no date, no time."""
+    """Return whether a TOML value is made of strings, numbers and booleans: no date, no time."""
     match value:
         case dict():
             return all(is_plain(item) for item in value.values())

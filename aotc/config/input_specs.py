@@ -19,12 +19,11 @@ from typing import Annotated
 from pydantic import Field, PlainValidator, TypeAdapter
 
 from aotc.config.field_types import (
-    IDENTIFIER_EXPECTED,
-    REFERENCE_EXPECTED,
-    Plain,
+    Arrayed,
+    FunctionReference,
+    Identifier,
     PlainValue,
     accepting,
-    is_function_reference,
     is_identifier,
     refusal,
 )
@@ -50,14 +49,7 @@ def _axis(raw: object) -> int | str:
     raise refusal(expected, "write the size of the axis")
 
 
-_AXES = TypeAdapter(tuple[Annotated[int | str, PlainValidator(_axis)], ...], config=DEFERRED)
-
-
-def _shape(raw: object) -> tuple[int | str, ...]:
-    if not isinstance(raw, list):
-        expected = "an array of sizes and dimension names; [] for a scalar"
-        raise refusal(expected, 'write shape = ["batch", 64]')
-    return _AXES.validate_python(raw)
+_Axis = Annotated[int | str, PlainValidator(_axis)]
 
 
 def _dtype(raw: object) -> DType | KeyImpl:
@@ -78,11 +70,7 @@ class InputLeaf(Section):
     their words. None where the manifest leaves it to the model file that the entry point names.
     """
 
-    shape: Annotated[
-        tuple[int | str, ...],
-        PlainValidator(_shape),
-        Field(description=_ARRAY_HINT),
-    ]
+    shape: Annotated[tuple[_Axis, ...], Arrayed, Field(description=_ARRAY_HINT)]
     stated: Annotated[DType | KeyImpl | None, PlainValidator(_dtype), Field(alias="dtype")] = None
 
     @property
@@ -92,25 +80,6 @@ class InputLeaf(Section):
         return self.stated
 
 
-_Argument = Annotated[
-    str, accepting(is_identifier, IDENTIFIER_EXPECTED, "give the function's keyword arguments")
-]
-_ARGUMENTS = TypeAdapter(dict[_Argument, PlainValue], config=DEFERRED)
-
-
-def _arguments(raw: object) -> Mapping[str, Plain]:
-    if not isinstance(raw, dict):
-        expected = 'a table such as { batch = "batch", length = 128 }'
-        raise refusal(expected, "give the function's keyword arguments")
-    return _ARGUMENTS.validate_python(raw)
-
-
-def _like(raw: object) -> str:
-    if not isinstance(raw, str) or not is_function_reference(raw):
-        raise refusal(REFERENCE_EXPECTED, "name the function that returns such a structure")
-    return raw
-
-
 @dataclass(frozen=True, slots=True)
 class InputLike(Section):
     """A structure that a function tells: `function(**arguments)` returns a pytree of arrays.
@@ -118,10 +87,8 @@ class InputLike(Section):
     arguments: a string names a dimension, whose size is passed; anything else is passed as it is.
     """
 
-    function: Annotated[str, PlainValidator(_like), Field(alias="like")]
-    arguments: Annotated[Mapping[str, Plain], PlainValidator(_arguments)] = field(
-        default_factory=dict
-    )
+    function: Annotated[FunctionReference, Field(alias="like")]
+    arguments: Mapping[Identifier, PlainValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +131,7 @@ def _input(raw: object) -> InputTree:
 
 
 def is_step(key: str) -> bool:
-    """Whether a key can be a step of a leaf's path."""
+    """Return whether a key can be a step of a leaf's path."""
     return bool(key) and key.isascii() and key.isprintable() and "/" not in key
 
 

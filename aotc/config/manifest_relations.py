@@ -128,7 +128,8 @@ def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
             at = (*path, "ranges", leaf)
             # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
             is_of_file = entry.source is not None and not entry.inputs
-            if not (leaf in leaves or is_of_file or _is_below(leaf, made)):
+            is_below = any(leaf == owner or leaf.startswith(f"{owner}/") for owner in made)
+            if not (leaf in leaves or is_of_file or is_below):
                 yield _unknown_array(at, leaf, leaves)
             yield from _check_range(at, ends, leaves[leaf].stated if leaf in leaves else None)
         if entry.fixtures.results is not None:
@@ -150,11 +151,6 @@ def check_file_ranges(
 
 def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
     return unknown_reference(path, "input array", leaf, known, "name an array by its path")
-
-
-def _is_below(path: str, owners: Collection[str]) -> bool:
-    """Whether a leaf's path is one of these or within one of them."""
-    return any(path == owner or path.startswith(f"{owner}/") for owner in owners)
 
 
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,6 +21,7 @@ from pydantic import (
     ValidationInfo,
 )
 
+from aotc.base.evidence import PLACES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.field_types import (
     Arrayed,
@@ -40,7 +41,6 @@ from aotc.config.field_types import (
     at_least_one,
     refusal,
 )
-from aotc.config.gate_limits import Gates
 from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
 from aotc.config.manifest_problem import Problem
 from aotc.config.routing_policies import PolicyValue
@@ -392,6 +392,54 @@ class Overrides(Section):
         """The profiles, by entry point that has others for this target."""
         changed = self.of_entry_points.items()
         return {name: own.profiles for name, own in changed if own.profiles}
+
+
+_OPERATION = re.compile(r"\A[a-z_]+\.[a-z0-9_]+\Z")
+
+_Count = Annotated[int, accepting(lambda v: v >= 0, "an integer of at least 0", "0 allows none")]
+_Part = Annotated[Error, accepting(lambda v: v <= 1, "a number from 0 to 1", "1 is every line")]
+
+_Library = Annotated[
+    str,
+    accepting(
+        lambda v: v in PLACES, f"one of {', '.join(PLACES)}", "docs/evidence.md says whose is what"
+    ),
+]
+_Operation = Annotated[
+    str,
+    accepting(
+        lambda v: bool(_OPERATION.match(v)),
+        'an operation with its dialect, such as "stablehlo.while"',
+        "`aotc inspect --json` lists those of a bundle",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Gates(Section):
+    """`[gates]`: what a build may come to at most, or fails; None and empty allow anything.
+
+    max_artifact_size: bytes of all blobs of a target.  max_executable_size, max_temp_memory: bytes,
+    of each executable.  max_custom_calls, max_generated_kernels: in each executable.
+    forbid_libraries: places of work, such as "LAPACK".  forbid_operations: of modules, such as
+    "stablehlo.while".  min_coverage: the part of the lines of the functions that were traced, for
+    each entry point, from 0 to 1.
+    """
+
+    max_artifact_size: Bytes | None = None
+    max_executable_size: Bytes | None = None
+    max_temp_memory: Bytes | None = None
+    max_custom_calls: _Count | None = None
+    max_generated_kernels: _Count | None = None
+    forbid_libraries: Annotated[tuple[_Library, ...], Arrayed] = ()
+    forbid_operations: Annotated[tuple[_Operation, ...], Arrayed] = ()
+    min_coverage: _Part | None = None
+
+    def stated(self) -> Iterator[str]:
+        """The gates that there are, by name."""
+        for each in fields(self):
+            if getattr(self, each.name) not in (None, ()):
+                yield each.name
 
 
 @dataclass(frozen=True, slots=True)

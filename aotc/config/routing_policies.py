@@ -58,11 +58,12 @@ _Parameter = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _FailTable(Section):
-    policy: Literal["fail"]
+class _PlainTable(Section):
+    policy: Literal["fail", "split"]
 
-    def asked(self) -> None:
-        """Bundles say nothing of it: such a call is refused."""
+    def asked(self) -> Split | None:
+        """Bundles say nothing of `fail`: such a call is refused."""
+        return Split(proof=()) if self.policy == "split" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,6 @@ class _PadTable(Section):
     def asked(self) -> Pad:
         fill = {path: repr(value) for path, value in self.fill.items()}
         return Pad(fill=fill, mask=self.mask, length=self.length, proof=())
-
-
-@dataclass(frozen=True, slots=True)
-class _SplitTable(Section):
-    policy: Literal["split"]
-
-    def asked(self) -> Split:
-        return Split(proof=())
 
 
 def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None:
@@ -114,9 +107,9 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
 
 
 _AT_ONCE: Mapping[str, _Table] = {
-    "fail": TypeAdapter(_FailTable),
+    "fail": TypeAdapter(_PlainTable),
     "pad": TypeAdapter(_PadTable),
-    "split": TypeAdapter(_SplitTable),
+    "split": TypeAdapter(_PlainTable),
 }
 
 
@@ -140,12 +133,7 @@ class _CompileTable(Section):
         return CompileHere(most=self.most, seconds=self.seconds, meanwhile=until)
 
 
-type _Table = (
-    TypeAdapter[_FailTable]
-    | TypeAdapter[_PadTable]
-    | TypeAdapter[_SplitTable]
-    | TypeAdapter[_CompileTable]
-)
+type _Table = TypeAdapter[_PlainTable] | TypeAdapter[_PadTable] | TypeAdapter[_CompileTable]
 
 _TABLES: Mapping[str, _Table] = {**_AT_ONCE, "compile": TypeAdapter(_CompileTable)}
 
@@ -177,7 +165,13 @@ def check_policies(
             at = (*at, "meanwhile")
         plan = at_once(policy)
         if isinstance(plan, Pad):
-            yield from _check_pad(plan, at, dimension, inputs, leaves, donated)
+            for leaf, text in plan.fill.items():
+                number = _number(text)
+                yield from _check_fill((*at, "fill", leaf), leaf, number, dimension, leaves)
+            for key, parameter in (("mask", plan.mask), ("length", plan.length)):
+                if parameter:
+                    place = (*at, key)
+                    yield from _check_mask_or_length(place, parameter, dimension, inputs, donated)
             if plan.length in lengths:
                 expected = "a parameter for each dimension's length"
                 found = f"{plan.length} is the length of {lengths[plan.length]}"
@@ -186,34 +180,11 @@ def check_policies(
             elif plan.length:
                 lengths[plan.length] = dimension
         elif isinstance(plan, Split):
-            yield from _check_split(at, dimension, leaves)
-
-
-def _check_pad(
-    pad: Pad,
-    path: KeyPath,
-    dimension: str,
-    inputs: Mapping[str, InputTree],
-    leaves: Mapping[str, InputLeaf | InputLike],
-    donated: Collection[str],
-) -> Iterator[Problem]:
-    for leaf, text in pad.fill.items():
-        yield from _check_fill((*path, "fill", leaf), leaf, _number(text), dimension, leaves)
-    for key, parameter in (("mask", pad.mask), ("length", pad.length)):
-        if parameter:
-            yield from _check_mask_or_length(
-                (*path, key), key, parameter, dimension, inputs, donated
-            )
-
-
-def _check_split(
-    path: KeyPath, dimension: str, leaves: Mapping[str, InputLeaf | InputLike]
-) -> Iterator[Problem]:
-    for at, leaf in leaves.items():
-        if isinstance(leaf, InputLeaf) and leaf.shape.count(dimension) > 1:
-            expected = f"inputs that carry {dimension} on at most one axis, to split them there"
-            found = f"{at} with shape {spell(leaf.shape)}"
-            yield Problem("AOTC-E807", path, expected, found, "choose another policy")
+            for name, spec in leaves.items():
+                if isinstance(spec, InputLeaf) and spec.shape.count(dimension) > 1:
+                    expected = f"inputs that carry {dimension} on at most one axis, to split there"
+                    found = f"{name} with shape {spell(spec.shape)}"
+                    yield Problem("AOTC-E807", at, expected, found, "choose another policy")
 
 
 def _check_fill(
@@ -271,33 +242,29 @@ def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:
 
 def _check_mask_or_length(
     path: KeyPath,
-    key: str,
     parameter: str,
     dimension: str,
     inputs: Mapping[str, InputTree],
     donated: Collection[str],
 ) -> Iterator[Problem]:
     """A parameter that the loader passes: an input of its own, of the right dtype and shape."""
+    is_mask = path[-1] == "mask"
     if parameter not in inputs:
-        example = f'["{dimension}"], dtype = "bool"' if key == "mask" else '[], dtype = "int32"'
+        example = f'["{dimension}"], dtype = "bool"' if is_mask else '[], dtype = "int32"'
         hint = f"add inputs.{parameter} = {{ shape = {example} }}"
         yield unknown_reference(path, "input", parameter, inputs, hint)
         return
-    tree = inputs[parameter]
-    leaf = tree if isinstance(tree, InputLeaf) else InputLeaf((), DType.FLOAT32)
-    if key == "mask":
-        good = leaf.stated is DType.BOOL and dimension in leaf.shape
+    tree, is_good, found = inputs[parameter], False, "a tree of arrays"
+    if isinstance(tree, InputLeaf):
+        is_good = tree.stated is DType.INT32 and not tree.shape
+        if is_mask:
+            is_good = tree.stated is DType.BOOL and dimension in tree.shape
+        found = f"{tree.stated.value if tree.stated else 'of no stated dtype, '}{spell(tree.shape)}"
+    if not is_good:
         expected = f"a bool array with {dimension} in its shape"
-    else:
-        good = leaf.stated is DType.INT32 and not leaf.shape
-        expected = "an int32 scalar, shape = []"
-    if not good or not isinstance(tree, InputLeaf):
-        found = f"{parameter}, " + (
-            f"{leaf.stated.value if leaf.stated else 'of no stated dtype, '}{spell(leaf.shape)}"
-            if isinstance(tree, InputLeaf)
-            else "a tree of arrays"
-        )
-        yield Problem("AOTC-E805", path, expected, found, "correct the input, or name another")
+        expected = expected if is_mask else "an int32 scalar, shape = []"
+        found, hint = f"{parameter}, {found}", "correct the input, or name another"
+        yield Problem("AOTC-E805", path, expected, found, hint)
     elif parameter in donated:
         expected, found = "an input that the loader makes for each call", f"{parameter} is donated"
         yield Problem("AOTC-E807", path, expected, found, "remove it from `donate`")

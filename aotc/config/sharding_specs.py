@@ -85,7 +85,7 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Whether a leaf is meant."""
+    """Return whether a leaf is meant."""
     parts = re.split(r"(\*\*/|/\*\*|\*\*|\*)", pattern)
     meanings = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
     expression = "".join(meanings.get(part) or re.escape(part) for part in parts)

@@ -75,7 +75,7 @@ class Recorded:
 
 
 def begins(head: bytes) -> bool:
-    """Whether a file with these first bytes is one."""
+    """Return whether a file with these first bytes is one."""
     return head.startswith(HEAD)
 
 

@@ -6,12 +6,16 @@ manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> atte
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
+from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
@@ -29,8 +33,8 @@ from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.tuning_file import Recorded, TuningFile
-from aotc.pipeline import build_notes, build_tuning
-from aotc.pipeline.build_materials import builder_id, gather, stated_time, time_of_build
+from aotc.pipeline import build_notes, build_tuning, code_identity
+from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.build_stages import (
     BuildRun,
@@ -50,6 +54,7 @@ from aotc.pipeline.task_history import OnFailed
 from aotc.pipeline.task_progress import OnStage
 from aotc.pipeline.user_processes import LARGE_BYTES, OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
@@ -144,7 +149,7 @@ def build(
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
         program, compiled = capture_and_compile(run)
-        notes = [*build_notes.of_program(program, run.scratch)]
+        notes = [*build_notes.of_program(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
@@ -166,22 +171,14 @@ def build(
                 checked,
                 program,
                 signer,
-                lambda: gather(
-                    manifest,
-                    program.made_from,
-                    request.names,
-                    None if stated else started,
-                    time_of_build(stated),
-                    file,
-                    builder,
-                    run.scratch.read_reads().variables,
-                ),
+                partial(_materials, run, program, file, builder, stated, started),
                 manifest=manifest,
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
                 on_progress=_packing_progress(checked, on_stage),
             )
         kept_apart = _kept_apart(manifest, run.scratch)
+        notes += build_notes.unproven(program, run.scratch)
     notes = [
         *(each.sentence for each in compiled.fallen),
         *notes,
@@ -234,6 +231,32 @@ def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) ->
     )
 
 
+def _materials(
+    run: BuildRun,
+    program: CapturedProgram,
+    tuning: TuningFile | None,
+    builder: str,
+    stated: datetime | None,
+    started: datetime,
+) -> Materials:
+    """Gather what provenance says of this build. stated: the time in the environment, with which
+    the same build says the same.
+    """
+    manifest = run.request.manifest
+    return Materials(
+        targets=run.request.names,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        environment=worker_environment.PINNED,
+        variables=run.scratch.read_reads().variables,
+        code=code_identity.code_digests(),
+        started=None if stated else started,
+        finished=time_of_build(stated),
+        revision=revision_of(manifest.root, {manifest.path.name, *program.made_from}),
+        tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
+        builder_id=builder,
+    )
+
+
 def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
     """How the processes of model files were kept apart, if there are such files and they ran."""
     if all(spec.source is None for spec in manifest.entry_points.values()):
@@ -254,13 +277,13 @@ def _resolve(
     asked = [
         build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
     ]
-    resolved = tuple(each.engines[0] for each in asked)
+    resolved = tuple(engines[0] for engines, _ in asked)
     return Request(
         manifest=manifest,
         names=names,
         targets=resolved,
-        next_engines={e.engines[0].name: e.engines[1:] for e in asked if len(e.engines) > 1},
-        beside={e.engines[0].name: e.beside for e in asked if e.beside},
+        next_engines={first.name: tuple(rest) for (first, *rest), _ in asked if rest},
+        beside={engines[0].name: beside for engines, beside in asked if beside},
         wanted={
             target.name: manifest.executables(name)
             for name, target in zip(names, resolved, strict=True)

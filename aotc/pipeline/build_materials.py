@@ -1,25 +1,18 @@
-"""What a build was made from, and when, gathered for its provenance."""
+"""Materials of a build for its provenance: who builds, from which revision, and when."""
 
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.base.workers import worker_environment
-from aotc.bundle.sign.build_provenance import BUILDER_ID, Materials, Revision
-from aotc.config import tuning_file
-from aotc.config.build_manifest import BuildManifest
-from aotc.config.tuning_file import TuningFile
-from aotc.pipeline import code_identity
-from aotc_runtime.base.digest import sha256
+from aotc.bundle.sign.build_provenance import BUILDER_ID, Revision
 
 BUILDER_VARIABLE = "AOTC_BUILDER_ID"
 GIT_SECONDS = 20
@@ -38,37 +31,6 @@ def builder_id(stated: str | None) -> str:
             "AOTC-E092", "--builder-id" if stated is not None else BUILDER_VARIABLE, repr(found)
         )
     return found
-
-
-def gather(
-    manifest: BuildManifest,
-    made_from: Collection[str],
-    targets: Sequence[str],
-    started: datetime | None,
-    finished: datetime,
-    tuning: TuningFile | None,
-    builder: str,
-    variables: Mapping[str, bool],
-) -> Materials:
-    """What provenance says of a build.
-
-    made_from: names of the files that the build read, as provenance spells them.  targets: as the
-    manifest or the caller writes them.  started: None where the environment states the time of the
-    build, so that the same build says the same.  variables: that the program read, and whether each
-    was set.
-    """
-    return Materials(
-        targets=tuple(targets),
-        python=f"{platform.python_implementation()} {platform.python_version()}",
-        environment=worker_environment.PINNED,
-        variables=variables,
-        code=code_identity.code_digests(),
-        started=started,
-        finished=finished,
-        revision=revision_of(manifest.root, {manifest.path.name, *made_from}),
-        tuning=None if tuning is None else sha256(tuning_file.encode(tuning)),
-        builder_id=builder,
-    )
 
 
 def revision_of(folder: Path, made_from: Collection[str]) -> Revision | None:

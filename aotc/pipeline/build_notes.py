@@ -16,10 +16,9 @@ from aotc_runtime.schema.manifest_labels import without_compiling
 _OUTPUTS = "outputs/"
 
 
-def of_program(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
-    """Every note on a program and its fixtures."""
+def of_program(program: CapturedProgram) -> Iterator[str]:
+    """Every note on a program."""
     yield from not_computed(program)
-    yield from unproven(program, scratch)
     yield from specialized(program)
     yield from counted(program)
     if program.xla_flags:

@@ -1,4 +1,4 @@
-"""What a build will make: its targets, the engines that are tried for each in their order, and one
+"""The plan of a build: its targets, the engines that are tried for each in their order, and one
 compile job per entry point, profile and target.
 """
 
@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -206,7 +207,11 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
         except ValueError as error:
             reasons.append(f"{name}: {error}")
     if not found:
-        able = sorted(name for name in known if _serves(target, known[name]))
+        able = []
+        for name in sorted(known):
+            with suppress(ValueError):
+                _as_for(target, known[name])
+                able.append(name)
         raise refusal(
             "AOTC-E816",
             where,
@@ -252,11 +257,3 @@ def _as_for(target: Target, platform: str) -> Target:
     if not isinstance(kind, ProcessorKind):
         raise ValueError("it has no code for processors")
     return kind.for_processor(target)
-
-
-def _serves(target: Target, platform: str) -> bool:
-    try:
-        _as_for(target, platform)
-    except ValueError:
-        return False
-    return True

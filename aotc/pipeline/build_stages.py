@@ -36,8 +36,8 @@ from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
-from aotc.pipeline.target_assembly import Assembler, made_by, proven
-from aotc.pipeline.task_history import OnFailed, open_tasks, reporting_unfinished
+from aotc.pipeline.target_assembly import Assembler, proven
+from aotc.pipeline.task_history import OnFailed, open_tasks
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
 from aotc.pipeline.user_processes import OnOutput, Source
@@ -62,7 +62,7 @@ class Request:
     names: tuple[str, ...]
     targets: tuple[Target, ...]
     next_engines: Mapping[str, tuple[Target, ...]]
-    beside: Mapping[str, Mapping[str, Target]]
+    beside: build_tuning.ByEngine
     wanted: Wanted
     tuning: build_tuning.Tuning | None
     not_tuned: Mapping[str, str]
@@ -181,10 +181,8 @@ def open_run(
     """
     failures, meter = Failures(keep_going=request.keep_going), Meter(on_stage, on_done)
     manifest = request.manifest
-    with (
-        open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared),
-        reporting_unfinished(tasks, compared, on_failed),
-    ):
+    opened = open_tasks(cache, manifest.path, manifest.name, meter.done, on_failed)
+    with opened as (tasks, compared):
         tasks.expect(planned_tasks(request.wanted))
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]
@@ -221,16 +219,11 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     request = run.request
     source = Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
-    program = _capture(run, source, queue)
-    return program, _compile(run, source, queue, program)
-
-
-def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProgram:
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
-    waits = isinstance(run.request.tuning, Recorded)
+    waits = isinstance(request.tuning, Recorded)
     with run.stage("capture"), run.failures.of_all(lambda: queue.begun):
-        return user_processes.capture(
+        program = user_processes.capture(
             source,
             run.tasks,
             run.workers,
@@ -239,6 +232,7 @@ def _capture(run: BuildRun, source: Source, queue: CompileQueue) -> CapturedProg
             run.on_output,
             run.failures,
         )
+    return program, _compile(run, source, queue, program)
 
 
 def _compile(
@@ -251,19 +245,15 @@ def _compile(
     )
     chosen: ByTarget[Tuned] = {}
     if isinstance(request.tuning, Recorded):
-        jobs = {
-            name: build_tuning.as_recorded(
-                each, request.tuning, program, request.beside.get(name, {})
-            )
-            for name, each in jobs.items()
-        }
-        made = {
-            target.name: made_by(
-                run.built_with, target, {job.target.platform for job in jobs[target.name].values()}
-            )
-            for target in run.buildable
-        }
-        jobs, chosen = build_tuning.replay(jobs, request.tuning, program, run.scratch, made)
+        jobs, chosen = build_tuning.replay(
+            run.buildable,
+            jobs,
+            request.tuning,
+            program,
+            run.scratch,
+            request.beside,
+            run.built_with,
+        )
     meter.expect(Kind.EXECUTABLE, sum(map(len, jobs.values())))
     meter.expect(Kind.REFERENCE, 1 + count_trials(run.scratch.folder))
     reference = user_processes.reference(

@@ -19,7 +19,7 @@ from aotc.compile.compiler_protocol import Backend, Candidate
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import AssembledTarget
+from aotc.pipeline.target_assembly import AssembledTarget, made_by
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
@@ -100,6 +100,9 @@ class Tuner(Protocol):
 
 type Tuning = Tuner | Recorded
 
+type ByEngine = Mapping[str, Mapping[str, Target]]
+"""Targets as engines compile them that make single executables, by target and engine."""
+
 
 def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
     """The targets that are not tuned, and why.
@@ -115,23 +118,36 @@ def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str
 
 
 def replay(
+    targets: Sequence[Target],
     jobs: ByTarget[CompileJob],
     recorded: Recorded,
     program: CapturedProgram,
     scratch: Scratch,
+    beside: ByEngine,
     built_with: Mapping[str, BuiltWith],
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
-    """The jobs with the choices of a tuning file, and those choices. built_with: by target. Raises
-    UsageError (AOTC-E031) for a file that does not fit the program, its targets or the compilers.
+    """The jobs with the choices of a tuning file, and those choices. beside: of `asked_engines`, by
+    target.  built_with: by platform. Raises UsageError (AOTC-E031) for a file that does not fit the
+    program, its targets or the compilers.
     """
-    tools = {name: each.tools for name, each in built_with.items()}
-    chosen = choices(recorded, jobs, _positions(program), version("jaxlib"), tools)
-    weights, profiles = WeightFiles(scratch, program.weights), program.profiles
-    tuned_jobs = {target: dict(each) for target, each in jobs.items()}
+    positions, weights = _positions(program), WeightFiles(scratch, program.weights)
+    tuned_jobs: dict[str, dict[ExecutableKey, CompileJob]] = {}
+    tools: dict[str, Mapping[str, str]] = {}
+    for asked in targets:
+        name = asked.name
+        tuned_jobs[name] = {
+            key: job if other is None else replace(job, target=other)
+            for key, job in jobs[name].items()
+            for engine in [tuning_file.engine_beside(recorded, name, key, positions[key])]
+            for other in [beside.get(name, {}).get(engine or "")]
+        }
+        platforms = [job.target.platform for job in tuned_jobs[name].values()]
+        tools[name] = made_by(built_with, asked, platforms).tools
+    chosen = choices(recorded, tuned_jobs, positions, version("jaxlib"), tools)
     tuned = {target: dict(each) for target, each in chosen.items()}
     for target, each in chosen.items():
         for key, choice in each.items():
-            profile, job = profiles[key], jobs[target][key]
+            profile, job = program.profiles[key], tuned_jobs[target][key]
             candidate = Candidate(choice.choice, choice.options, bool(choice.captured))
             tuned_jobs[target][key] = candidate_job(job, candidate, profile, weights)
             if choice.captured:
@@ -157,51 +173,19 @@ def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
     return {name: each.choice for name, each in targets if each.choice is not UNSET}
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A target as its engines compile it that are asked. engines: in order; a tuning file names
-    one.  beside: those that the file says make single executables, by engine.
-    """
-
-    engines: tuple[Target, ...]
-    beside: Mapping[str, Target]
-
-
-def asked_engines(tuning: Tuning | None, candidates: Sequence[Target]) -> Asked:
-    """The engines of a target that are asked: those of a tuning file, else all. Raises UsageError
+def asked_engines(
+    tuning: Tuning | None, candidates: Sequence[Target]
+) -> tuple[tuple[Target, ...], Mapping[str, Target]]:
+    """A target as its engines compile it that are asked, in order: one of a tuning file, else all;
+    and as those do that the file says make single executables, by engine. Raises UsageError
     (AOTC-E031) for a file that has chosen among others.
     """
     if not isinstance(tuning, Recorded):
-        return Asked(tuple(candidates), {})
+        return tuple(candidates), {}
     of = {engine_name(each): each for each in candidates}
     chosen, beside = tuning_file.engines_of(tuning, candidates[0].name, [*of])
     asked = tuple(candidates) if chosen is None else (of[chosen],)
-    return Asked(asked, {name: of[name] for name in beside})
-
-
-def as_recorded(
-    jobs: Mapping[ExecutableKey, CompileJob],
-    recorded: Recorded,
-    program: CapturedProgram,
-    beside: Mapping[str, Target],
-) -> dict[ExecutableKey, CompileJob]:
-    """The jobs of a target, those of single executables for the engines that the file names.
-    beside: those, by name; none for a target that the file says was not tuned.
-    """
-    positions = _positions(program)
-    return {
-        key: job if other is None else replace(job, target=other)
-        for key, job in jobs.items()
-        for engine in [tuning_file.engine_beside(recorded, job.target.name, key, positions[key])]
-        for other in [beside.get(engine or "")]
-    }
-
-
-def main_target(targets: Sequence[Target]) -> Target:
-    """That which names a bundle's target, of those that its executables are for: XLA's, since only
-    of the target's own engine it says which versions of jaxlib may run it, or else the first.
-    """
-    return next((each for each in targets if engine_name(each) == XLA), targets[0])
+    return asked, {name: of[name] for name in beside}
 
 
 def notes(

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from types import ModuleType
 
 import aotc
 import aotc_runtime
@@ -50,13 +49,12 @@ def code_digests() -> Mapping[str, str]:
     The same sources give the same digest as a checkout, installed from a wheel, or copied: the
     built-in targets count as a part of the package wherever they lie.
     """
-    toolchain = {**_files_below(_folder(aotc)), **_files_below(builtin_folder(), "targets/")}
-    runtime = _files_below(_folder(aotc_runtime))
+    toolchain = {
+        **_files_below(Path(aotc.__path__[0])),
+        **_files_below(builtin_folder(), "targets/"),
+    }
+    runtime = _files_below(Path(aotc_runtime.__path__[0]))
     return {"aotc": _digest_of(toolchain), "aotc-runtime": _digest_of(runtime)}
-
-
-def _folder(package: ModuleType) -> Path:
-    return Path(package.__path__[0])
 
 
 def _files_below(folder: Path, prefix: str = "") -> dict[str, Path]:
@@ -99,7 +97,10 @@ def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Files that are not as RECORD lists them. Installers write RECORD last, so that only files
     that are younger or of another size need to be read.
     """
-    recorded = _modified(found.record)
+    try:
+        recorded = os.stat(found.record).st_mtime_ns
+    except OSError:
+        recorded = 0
     for path, stated, size in found.hashed:
         place = found.folder + path
         try:
@@ -113,13 +114,6 @@ def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
         made = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         if made != stated:
             yield f"file of package {name} {path}", sha256(data)
-
-
-def _modified(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
 
 
 @cache

@@ -272,8 +272,8 @@ def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
     for name, weights in manifest.weights.items():
         yield f"weights {name}", sha256("\n".join(ref.digest for ref in weights.blobs).encode())
     rest = _without_blobs(msgspec.to_builtins(manifest))
-    for told in ("name", "version", "built_with", "format_version"):
-        rest.pop(told)
+    for key in ("name", "version", "built_with", "format_version"):
+        rest.pop(key)
     for name, entry_point in sorted(rest.pop("entry_points").items()):
         yield f"memory and cost of {name}", _digest(entry_point.pop("profiles"))
         yield f"signature and tolerance of {name}", _digest(entry_point)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -31,19 +31,15 @@ if TYPE_CHECKING:
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    is_there = False
     try:
-        made = temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "")
-        folder = made.__enter__()
-    except OSError as error:
-        raise no_scratch(error) from error
-    with ExitStack() as stack:
-        stack.push(made)
-        try:
+        with temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "") as folder:
+            is_there = True
             yield folder
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            raise no_scratch(error) from error
+    except OSError as error:
+        if is_there and error.errno not in FULL:
+            raise
+        raise no_scratch(error) from error
 
 
 def no_scratch(error: OSError) -> AotcError:
@@ -72,7 +68,7 @@ class KnownWeights(Struct, frozen=True):
 
 
 class ProgramReads(Struct, frozen=True):
-    """What a program read. files: names to digests.  variables: names to whether each was set."""
+    """Reads of a program. files: names to digests.  variables: names to whether each was set."""
 
     files: dict[str, str]
     variables: dict[str, bool]
@@ -90,8 +86,14 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-_Encoded = tuple[bytes, tuple[str, ...], dict[str, tuple[ExecutableKey, ...]], bool, int]
-"""The fields of `ProgramJob`."""
+class _Encoded(Struct, frozen=True):
+    """A `ProgramJob` for another process."""
+
+    manifest: bytes
+    targets: tuple[str, ...]
+    wanted: dict[str, tuple[ExecutableKey, ...]]
+    keeps_going: bool
+    threads: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +124,20 @@ class ProgramJob:
         from aotc.config.build_manifest import encode_build_manifest
 
         str(self.manifest.path).encode()
-        rest = (self.targets, self.wanted, self.keeps_going, self.threads)
-        return msgspec.msgpack.encode((encode_build_manifest(self.manifest), *rest))
+        manifest = encode_build_manifest(self.manifest)
+        wanted = {target: tuple(keys) for target, keys in self.wanted.items()}
+        return msgspec.msgpack.encode(
+            _Encoded(manifest, self.targets, wanted, self.keeps_going, self.threads)
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
         """What `encode` made."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        manifest, *rest = unpacked(data, _Encoded)
-        return cls(decode_build_manifest(manifest), *rest)
+        found = unpacked(data, _Encoded)
+        manifest = decode_build_manifest(found.manifest)
+        return cls(manifest, found.targets, found.wanted, found.keeps_going, found.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +234,7 @@ class Scratch:
 
     @property
     def has_program(self) -> bool:
-        """Whether the capture is complete."""
+        """Return whether the capture is complete."""
         return self._is_there("program")
 
     def write_reads(self, reads: ProgramReads) -> None:
@@ -236,7 +242,7 @@ class Scratch:
         self._write("reads", reads)
 
     def read_reads(self) -> ProgramReads:
-        """What `write_reads` left."""
+        """Return what `write_reads` left."""
         return self._read("reads", ProgramReads)
 
     def add_measures(self, taken: Sequence[str]) -> None:
@@ -245,7 +251,7 @@ class Scratch:
             file.writelines(f"{line}\n" for line in taken)
 
     def measures(self) -> tuple[str, ...]:
-        """What `add_measures` left, each line once; nothing where nobody did."""
+        """Return what `add_measures` left, each line once; nothing where nobody did."""
         if not self._measures.exists():
             return ()
         return tuple(sorted({*self._measures.read_text("utf-8").splitlines()}))

@@ -1,5 +1,5 @@
-"""What the last build did, which tells why a task of this one is run (`--explain`), and what became
-of the tasks of one that failed.
+"""Records of the last build, which tell why a task of this one is run (`--explain`), and of the
+tasks of one that failed.
 """
 
 from __future__ import annotations
@@ -27,28 +27,47 @@ class _Record(Struct, frozen=True):
     tasks: dict[str, Parts]
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """done: with a result, which the next build finds in the cache.  undone: those without.
+    compared: with which earlier build, in words.
+    """
+
+    done: tuple[Done, ...]
+    undone: tuple[Undone, ...]
+    compared: str
+
+
+type OnFailed = Callable[[Unfinished], None]
+
+
 @contextmanager
 def open_tasks(
-    store: Cache | None, manifest: Path, name: str, on_done: OnDone
+    store: Cache | None, manifest: Path, name: str, on_done: OnDone, on_failed: OnFailed
 ) -> Iterator[tuple[Tasks, str]]:
     """The tasks of a build, and in words the earlier build that they are compared with: the last
     one of this manifest file or, without any, the last one of a bundle with this name.
 
-    If the block succeeds, what the tasks were is recorded for the next build. Either way, the cache
-    is trimmed to its limit in the end.
+    If the block succeeds, what the tasks were is recorded for the next build. on_failed: told of
+    them if findings end it, when nothing of them runs any more. Either way, the cache is trimmed to
+    its limit in the end.
     """
     file = str(manifest.resolve())
     places = [_place("manifest", file), _place("bundle", name)]
     of_file, of_name = (_read(store, place) if store else None for place in places)
     last = of_file or of_name
     tasks = Tasks(store, last.tasks if last else {}, on_done)
+    compared = _compared(store, of_file, of_name, name)
     try:
-        yield tasks, _compared(store, of_file, of_name, name)
+        yield tasks, compared
         if store:
             kept = {**(last.tasks if last else {}), **tasks.record()}
             data = msgspec.json.encode(_Record(file, kept), order="sorted")
             for place in places:
                 store.write_record(place, data)
+    except AotcError:
+        on_failed(Unfinished(tasks.done(), tasks.undone(), compared))
+        raise
     finally:
         if store:
             store.trim()
@@ -77,27 +96,3 @@ def _read(store: Cache, place: str) -> _Record | None:
         return msgspec.json.decode(data, type=_Record) if data else None
     except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """done: with a result, which the next build finds in the cache.  undone: those without.
-    compared: with which earlier build, in words.
-    """
-
-    done: tuple[Done, ...]
-    undone: tuple[Undone, ...]
-    compared: str
-
-
-type OnFailed = Callable[[Unfinished], None]
-
-
-@contextmanager
-def reporting_unfinished(tasks: Tasks, compared: str, on_failed: OnFailed) -> Iterator[None]:
-    """Tell of the tasks if findings end the block, in which nothing of them runs any more then."""
-    try:
-        yield
-    except AotcError:
-        on_failed(Unfinished(tasks.done(), tasks.undone(), compared))
-        raise

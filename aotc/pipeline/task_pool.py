@@ -23,21 +23,6 @@ class Stoppable(Protocol):
         """End them, from another thread."""
 
 
-@contextmanager
-def stopping_pool(count: int, *stoppable: Stoppable) -> Iterator[Executor]:
-    """A pool of `count` threads. If the block is left by an exception, waiting tasks are dropped
-    and running ones are stopped.
-    """
-    with ThreadPoolExecutor(max_workers=count) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for each in stoppable:
-                each.stop()
-            raise
-
-
 class Workers:
     """Threads, each of which waits for the child process that does its task's work.
 

@@ -7,9 +7,9 @@ the results of plain JAX by the modules of the program at every size at which th
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -26,8 +26,7 @@ from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
-from aotc.base.workers.forked_workers import Zygotes, kept
-from aotc.capture import file_digests
+from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
 from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
@@ -71,48 +70,21 @@ PACKAGES = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "scipy")
 LINES_SHOWN = 15
 
 
-def run[A](
-    worker: Sequence[str] | Zygotes,
-    job: Struct,
-    answer_type: type[A],
-    *,
-    within: Path,
-    variables: Mapping[str, str],
-    failure_code: str,
-    doing: str,
-    processes: Processes,
-    seconds: float | None = None,
-    on_finished: Callable[[str], None] = worker_parent.nobody,
-    on_output: Callable[[str], None] = worker_parent.nobody,
-) -> A:
-    """Have a worker do a job, and return its answer; `aotc.base.workers.worker_parent.run` has
-    more.
-
-    variables: its environment.  doing: for messages, e.g. "the capture".  on_finished: gets each
-    finished item.  on_output: gets, at the end, what the child and the user's code in it printed.
-
-    Raises the child's own findings, the family of failure_code for a crash, OSError if there is no
-    room left.
+@contextmanager
+def crash_refused(code: str, doing: str, limits: Apart | None) -> Iterator[None]:
+    """Refuse a crash of a process with the user's code, which can end it with any status: with what
+    it was doing and what it said last. doing: for messages, e.g. "the capture process".
     """
     try:
-        return worker_parent.run(
-            worker,
-            job,
-            answer_type,
-            within=within,
-            environment=variables,
-            processes=processes,
-            seconds=seconds,
-            on_finished=on_finished,
-            on_said=on_output,
-        )
+        yield
     except worker_parent.CrashedError as crash:
         expected = "the process to finish"
-        if seconds is not None and (crash.late or crash.status == -signal.SIGXCPU):
-            found = f"more than {seconds:g} s" + (f" while {crash.doing}" if crash.doing else "")
+        if limits is not None and (crash.late or crash.status == -signal.SIGXCPU):
+            found = f"more than {limits.seconds} s"
+            found += f" while {crash.doing}" if crash.doing else ""
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
-            raise refusal(failure_code, doing, found, expected=expected, hint=hint) from crash
-        raise crash.refusal(failure_code, doing, expected, LINES_SHOWN) from crash
+            raise refusal(code, doing, found, expected=expected, hint=hint) from crash
+        raise crash.refusal(code, doing, expected, LINES_SHOWN) from crash
 
 
 def ask[A](
@@ -130,31 +102,30 @@ def ask[A](
 
     variables: to add to the environment that every child has.  limits: of the folder for temporary
     files, gives what the child may use, which the job then has as `apart`; None for no limits.
-    doing, on_output: as for `run`. Raises the child's own findings, CaptureError (AOTC-E835) for a
-    crash.
+    doing: for messages.  on_output: gets, at the end, what was printed. Raises the child's own
+    findings, CaptureError (AOTC-E835) for a crash.
     """
     with scratch_folder() as folder:
         apart = limits(str(folder))
         if apart is not None:
             job = msgspec.structs.replace(job, apart=apart)
-        return run(
-            kept(module),
-            job,
-            answer_type,
-            within=folder,
-            seconds=None if apart is None else apart.seconds,
-            variables=worker_environment.clean({"JAX_PLATFORMS": "cpu", **variables}),
-            failure_code="AOTC-E835",
-            doing=doing,
-            processes=Processes(),
-            on_output=on_output,
-        )
+        with crash_refused("AOTC-E835", doing, apart):
+            return worker_parent.run(
+                kept(module),
+                job,
+                answer_type,
+                within=folder,
+                environment=worker_environment.clean({"JAX_PLATFORMS": "cpu", **variables}),
+                processes=Processes(),
+                seconds=None if apart is None else apart.seconds,
+                on_said=on_output,
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
     """A process that runs the program. kind: of its task.  module: whose `work` it calls.
-    failure_code, doing: of `run`.
+    failure_code, doing: of `crash_refused`.
     """
 
     kind: Kind
@@ -184,32 +155,32 @@ class Source:
         on_output: OnOutput,
         on_finished: Callable[[str], None],
     ) -> None:
-        """Run the process to its end, as `run`. options: variables for jax, beside those that both
-        processes have. Raises CaptureError (AOTC-E840) besides, if the build manifest is then
-        another file than the one that was read.
+        """Run the process to its end. options: variables for jax, beside those that both processes
+        have. Raises its findings, CaptureError for a crash, and AOTC-E840 if the build manifest is
+        then another file than the one that was read.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         kept_apart = apart_of(manifest, str(folder))
-        run(
-            kept(PROGRAM_WORKER),
-            Job(
-                child.module,
-                str(folder),
-                self.job.encode(),
-                dict(options),
-                kept_apart,
-                confined_process.secrets(),
-            ),
-            type(None),
-            within=folder,
-            seconds=None if kept_apart is None else kept_apart.seconds,
-            variables=_variables(),
-            failure_code=child.failure_code,
-            doing=child.doing,
-            processes=workers.processes,
-            on_finished=on_finished,
-            on_output=lambda text: on_output(str(child.kind), text),
+        job = Job(
+            child.module,
+            str(folder),
+            self.job.encode(),
+            dict(options),
+            kept_apart,
+            confined_process.secrets(),
         )
+        with crash_refused(child.failure_code, child.doing, kept_apart):
+            worker_parent.run(
+                kept(PROGRAM_WORKER),
+                job,
+                type(None),
+                within=folder,
+                environment=_variables(),
+                processes=workers.processes,
+                seconds=None if kept_apart is None else kept_apart.seconds,
+                on_finished=on_finished,
+                on_said=lambda text: on_output(str(child.kind), text),
+            )
         read = sha256(manifest.text)
         try:
             now = sha256(read_file(manifest.path, len(manifest.text)))
@@ -255,7 +226,6 @@ def capture(
         constants.CPU_DEVICES: str(prod(manifest.mesh.values())),
     }
     weights = KeptWeights(tasks.store, manifest.path)
-    weights.learn()
 
     def trace() -> CapturedProgram:
         with tasks.attempt(Kind.CAPTURE, ""):
@@ -357,7 +327,7 @@ def _variables() -> dict[str, str]:
 
 
 def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
-    """What a capture has read: packages, files, variables."""
+    """Parts of a key: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
@@ -439,10 +409,6 @@ class KeptWeights:
         of = f"weights\0{manifest.resolve()}\0{code}"
         self._place = sha256(of.encode(errors="surrogateescape")).removeprefix("sha256:")
 
-    def learn(self) -> None:
-        """Have this process know the digests of files that earlier builds have hashed."""
-        file_digests.learn(dict(self._read().digests))
-
     def lay_out(self, scratch: Scratch) -> None:
         """Leave what is known for the capture, and the shards that are as they were. Raises OSError
         if there is no room.
@@ -465,10 +431,9 @@ class KeptWeights:
         found, before = scratch.read_known(), self._read()
         wanted = {digest for cut in found.cuts.values() for digest in cut}
         for path in scratch.folder.glob("weights.*/*.safetensors"):
-            digest = "sha256:" + path.name.split(".")[1]
-            if digest in wanted:
+            if (digest := digest_of(path)) in wanted:
                 self._store.put_file(digest, path)
-        new = {**dict(found.digests), **file_digests.known()}
+        new = dict(found.digests)
         digests = {k: v for k, v in before.digests if k not in new} | new
         cuts = {k: v for k, v in before.cuts.items() if k not in found.cuts} | found.cuts
         kept = KnownWeights(

@@ -65,7 +65,7 @@ def print_tasks(tasks: Sequence[Done], compared: str) -> None:
 
 
 def unfinished_lines(unfinished: Unfinished, *, explain: bool) -> Iterator[str]:
-    """How many tasks ended how, and which failed; nothing if none was begun. explain: all of them,
+    """Tell how many tasks ended how, and which failed; nothing if none was begun. explain: all,
     as `print_tasks` does.
     """
     done, undone = unfinished.done, unfinished.undone

@@ -61,7 +61,7 @@ def bundle_report(review: Review) -> dict[str, Any]:
 
 
 def _claims(claim: Claim) -> list[dict[str, Any]]:
-    """Who says they signed, and with what provenance."""
+    """Return who says they signed, and with what provenance."""
     definition = _definition(claim.stated)
     variables = definition.internalParameters.variables
     said = {
@@ -91,7 +91,7 @@ class _Built(Struct, frozen=True):
 
 
 def _definition(predicate: bytes) -> _Definition:
-    """What provenance says was built; nothing of a predicate that is none, or malformed."""
+    """Return what provenance says was built; nothing of a predicate that is none, or malformed."""
     try:
         return decoder(_Built).decode(predicate).buildDefinition
     except msgspec.ValidationError:
@@ -119,7 +119,7 @@ def _build(predicate: bytes) -> dict[str, Any]:
 
 
 def _certificate(claim: Claim) -> dict[str, Any]:
-    """What a certificate claims; empty for any other statement."""
+    """Return what a certificate claims; empty for any other statement."""
     if claim.predicate_type != CERTIFICATE_TYPE:
         return {}
     try:

@@ -126,7 +126,7 @@ def _runs_with(target: Mapping[str, Any]) -> str:
 
 
 def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
-    """Why a target has its engine, if its build asked or measured several."""
+    """Yield why a target has its engine, if its build asked or measured several."""
     for each in target.get("engines_refused", ()):
         found = each["found"].partition("\n")[0]
         yield f"not {each['engine']}: {each['where']} ({each['code']}: {found})"
@@ -208,7 +208,7 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
 
 
 def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
-    """What was traced of an entry point, and who does its work, if its evidence was read."""
+    """Yield what was traced of an entry point, and who does its work, if its evidence was read."""
     if coverage := entry.get("coverage"):
         missed = sum(
             f["traced"] < f["lines"] for found in coverage["files"].values() for f in found
@@ -229,7 +229,7 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
-    """Which value trials the executables of an entry point ran, those of the same ones together."""
+    """Tell the value trials of an entry point, executables of the same ones together."""
     found: dict[str, list[str]] = {}
     for profile in entry["profiles"]:
         if trials := profile.get("evidence", {}).get("trials"):
@@ -240,7 +240,7 @@ def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def trials_text(trials: dict[str, Any]) -> str:
-    """Which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
+    """Return which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
     text = f"inputs {', '.join(trials['ran'])}" if trials["ran"] else "its fixture alone"
     reasons: dict[str, list[str]] = {}
     for kind, why in trials["skipped"].items():
@@ -266,7 +266,7 @@ def made_of(model: dict[str, Any]) -> str:
 
 
 def tuned_text(tuned: dict[str, Any]) -> str:
-    """What was chosen for an executable, and on what evidence."""
+    """Return what was chosen for an executable, and on what evidence."""
     measured = {c["name"]: c for c in tuned["candidates"] if c["status"] == "measured"}
     out_of = f"of {count(len(measured), 'candidate')} on {tuned['processor']}"
     chosen = measured.get(tuned["choice"])
@@ -425,7 +425,7 @@ def columns(
 
 
 def copy_report(bundle: Bundle) -> dict[str, Any]:
-    """What was written: its path, identity, size (bytes) and targets."""
+    """Return what was written: its path, identity, size (bytes) and targets."""
     first = next(iter(bundle.manifests.values()))
     return {
         "bundle": str(bundle.path),

@@ -40,7 +40,7 @@ def _policy(policy: DimensionPolicy) -> dict[str, Any]:
 
 
 def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
-    """How many trials, of what, and the worst numbers of any."""
+    """Return how many trials, of what, and the worst numbers of any."""
     return {
         "trials": len(trials),
         "ran": sorted({trial.ran.value for trial in trials}),

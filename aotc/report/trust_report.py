@@ -81,7 +81,7 @@ def _key_table(kind: str, keys: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _role(key: dict[str, Any]) -> str:
-    """What a policy says of a key beside its window; nothing for most keys."""
+    """Return what a policy says of a key beside its window; nothing for most keys."""
     holder = f", held by {key['holder']}" if key["holder"] else ""
     if key["builders"] is None:
         return holder

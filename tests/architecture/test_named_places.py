@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.mutation.mutants import LISTED
+from tests.hostile.mutation.mutants import KINDS, LISTED
 from tests.hostile.test_mistakes_are_noticed import ALWAYS, OTHERS, Mistake
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def test_the_page_of_the_architecture_names_files_that_exist() -> None:
 
 
 def test_modules_from_which_checks_are_removed_exist() -> None:
-    listed = [*LISTED["checks"].items(), *LISTED["decisions"].items()]
+    listed = [each for kind in KINDS for each in LISTED[kind].items()]
     for folder, names in listed:
         assert [name for name in names.split() if not [*(ROOT / folder).glob(f"{name}.py")]] == []
     files = {path.name for folder, _ in listed for path in (ROOT / folder).glob("*.py")}

@@ -249,7 +249,7 @@ def _signed(name: str) -> Callable[[Path], str]:
 
 def _with_channel(folder: Path) -> None:
     keys = {signer.key_id: signer.public_pem() for signer in SIGNERS[:1]}
-    roles = channel_repository.Roles(keys, keys, keys, 1, 1)
+    roles = dict.fromkeys(("root", "targets", "snapshot", "timestamp"), (keys, 1))
     channel_repository.create(folder / "channel", roles, SIGNERS[:1], datetime.now(UTC), 365)
     _publish(folder, "1")
 

@@ -132,9 +132,8 @@ def channel() -> Path:
     """The folder of a channel, published once and rotated once."""
     folder = Path(kept_folder().name, "channel")
     now = datetime.now(UTC)
-    roles = channel_repository.Roles(
-        *({each.key_id: each.public_pem()} for each in (OFFLINE, RELEASE, ONLINE)), 1, 1
-    )
+    signers = {"root": OFFLINE, "targets": RELEASE, "snapshot": ONLINE, "timestamp": ONLINE}
+    roles = {name: ({each.key_id: each.public_pem()}, 1) for name, each in signers.items()}
     channel_repository.create(folder, roles, [OFFLINE], now, 365)
     named = channel_repository.Named(f"production/{NAME}", "1.0.0", INDEX)
     found = channel_repository.Repository(folder)

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import aotc_runtime
 from aotc.cli.command_group import run_command
@@ -26,44 +27,16 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
-IMPORTED = (
-    *(
-        "aotc.bundle.sign.bundle_signing",
-        "aotc.cli.inspect_command",
-        "aotc.cli.main",
-        "aotc.cli.sign_command",
-    ),
-    *("aotc.cli.reference_options", "aotc.cli.verify_command", "aotc.report.inspect_report"),
-    *("aotc.commands.channel.channel_command", "aotc.commands.channel.channel_repository"),
-    *(
-        "aotc.commands.diff.diff_command",
-        "aotc.commands.diff.bundle_diff",
-        "aotc.commands.diff.diff_text",
-    ),
-    *("aotc.commands.explain.explain_command", "aotc.commands.explain.representations"),
-    *("aotc.commands.extract.extract_command", "aotc.commands.extract.extracted_bundle"),
-    *(
-        "aotc.commands.merge.merge_command",
-        "aotc.commands.merge.merged_bundle",
-    ),
-    *(
-        "aotc.commands.report_page.report_command",
-        "aotc.commands.report_page.page_renderer",
-    ),
-    *("aotc.commands.registry.push_pull_command", "aotc.commands.registry.bundle_pull"),
-    *("aotc_serve.channel.channel_client", "aotc_runtime.engines.xla.xla_cpu_device"),
-    *(
-        "aotc_runtime.loader.bundle_loader",
-        "aotc_serve.oci.registry_client",
-    ),
-    *(
-        "aotc_serve.store.reference_loading",
-        "jaxlib.xla_client",
-        "jinja2",
-        "tuf.api.serialization.json",
-    ),
-)
-"""What the doors import when they need it: here once, and not by each fork anew."""
+IMPORTED = """
+aotc.bundle.sign aotc.cli aotc.commands.attach aotc.commands.channel aotc.commands.diff
+aotc.commands.explain aotc.commands.extract aotc.commands.merge aotc.commands.registry
+aotc.commands.report_page aotc.report aotc_runtime.loader aotc_serve.channel aotc_serve.oci
+aotc_serve.store
+"""
+ALONE = """
+aotc_runtime.engines.xla.xla_cpu_device jaxlib.xla_client jinja2 tuf.api.serialization.json
+"""
+"""Packages and modules that doors import when they need them: here once, and not by each fork."""
 
 SECONDS_MAX = 20
 """Whoever takes longer is ended: the attacks took minutes once."""
@@ -138,8 +111,11 @@ def forked(door: str, arguments: list[str]) -> object:
 def serve() -> None:
     with suppress(AotcError):
         read_unverified(open_bundle("/nowhere"))  # so that imports are made
-    for module in IMPORTED:
-        import_module(module)
+    for name in IMPORTED.split():
+        for each in iter_modules(import_module(name).__path__, f"{name}."):
+            import_module(each.name)
+    for name in ALONE.split():
+        import_module(name)
     gc.freeze()  # a fork's collections would copy the pages of what was made until here
     for line in sys.stdin:
         door, *arguments = json.loads(line)

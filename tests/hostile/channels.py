@@ -17,7 +17,7 @@ from tuf.api.metadata import Metadata, MetaFile
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.channel import channel_repository
-from aotc.commands.channel.channel_repository import Named, Roles
+from aotc.commands.channel.channel_repository import Named
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_serve.channel import channel_client
@@ -39,10 +39,13 @@ class Deployed:
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
-        roles = Roles(
-            keys_of(self.root), keys_of(self.release), keys_of([self.online]),
-            len(self.root), len(self.release),
-        )  # fmt: skip
+        online = keys_of([self.online]), 1
+        roles = {
+            "root": (keys_of(self.root), len(self.root)),
+            "targets": (keys_of(self.release), len(self.release)),
+            "snapshot": online,
+            "timestamp": online,
+        }
         channel_repository.create(self.served, roles, self.root, now(), 365)
 
     @property

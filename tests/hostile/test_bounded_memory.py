@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from aotc_runtime.base import limits
+from aotc_runtime.base.canonical_json import decode_toml
+
 from .archives import archive, entries_of
 from .tampering import Documents, MemoryBundle, take_apart
 from .tampering import put_together as together
@@ -125,3 +128,12 @@ def test_tensors_that_claim_to_be_huge_are_refused_without_memory_for_them(tmp_p
         assert code_with_little_memory(path, "tensors") == code
     path.write_bytes((2**40).to_bytes(8, "little") + b"{}")
     assert code_with_little_memory(path, "tensors") == "AOTC-E131"
+
+
+@pytest.mark.parametrize(
+    ("mark", "most"), [(",", limits.TOML_MARKS_MAX), (".", limits.TOML_DOTS_MAX)]
+)
+def test_toml_has_as_many_parts_as_the_limits_and_no_more(mark: str, most: int) -> None:
+    assert decode_toml("#" + mark * most) == {}
+    with pytest.raises(ValueError, match="more than"):
+        decode_toml("#" + mark * (most + 1))

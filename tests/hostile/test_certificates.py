@@ -128,7 +128,6 @@ def runs(number: int, **change: Any) -> Callable[[Documents], list[dict[str, Any
         ("AOTC-E414", {"runs": lambda documents: runs_of(documents)[1:]}),
         ("AOTC-E414", {"runs": lambda documents: runs_of(documents) * 2}),
     ],
-    ids=str,
 )
 def test_a_certificate_does_not_count(code: str, stated: dict[str, Any], bench: Certifying) -> None:
     made = {k: v(bench.documents) if callable(v) else v for k, v in stated.items()}

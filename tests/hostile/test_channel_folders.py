@@ -36,6 +36,7 @@ FRAUD = "production/fraud"
 OLDER = TargetFile.from_data(FRAUD, b"an older bundle, genuine, with a known hole")
 
 Change = Callable[[Any], None]
+Attack = Callable[[Deployed, Path], object]
 
 
 @pytest.fixture
@@ -182,12 +183,11 @@ def is_another_snapshot(deployed: Deployed, old: Path) -> None:
     deployed.change("2.snapshot.json", lambda signed: setattr(signed, "meta", meta))
 
 
-def is_the_old_snapshot_by_its_name(deployed: Deployed, old: Path) -> None:
-    shutil.copy(old / "1.snapshot.json", deployed.served / "2.snapshot.json")
-
-
-def are_the_old_targets_by_their_name(deployed: Deployed, old: Path) -> None:
-    shutil.copy(old / "1.targets.json", deployed.served / "2.targets.json")
+def is_by_its_name(role: str) -> Attack:
+    """The old file under the new one's name."""
+    return lambda deployed, old: shutil.copy(
+        old / f"1.{role}.json", deployed.served / f"2.{role}.json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,13 @@ def are_the_old_targets_by_their_name(deployed: Deployed, old: Path) -> None:
     [
         leads_to_the_old_snapshot,
         is_another_snapshot,
-        is_the_old_snapshot_by_its_name,
-        are_the_old_targets_by_their_name,
+        is_by_its_name("snapshot"),
+        is_by_its_name("targets"),
     ],
+    ids=["a timestamp", "a snapshot", "a name of a snapshot", "a name of targets"],
 )
 def test_nothing_is_signed_on_top_of_what_no_online_key_signed(
-    attack: Callable[[Deployed, Path], None], tmp_path: Path
+    attack: Attack, tmp_path: Path
 ) -> None:
     """Whoever writes into the folder would have an older state signed as the newest, of any
     version.
@@ -223,34 +224,22 @@ def puts_all_back(deployed: Deployed, old: Path) -> None:
     shutil.copytree(old, deployed.served)
 
 
-def puts_the_timestamp_back(deployed: Deployed, old: Path) -> None:
-    shutil.copy(old / "timestamp.json", deployed.served)
-
-
-def puts_roots_back(deployed: Deployed, old: Path) -> None:
-    (deployed.served / "2.root.json").unlink()
-
-
-def takes_all_away(deployed: Deployed, old: Path) -> None:
-    (deployed.served / "timestamp.json").unlink()
-
-
 def signs_another_of_the_same_version(deployed: Deployed, old: Path) -> None:
     deployed.change("timestamp.json", lambda s: setattr(s, "expires", now()), deployed.online)
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        puts_all_back,
-        puts_the_timestamp_back,
-        puts_roots_back,
-        takes_all_away,
-        signs_another_of_the_same_version,
-    ],
-)
+PUTS_BACK: dict[str, Attack] = {
+    "all": puts_all_back,
+    "the timestamp": lambda deployed, old: shutil.copy(old / "timestamp.json", deployed.served),
+    "roots": lambda deployed, old: (deployed.served / "2.root.json").unlink(),
+    "nothing": lambda deployed, old: (deployed.served / "timestamp.json").unlink(),
+    "another of the same version": signs_another_of_the_same_version,
+}
+
+
+@pytest.mark.parametrize("attack", PUTS_BACK.values(), ids=PUTS_BACK)
 def test_who_has_seen_what_was_published_signs_on_top_of_nothing_older(
-    attack: Callable[[Deployed, Path], None], tmp_path: Path
+    attack: Attack, tmp_path: Path
 ) -> None:
     """The old state is genuine: only somebody who has seen the new one can tell."""
     deployed = Deployed(tmp_path / "deployed")

@@ -55,7 +55,8 @@ def test_no_documented_command_imports_from_the_current_folder(
     for name in ("msgspec", "json", "argparse", "numpy", "aotc_runtime", "click", "aotc"):
         (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/ran', 'w')")
     bundle, policy = digits_bundle
-    (tmp_path / "trust.toml").symlink_to(policy)
+    for name in re.findall(r"\S+\.toml", command):
+        (tmp_path / name).symlink_to(policy)
     for name in re.findall(r"\S+\.aotb", command):
         (tmp_path / name).symlink_to(bundle)
     environment = {

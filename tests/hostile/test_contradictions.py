@@ -13,6 +13,7 @@ from .tampering import Documents
 
 RULES = {
     "a dimension that the bundle has not": "dimensions of the bundle",
+    "a dimension whose name is an expression": "dimensions of the bundle",
     "an axis that is no expression": "shapes of sizes and expressions over its dimensions",
     "an axis over another dimension": "shapes of sizes and expressions over its dimensions",
     "an axis of ten thousand factors": "shapes of sizes and expressions over its dimensions",

@@ -4,42 +4,17 @@ another name: what of them was signed is looked at all the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
-from aotc.commands.extract.extracted_bundle import extract
-from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc_runtime.base.errors import IntegrityError
-from aotc_runtime.system.streamed_bundle import look_into
 
 from .archives import on_disk
+from .copies import COPIES
 from .tampering import MemoryBundle, roles, signed, take_apart
-
-
-def extracted(path: Path, form: Form) -> None:
-    source = look_into(path)
-    extract(source, ["cpu-x86-64-v3"], path.with_name("new"), form)
-
-
-def merged(path: Path, form: Form) -> None:
-    merge_bundles([path], path.with_name("new"), form, None, None, datetime.now(UTC))
-
-
-def endorsed(path: Path, form: Form) -> None:
-    endorse(path, LocalSigner.ephemeral())
-
-
-COPIES: dict[str, Callable[[Path, Form], None]] = {
-    "extract": extracted,
-    "merge": merged,
-    "sign": endorsed,
-}
 
 
 @pytest.mark.parametrize("command", COPIES)

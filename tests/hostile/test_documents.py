@@ -14,7 +14,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 
 from .archives import on_disk
-from .generator.contradictions import pair
+from .generator.contradictions import LEAF, pair
 from .generator.spellings import redigested
 from .tampering import (
     ACCEPTED,
@@ -38,10 +38,11 @@ def test_a_bundle_may_have_several_targets(bench: Workbench) -> None:
     assert bench.codes(bench.signed(), bench.policy()) == []
 
 
-@pytest.mark.parametrize("kind", ["record", "namedtuple"])
+@pytest.mark.parametrize("kind", ["record", "namedtuple", "intdict"])
 def test_a_structure_with_good_names_is_accepted(kind: str, bench: Workbench) -> None:
     parameters = bench.documents.manifest["entry_points"]["predict"]["parameters"]
-    parameters[0]["tree"] = pair(kind, "T", "a")
+    numbered = {"node": "intdict", "keys": [0], "items": [LEAF]}
+    parameters[0]["tree"] = numbered if kind == "intdict" else pair(kind, "T", "a")
     assert bench.codes(bench.signed(), bench.policy()) == []
 
 

@@ -46,13 +46,6 @@ def test_a_bundle_taken_apart_and_put_together_is_accepted(
     assert code_of(again, policy, host) == ACCEPTED
 
 
-def test_every_single_blob_counts(
-    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
-) -> None:
-    for digest, data in genuine.blobs.items():
-        assert code_of(genuine.with_blob(digest, flipped(data)), policy, host) == "AOTC-E201"
-
-
 @pytest.mark.parametrize("name", ["index.json", "oci-layout"])
 def test_a_flipped_byte_in_the_layouts_own_files_is_refused_or_changes_nothing(
     name: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
@@ -68,24 +61,15 @@ def test_a_flipped_byte_in_the_layouts_own_files_is_refused_or_changes_nothing(
             assert (found.root_digest, found.signers) == (root.root_digest, root.signers)
 
 
-def test_a_flipped_bit_in_the_signed_payload_is_refused_though_every_digest_fits(
-    documents: Documents, policy: TrustPolicy, host: HostFacts
+@pytest.mark.parametrize(("part", "step"), [("payload", 37), ("sig", 1)])
+def test_a_flipped_bit_in_what_is_signed_or_its_signature_is_refused_though_every_digest_fits(
+    part: str, step: int, documents: Documents, policy: TrustPolicy, host: HostFacts
 ) -> None:
     envelope = json.loads(documents.envelopes[0])
-    payload = base64.b64decode(envelope["payload"])
-    for at in range(0, len(payload), 37):
-        envelope["payload"] = base64.b64encode(flipped(payload, at)).decode()
-        documents.envelopes = [to_json(envelope)]
-        assert code_of(put_together(documents), policy, host) == "AOTC-E303"
-
-
-def test_a_flipped_bit_in_the_signature_is_refused_though_every_digest_fits(
-    documents: Documents, policy: TrustPolicy, host: HostFacts
-) -> None:
-    envelope = json.loads(documents.envelopes[0])
-    signature = base64.b64decode(envelope["signatures"][0]["sig"])
-    for at in range(len(signature)):
-        envelope["signatures"][0]["sig"] = base64.b64encode(flipped(signature, at)).decode()
+    holder = envelope if part == "payload" else envelope["signatures"][0]
+    good = base64.b64decode(holder[part])
+    for at in range(0, len(good), step):
+        holder[part] = base64.b64encode(flipped(good, at)).decode()
         documents.envelopes = [to_json(envelope)]
         assert code_of(put_together(documents), policy, host) == "AOTC-E303"
 

@@ -176,9 +176,9 @@ OTHERS = {
         "AOTC-E951",
     ),
     "the loader fills fields backwards": Mistake(
-        "runtime/aotc_runtime/schema/pytrees.py",
-        "parts = [builder(child) for child in tree.items]\n            return",
-        "parts = [builder(child) for child in tree.items[::-1]]\n            return",
+        "runtime/aotc_runtime/schema/result_records.py",
+        "Record(type_, dict(zip(fields, children, strict=True)))",
+        "Record(type_, dict(zip(fields[::-1], children, strict=True)))",
         "AOTC-E953",
     ),
     "the loader reads fields of each other": Mistake(

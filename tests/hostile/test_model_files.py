@@ -18,6 +18,7 @@ from jax._src.interpreters import mlir
 from jaxlib.mlir import ir
 
 from aotc.base.errors import CaptureError
+from aotc.base.workers import worker_parent
 from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
 from aotc.bundle.sign.signer import load_signer
 from aotc.bundle.sign.signing_keys import generate_key_pair
@@ -28,7 +29,6 @@ from aotc.commands.init.init_request import Job, Request
 from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
 from aotc.commands.profiles.size_space import space_of_manifest
 from aotc.config.build_manifest import read_build_manifest
-from aotc.pipeline import user_processes
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
 from tests.unit.capture.test_custom_call_checks import OVERWRITES
@@ -228,13 +228,13 @@ def test_init_reads_a_model_file_with_the_limits_of_a_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs: list[Job] = []
-    run = user_processes.run
+    run = worker_parent.run
 
     def watched(worker: Any, job: Any, *more: Any, **named: Any) -> Any:
         jobs.append(job)
         return run(worker, job, *more, **named)
 
-    monkeypatch.setattr(user_processes, "run", watched)
+    monkeypatch.setattr(worker_parent, "run", watched)
     monkeypatch.setenv(SECONDS_VARIABLE, "77")
     (tmp_path / "it.mlir").write_text(GOOD)
     monkeypatch.chdir(tmp_path)

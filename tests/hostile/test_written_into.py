@@ -11,28 +11,24 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 
 import pytest
 
-from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
-from aotc.commands.extract.extracted_bundle import extract
-from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_whole
 
+from .copies import COPIES
 from .tampering import BLOBS, MemoryBundle, flipped, signed, take_apart, to_json, write_folder
 
 DISABLE = sys.monitoring.DISABLE
 
 Change = Callable[[Path], None]
-
-SIGNER = LocalSigner.ephemeral()
 
 STEPS = (
     "look_into",
@@ -52,28 +48,7 @@ STEPS = (
 """Functions after which files are changed, each time that one of them has returned."""
 
 
-def endorsed(folder: Path) -> Path:
-    endorse(folder, SIGNER)
-    return folder
-
-
-def extracted(folder: Path) -> Path:
-    path = folder.with_name("new")
-    extract(look_into(folder), ["cpu-x86-64-v3"], path, Form.LAYOUT)
-    return path
-
-
-def merged(folder: Path) -> Path:
-    path, now = folder.with_name("new"), datetime.now(UTC)
-    merge_bundles([folder], path, Form.ARCHIVE, None, None, now)
-    return path
-
-
-COMMANDS: dict[str, Callable[[Path], Path]] = {
-    "sign": endorsed,
-    "extract": extracted,
-    "merge": merged,
-}
+FORMS = {"extract": Form.LAYOUT, "merge": Form.ARCHIVE, "sign": Form.LAYOUT}
 
 
 def written(path: Path, data: bytes) -> None:
@@ -185,12 +160,12 @@ def bundle(genuine: MemoryBundle) -> MemoryBundle:
     return signed(take_apart(genuine), LocalSigner.ephemeral(), LocalSigner.ephemeral())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", COPIES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_refused(
     bundle: MemoryBundle, watch: Watch, tmp_path: Path, command: str, change: str
 ) -> None:
-    run = COMMANDS[command]
+    run = partial(COPIES[command], form=FORMS[command])
 
     def attempt(step: str, number: int) -> int:
         shutil.rmtree(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.conftest import ROOT
 from tests.registries.docker_registry import (
     MARKS,
     ORAS,
+    SKOPEO,
     running,
     skopeo,
     with_password,
@@ -220,3 +223,40 @@ def test_the_index_of_referrers_stands_in_where_there_is_no_api(
     assert stand_in is not None
     attached = {entry.digest for entry in read_root(open_bundle(bundle)).attestations}
     assert {each["digest"] for each in json.loads(stand_in.data)["manifests"]} == attached
+
+
+def commands() -> str:
+    """How docs/bundle-format.md has a bundle go through registries, by Debian's tools."""
+    page = (ROOT / "docs" / "bundle-format.md").read_text("utf-8")
+    section = page[page.index("### Through registries") :]
+    found = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_a_signed_bundle_comes_back_from_a_registry_with_the_bytes_that_were_signed(
+    registry: str, digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    bundle, policy = digits_bundle
+    layout = tmp_path / "digits"
+    layout.mkdir()
+    subprocess.run(["tar", "-xf", bundle, "-C", layout], check=True)
+    tool = tmp_path / "skopeo"
+    tool.write_text(
+        f'#!/bin/sh\ncommand=$1\nshift\nexec {SKOPEO} --insecure-policy $command "$@"\n'
+    )
+    tool.chmod(0o755)
+    plain = commands().replace("registry.example.org", registry)
+    plain = plain.replace(
+        "skopeo copy", "skopeo copy --src-tls-verify=false --dest-tls-verify=false"
+    )
+    plain = plain.replace("skopeo list-tags", "skopeo list-tags --tls-verify=false")
+    subprocess.run(
+        ["bash", "-euc", plain],
+        cwd=tmp_path,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    back = tmp_path / "fetched"
+    assert open_bundle(back).digests() == open_bundle(bundle).digests()
+    aotc_runtime.load(back, trust=policy).close()

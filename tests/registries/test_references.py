@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotc_runtime.base.errors import RegistryError
-from aotc_serve.oci.oci_references import REPOSITORY_CHARACTERS_MAX, Reference, parse, parse_place
+from aotc_serve.oci.oci_references import REPOSITORY_CHARACTERS_MAX, Reference, is_reference, parse
 
 DIGEST = "sha256:" + "a1" * 32
 
@@ -81,9 +81,6 @@ def test_ports_and_repositories_are_taken_up_to_their_limits() -> None:
             parse(text)
 
 
-def test_a_reference_is_one_wherever_a_path_may_stand() -> None:
-    assert parse_place("oci://r.example.org/x:1") == Reference("r.example.org", "x", "1", "")
-
-
 def test_a_path_is_no_reference() -> None:
-    assert parse_place("oci:/h/r") is None and parse_place("bundle.aotb") is None
+    assert is_reference("oci://r.example.org/x:1")
+    assert not is_reference("oci:/h/r") and not is_reference("bundle.aotb")

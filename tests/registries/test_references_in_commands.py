@@ -1,28 +1,33 @@
-"""Commands that look into bundles take references: they fetch what they need, and say what not."""
+"""Commands that look into bundles take references: they fetch what they need, and say what not; and
+`aotc store`.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.cli.command_group import cli
-from aotc.commands.registry.bundle_push import push
 from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import IntegrityError
+from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.loader.bundle_sources import looked_at
 from aotc_runtime.system.streamed_bundle import look_into
-from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import vouch
-from tests.registries.conftest import GOLDEN, Connect
+from aotc_serve.store import Store
+from tests.registries.conftest import GOLDEN, TAG, Registry
 from tests.registries.oci_server import OciServer
 
 DIGITS = GOLDEN / "digits.aotb"
-REPO = "models/digits"
 
 
 def aotc(*arguments: object) -> Result:
@@ -36,12 +41,11 @@ def document(*arguments: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def there(server: OciServer, connect: Connect) -> tuple[str, str]:
+def there(registry: Registry) -> tuple[str, str]:
     """The reference of a pushed bundle by its tag, and by its digest."""
-    with connect(REPO) as repository:
-        place = push(look_into(DIGITS), repository, None, 0.0).place
-    server.asked.clear()
-    return f"oci://{server.address}/{REPO}:1.0.0", str(place)
+    place = registry.push(DIGITS).place
+    registry.server.asked.clear()
+    return f"oci://{registry.server.address}/{TAG}", str(place)
 
 
 @pytest.fixture
@@ -133,8 +137,6 @@ def test_a_policy_that_demands_digests_takes_no_tag(
 def test_nothing_is_fetched_of_what_nobody_trusts(
     server: OciServer, there: tuple[str, str], tmp_path: Path
 ) -> None:
-    from aotc.bundle.sign.signer import LocalSigner
-
     path = tmp_path / "other.toml"
     path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
     found = document("compat", there[1], "--trust", path)
@@ -148,10 +150,6 @@ def test_what_was_left_in_the_registry_can_never_be_used(
     there: tuple[str, str], policy: Path
 ) -> None:
     """The way that loads go knows of no weights that nobody hashed."""
-    import time
-
-    from aotc_runtime.loader.bundle_sources import looked_at
-
     read = read_policy(policy)
     with (
         looked_at(there[1], None, time.time()) as found,
@@ -163,10 +161,6 @@ def test_what_was_left_in_the_registry_can_never_be_used(
 
 
 def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
-    from aotc_runtime.engines.engine_survey import detect_all
-    from aotc_runtime.loader.bundle_sources import looked_at
-    from aotc_runtime.verification.bundle_examination import examine
-
     contents = read_unverified(look_into(DIGITS))[0]
     image = next(iter(contents.targets.values()))
     code = next(d for d in image.layers if d.mediaType == oci_layout.EXECUTABLE_TYPE)
@@ -186,3 +180,61 @@ def test_limits_of_a_policy_count_what_was_left(there: tuple[str, str], policy: 
     for more in ([], ["--full"]):
         found = document("verify", there[1], "--trust", policy, *more)
         assert "AOTC-E320" in [each["code"] for each in found["findings"]], more
+
+
+@pytest.fixture
+def filled(registry: Registry, tmp_path: Path) -> Path:
+    """A store with one bundle, fetched into it alone."""
+    place = registry.push(place="models/layers").place
+    folder = tmp_path / "store"
+    found = document("pull", place, "--store", folder)
+    assert found["root_digest"] == place.digest and found["bundle"] == str(folder)
+    return folder
+
+
+def test_what_is_in_a_store_is_listed(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root,) = [each.root.digest for each in Store(filled).bundles()]
+    found = document("store", "ls", "--store", filled)
+    assert [each["root_digest"] for each in found["bundles"]] == [root]
+    assert found["bytes"] == Store(filled).size_bytes() > 0
+    assert root in aotc("store", "ls", "--store", filled).stdout
+    monkeypatch.setenv("AOTC_STORE", str(filled))
+    assert document("store", "ls") == found
+
+
+def test_a_store_is_pruned_to_a_size(filled: Path) -> None:
+    kept = document("store", "prune", "--store", filled, "--limit", "1 GiB")
+    assert (kept["removed"], kept["bytes"]) == ([], Store(filled).size_bytes())
+    gone = document("store", "prune", "--store", filled, "--limit", "1 KiB")
+    assert (len(gone["removed"]), gone["bytes"]) == (1, 0)
+    assert aotc("store", "prune", "--store", filled, "--limit", "much").exit_code == 2
+
+
+def test_damage_is_removed(filled: Path) -> None:
+    assert document("store", "verify", "--store", filled)["removed"] == []
+    path = next((filled / "blobs" / "sha256").iterdir())
+    path.chmod(0o644)
+    path.write_bytes(b"other")
+    found = document("store", "verify", "--store", filled)
+    assert found["removed"] == [f"sha256:{path.name}"]
+
+
+def test_a_file_is_written_out_of_a_store_that_keeps_its_own(
+    filled: Path, server: OciServer, tmp_path: Path
+) -> None:
+    place = f"oci://{server.address}/models/layers:1.0.0"
+    before = server.count("GET", "/blobs/")
+    document("pull", place, "--store", filled, "--layout", tmp_path / "layout")
+    documents = server.count("GET", "/blobs/") - before
+    document("pull", place, "--store", filled, "-o", tmp_path / "layers.aotb")
+    assert server.count("GET", "/blobs/") == before + 2 * documents, "documents alone, each time"
+    blob = next((tmp_path / "layout" / "blobs" / "sha256").iterdir())
+    blob.chmod(0o644)
+    blob.write_bytes(b"other")
+    assert document("store", "verify", "--store", filled)["removed"] == []
+
+
+def test_where_a_pull_goes_has_to_be_said(filled: Path, server: OciServer) -> None:
+    place = f"oci://{server.address}/models/layers:1.0.0"
+    assert aotc("pull", place).exit_code == 2
+    assert aotc("pull", place, "-o", "a", "--layout", "b").exit_code == 2

@@ -6,7 +6,6 @@ import resource
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from aotc_serve.oci.oci_references import Reference
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.served_loading import Settings
 from tests.registries.conftest import Connect
+from tests.registries.faults import always, endless, status
 from tests.registries.oci_server import INDEX, Handler, OciServer, sha256
 from tests.served import Served, serving
 from tests.unit.runtime.serve.test_replacing import INPUTS, Versions
@@ -114,35 +114,18 @@ def other_bytes(handler: Handler) -> None:
     handler.answer(200, b"{}", {"Docker-Content-Digest": sha256(was), "Content-Type": INDEX})
 
 
-def another_kind(handler: Handler) -> None:
-    handler.answer(200, b"<html>sign in</html>", {"Content-Type": "text/html"})
-
-
-def endless(handler: Handler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(2**40))
-    handler.end_headers()
-    with suppress(OSError):
-        while True:
-            handler.wfile.write(bytes(2**20))
-
-
 def elsewhere(handler: Handler) -> None:
     handler.answer(307, headers={"Location": f"http://{handler.server.address}/blobs/x"})
-
-
-def not_there(handler: Handler) -> None:
-    handler.answer(404)
 
 
 @pytest.mark.parametrize(
     ("lie", "code"),
     [
         (other_bytes, "AOTC-E301"),
-        (another_kind, "AOTC-E301"),
+        (status(200, b"<html>sign in</html>", Content_Type="text/html"), "AOTC-E301"),
         (endless, "AOTC-E775"),
         (elsewhere, "AOTC-E775"),
-        (not_there, "AOTC-E774"),
+        (status(404), "AOTC-E774"),
     ],
 )
 def test_what_a_registry_makes_up_about_a_tag_leaves_what_serves(
@@ -160,12 +143,8 @@ def test_what_a_registry_makes_up_about_a_tag_leaves_what_serves(
     repository.load_all(strict=True)
     (first,) = repository.bundles()
 
-    def lies(handler: Handler) -> bool:
-        if about_tag := handler.path.endswith("manifests/live"):
-            lie(handler)
-        return about_tag
-
-    server.faults.append(lies)
+    for method in ("GET", "HEAD"):
+        server.faults.append(always(lie, method, "manifests/live"))
     before = memory_peak()
     (finding,) = repository.load_all(strict=False)
     assert (finding.code, repository.bundles()) == (code, [first])

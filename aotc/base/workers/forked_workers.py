@@ -51,8 +51,8 @@ class Forked:
         with self._lock:
             if self._status is None:
                 with self._held:
-                    told = self._held.recv(STATUS.size)
-                self._status = STATUS.unpack(told)[0] if told else self._lost()
+                    status = self._held.recv(STATUS.size)
+                self._status = STATUS.unpack(status)[0] if status else self._lost()
         return self._status
 
     def end(self) -> None:
@@ -212,8 +212,8 @@ def _inherited() -> Hashable:
     processors that it may use, signals that it ignores, its group of resources; when packages were
     last installed or removed.
     """
-    told = [Path(f"/proc/thread-self/{name}").read_bytes() for name in ("limits", "cgroup")]
+    found = [Path(f"/proc/thread-self/{name}").read_bytes() for name in ("limits", "cgroup")]
     status = Path("/proc/thread-self/status").read_bytes().splitlines()
-    told += [line for line in status if line.startswith(INHERITED)]
+    found += [line for line in status if line.startswith(INHERITED)]
     installed = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
-    return (*told, os.nice(0), *(path.stat().st_mtime_ns for path in sorted(installed)))
+    return (*found, os.nice(0), *(path.stat().st_mtime_ns for path in sorted(installed)))

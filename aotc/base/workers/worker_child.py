@@ -110,8 +110,8 @@ def _answered[J](
 
 
 def _refused(folder: Path, error: AotcError) -> int:
-    told = msgspec.json.encode([finding.to_json() for finding in error.findings])
-    _leave(folder / FINDINGS, told)
+    findings = [finding.to_json() for finding in error.findings]
+    _leave(folder / FINDINGS, msgspec.json.encode(findings))
     return error.exit_code
 
 

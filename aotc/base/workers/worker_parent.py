@@ -91,8 +91,8 @@ class CrashedError(Exception):
         """
         limit = address_space()
         is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
-        told = any(word in line for line in self.said for word in WITHOUT_MEMORY)
-        if limit is None or not (is_abort or told):
+        is_starved = any(word in line for line in self.said for word in WITHOUT_MEMORY)
+        if limit is None or not (is_abort or is_starved):
             return None
         return (
             f"a process may have {limit / 2**20:.0f} MiB of address space here: raise that limit, "
@@ -173,8 +173,8 @@ def run[A](
         misread = ""
         if status == 0:
             try:
-                return unpacked(_left(folder / ANSWER), answer_type)
-            except (ValueError, RecursionError) as error:  # MsgspecError is a ValueError
+                return unpacked((folder / ANSWER).read_bytes(), answer_type)
+            except (FileNotFoundError, ValueError, RecursionError) as error:
                 misread = str(error)
         raise_if(_findings(folder / FINDINGS))
         require_room(within, status)
@@ -205,18 +205,14 @@ def _started(
     )
 
 
-def _left(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
-
-
 def _findings(path: Path) -> list[Finding]:
     """What a worker refused its job for; nothing if that is not ours to understand."""
     try:
-        raw = msgspec.json.decode(_left(path), type=list[dict[str, str]])
-        told = [Finding(**each) for each in raw]
-    except (ValueError, RecursionError, TypeError):
+        raw = msgspec.json.decode(path.read_bytes(), type=list[dict[str, str]])
+        findings = [Finding(**each) for each in raw]
+    except (FileNotFoundError, ValueError, RecursionError, TypeError):
         return []
-    return told if all(is_code(each.code) for each in told) else []
+    return findings if all(is_code(each.code) for each in findings) else []
 
 
 class _Watch:

@@ -24,8 +24,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 REQUEST_BYTES = 2 * 4096 + 64
 """Two paths (PATH_MAX), and what is between them."""
@@ -42,8 +41,7 @@ _FAILED = 1
 """With which Python ends after an exception."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """For one process. folder: of the job.  working: to run in.  out, said, held: descriptors for
     its stdout, its stderr and its end.
     """
@@ -53,15 +51,6 @@ class Request:
     out: int
     said: int
     held: int
-
-    @classmethod
-    def receive(cls, control: socket.socket) -> Request | None:
-        """The next one; None if nobody is left who could ask."""
-        message, given, _, _ = socket.recv_fds(control, REQUEST_BYTES, _DESCRIPTORS)
-        if not message:
-            return None
-        folder, working = os.fsdecode(message).split(BETWEEN)
-        return cls(folder, working, *given)
 
 
 class Server:
@@ -105,9 +94,11 @@ class Server:
 
     def _begin(self) -> bool:
         """Fork for a request; False if nobody is left who could ask."""
-        request = Request.receive(self._control)
-        if request is None:
+        message, given, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, _DESCRIPTORS)
+        if not message:
             return False
+        folder, working = os.fsdecode(message).split(BETWEEN)
+        request = Request(folder, working, *given)
         pid = os.fork()
         if pid == 0:
             self._become(request)

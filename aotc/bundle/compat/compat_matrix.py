@@ -41,7 +41,7 @@ NO_EVIDENCE = ("AOTC-E411", "AOTC-E412", "AOTC-E414")
 
 
 class Level(StrEnum):
-    """How well a target suits a host.
+    """The degree to which a target suits a host.
 
     OPTIMAL: it runs, and no known target would use more of the vector features.  USABLE: it runs.
     UNKNOWN: nothing is in its way but that what runs it there is of none of the accepted versions,
@@ -68,7 +68,7 @@ class BuildParity:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a certificate says, whoever has signed it. keys: ids, by its own account.  outcome: as
+    """Contents of a certificate, whoever has signed it. keys: ids, by its own account.  outcome: as
     in `aotc_runtime.formats.certificate_predicate`.  ulp_max: the largest distance from a
     reference.
     """
@@ -85,8 +85,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a trust policy says. certificates: asks it about a target and a release. refuse: what it
-    refuses about a host's runtime, for targets of these engines.
+    """Questions to a trust policy. certificates: about a target and a release.  refuse: which
+    reasons it has against a host's runtime, for targets of these engines.
     """
 
     certificates: AskCertificates | None
@@ -98,7 +98,7 @@ NO_POLICY = Word(None, lambda facts, engines: ())
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How a level is known.
+    """The reasons for a level.
 
     engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
     built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
@@ -144,9 +144,7 @@ class Row:
 
     @property
     def level(self) -> Level:
-        """How well the row's host is served: the level of the target that runs, or of the one that
-        comes closest.
-        """
+        """The level of the target that runs, or of the one that comes closest."""
         return self.cells[0].level
 
 

@@ -19,7 +19,7 @@ SIZE_BYTES_MAX = 2**20
 
 
 class _Head(Struct):
-    """What every schema's document begins with."""
+    """The beginning of the document of every schema."""
 
     kind: str = ""
     schema: int = 0

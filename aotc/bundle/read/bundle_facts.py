@@ -49,7 +49,7 @@ _PROVEN_PER_TARGET = "proof"
 
 
 class Part(IntEnum):
-    """What a fact is about."""
+    """The subject of a fact."""
 
     MANIFEST = 0
     DIMENSION = 1
@@ -60,7 +60,7 @@ class Part(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What is said. owner: the dimension, set of weights, entry point, or label of an executable
+    """A statement. owner: the dimension, set of weights, entry point, or label of an executable
     that it is about; empty for the manifest itself.  field: of the owner, by the name that the
     manifest or the evidence has for it.
     """
@@ -75,7 +75,7 @@ class Fact:
         return self.field not in _OF_TARGET
 
     def name(self, platform: str) -> str:
-        """What messages call a fact of a program, such as "module predict[batch=8]".
+        """Return what messages call a fact of a program, such as "module predict[batch=8]".
 
         platform: of the target. jax lowers some operations to other calls on other platforms, so
         that their modules are not the same fact.
@@ -130,8 +130,8 @@ class Changed:
 def compare(
     before: Mapping[str, ReviewedTarget], after: Mapping[str, ReviewedTarget]
 ) -> Iterator[Changed]:
-    """Where two bundles differ, but for the bytes of blobs: target by target, in the targets that
-    both have.
+    """Return where two bundles differ, but for the bytes of blobs: target by target, in the
+    targets that both have.
     """
     for target in sorted(before.keys() & after.keys()):
         one, two = (
@@ -145,7 +145,7 @@ def compare(
 
 
 def program_texts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-    """What a target says of its program, for people: the name and the text of each fact."""
+    """Yield what a target says of its program, for people: the name and the text of each fact."""
     for fact, value in _facts(manifest):
         if fact.of_program:
             yield fact.name(manifest.target.platform), fact.text(value)

@@ -45,7 +45,7 @@ class Claim:
 
     @property
     def predicate(self) -> Any:
-        """What the statement says, such as SLSA provenance."""
+        """Return what the statement says, such as SLSA provenance."""
         return msgspec.json.decode(self.stated)
 
 
@@ -80,7 +80,7 @@ class ReviewedTarget:
         return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
 
     def coverage(self, entry_point: str) -> Coverage | None:
-        """What of the program went into an entry point."""
+        """Return what of the program went into an entry point."""
         return self.evidence.entry_points[entry_point].coverage if self.evidence else None
 
     def is_recorded(self, entry_point: str) -> bool:

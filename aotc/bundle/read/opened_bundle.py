@@ -43,7 +43,7 @@ class Opened:
 
     @property
     def root_digest(self) -> str:
-        """What was signed."""
+        """Return what was signed."""
         return self.root.entry.digest
 
     @property

@@ -39,7 +39,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What a build was made from beside its program. targets: as written.  environment: variables
+    """Inputs of a build beside its program. targets: as written.  environment: variables
     that its processes were given.  variables: that the program read, and whether each was set.
     code: digests of the code of our own packages.  tuning: digest of the tuning file.
     started, finished: UTC.

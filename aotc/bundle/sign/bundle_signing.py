@@ -100,7 +100,7 @@ def endorse(
 
 
 def _signed_by(envelope: bytes, key: PublicKey) -> SignedPayload | None:
-    """What an envelope holds, if one of its signatures is this key's."""
+    """Return what an envelope holds, if one of its signatures is this key's."""
     with suppress(BundleFormatError):
         found = open_envelope(envelope, "attestation")
         return found if is_signed_by(found, key) else None

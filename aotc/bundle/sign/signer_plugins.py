@@ -28,7 +28,7 @@ type Ask = Callable[[str], str | None]
 
 
 class SigningKey(Protocol):
-    """What a plug-in gives for a URI: one key, which may never leave its place."""
+    """One key, as a plug-in gives it for a URI, which may never leave its place."""
 
     def public_key(self) -> str:
         """PEM SubjectPublicKeyInfo, Ed25519 or ECDSA P-256; it also says which of the two."""

@@ -49,7 +49,7 @@ class KeyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Where a key pair lies. id: SHA-256 of the public key's SubjectPublicKeyInfo, hex."""
+    """The files of a key pair. id: SHA-256 of the public key's SubjectPublicKeyInfo, hex."""
 
     private: Path
     public: Path
@@ -162,7 +162,7 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
 
 def read_key_file(path: Path) -> bytes:
-    """What a file holds that should be a key. Raises OSError, also for a file too large for one."""
+    """Read a file that should be a key. Raises OSError, also for a file too large for one."""
     data = read_file(path, KEY_BYTES_MAX)
     if len(data) > KEY_BYTES_MAX:
         raise OSError(errno.EFBIG, f"more than {KEY_BYTES_MAX} bytes")

@@ -79,7 +79,7 @@ def add_key(
 
 
 def _notes(before: TrustPolicy, after: TrustPolicy, holder: str) -> Iterator[str]:
-    """What the policy says otherwise of its other keys now that one was added."""
+    """Yield what the policy says otherwise of its other keys now that one was added."""
     known = {key.holder for key in before.keys} | {each.holder for each in before.identities}
     if after.threshold > 1 and holder and holder not in known:
         others = holders_in(before)

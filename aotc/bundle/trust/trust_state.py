@@ -48,7 +48,7 @@ def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
 
 
 def holders_in(policy: TrustPolicy) -> list[str]:
-    """Who holds keys of a policy, each once, in its order; keys of nobody by their own names."""
+    """Return the holders of keys, each once, in order; keys of nobody by their own names."""
     ids = policy_keys(policy).values()
     return [*dict.fromkeys(key.label if key.holder == key.id else key.holder for key in ids)]
 
@@ -101,7 +101,7 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
 
 
 def _of_roles(state: PolicyState) -> Iterator[str]:
-    """What nobody says of keys and matters under this policy."""
+    """Yield what nobody says of keys and matters under this policy."""
     policy = state.policy
     nobodys = [key.label for key in state.keys if key.holder == key.id]
     if policy.threshold > 1 and nobodys:
@@ -122,8 +122,8 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
 
 
 def _as_it_looks(text: str) -> str:
-    """What two spellings have in common that differ in case, in how characters are composed, in
-    spaces, or in what is not seen.
+    """Return what two spellings have in common that differ in case, in how characters are composed,
+    in spaces, or in what is not seen.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")

@@ -218,7 +218,7 @@ def _keep_folders(new: Path, old: Path) -> None:
 
 
 def _replace_in_two_steps(path: Path, new: Path) -> None:
-    """Where names cannot be exchanged: a kill in between leaves the old folder beside its place."""
+    """Rename both, where names cannot be exchanged; a kill in between leaves the old one aside."""
     with temporary_folder(path.parent, prefix_of(path), OLD) as old, uninterrupted():
         path.rename(old / LAYOUT)
         try:

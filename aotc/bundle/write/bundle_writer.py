@@ -52,7 +52,7 @@ type Data = bytes | memoryview
 
 
 class Form(Enum):
-    """How a bundle lies on disk."""
+    """The form of a bundle on disk."""
 
     ARCHIVE = "archive"
     LAYOUT = "layout"

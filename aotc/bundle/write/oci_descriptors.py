@@ -55,7 +55,7 @@ def version_name(manifests: Mapping[str, BundleManifest]) -> str:
 
 
 def attestation_name(root: str, digest: str) -> str:
-    """What tools that copy by name copy an attestation by: such as skopeo, which knows no
+    """Return what tools that copy by name copy an attestation by: such as skopeo, which knows no
     referrers.
     """
     return f"{root.replace(':', '-')}.{digest[7:23]}"

@@ -135,7 +135,7 @@ def require_other_place(path: Path, source: Path, lost: str) -> None:
 
 
 def _what_is_there(path: Path, replaceable: Kind) -> str:
-    """What must not be replaced; empty if nothing is there that matters. Raises OSError."""
+    """Return what must not be replaced; empty if nothing is there that matters. Raises OSError."""
     try:
         status = path.stat()
     except FileNotFoundError:

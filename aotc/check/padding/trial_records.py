@@ -84,7 +84,7 @@ def is_integer(dtype: DType) -> bool:
 
 
 def fill_of(entry: EntryTrials, leaf: int, dtype: DType, fill: str) -> Array:
-    """What pads a leaf in trials with this kind of fill: a 0-d array."""
+    """Return what pads a leaf in trials with this kind of fill: a 0-d array."""
     kind = DECLARED if leaf in entry.held else fill
     return value_of(kind, dtype, entry.fills.get(leaf, "0"), entry.ranges.get(leaf))
 

@@ -37,7 +37,7 @@ def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
 
 
 class Subject(NamedTuple):
-    """What trials of an entry point run on, an executable or plain JAX. inputs, outputs: its
+    """An executable or plain JAX, as trials run an entry point on it. inputs, outputs: its
     leaves.  execute: from the sizes of a profile and its input leaves to its output leaves.
     """
 
@@ -115,8 +115,8 @@ def _split(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> li
 
 
 def _beside(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:
-    """What the call gets before and behind rows of other calls that are as long as the profile, and
-    as short as they may be.
+    """Return the results of the call before and behind rows of other calls that are as long as the
+    profile, and as short as they may be.
     """
     entry, inputs, outputs, execute = subject
     (dimension,), (profile,) = trial.dimensions, trial.profiles

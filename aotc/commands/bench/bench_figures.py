@@ -1,4 +1,4 @@
-"""What is measured, as values: what the workers of `aotc bench` are told and what they answer."""
+"""Measured figures, as values: messages to the workers of `aotc bench`, and their answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Work(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """What a worker measures. bundle, trust: paths.  seconds: of calls per measurement.  threads:
+    """The job of a worker. bundle, trust: paths.  seconds: of calls per measurement.  threads:
     numbers of caller threads; none for a cold start.
     """
 
@@ -78,7 +78,7 @@ class SteadyRun(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What a worker measured: one of the two."""
+    """A worker's figures: one of the two."""
 
     cold: Cold | None = None
     steady: SteadyRun | None = None

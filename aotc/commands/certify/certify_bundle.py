@@ -42,7 +42,7 @@ NOT_TOLD = Surroundings(cpu="", isa=(), os="", libc="", python="", runtime="", p
 
 @dataclass(frozen=True, slots=True)
 class Certification:
-    """What certifying a bundle found.
+    """The result of certifying a bundle.
 
     trials: one for each release and its targets, in the order given.  missing: why there was no
     environment for a release.  key_id: of the signer of the certificates that were added, or "".

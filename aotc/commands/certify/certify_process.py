@@ -53,7 +53,7 @@ class _Surroundings(Surroundings, frozen=True):
 
 
 class _Event(Struct, frozen=True):
-    """What the worker has finished: one of these is set."""
+    """A step that the worker has finished: one of these is set."""
 
     surroundings: _Surroundings | None = None
     verified: str = ""

@@ -11,7 +11,6 @@ from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.reference_options import BUNDLE_FILE, PATH, trust_option
 from aotc.commands.channel.channel_key_options import (
     Roles,
-    public_keys,
     role_options,
     signers_of,
     signing_options,
@@ -44,14 +43,8 @@ def init(out: Output, folder: Path, given: Roles) -> None:
     require_tuf()
     from aotc.commands.channel import channel_repository
 
-    roles = channel_repository.Roles(
-        public_keys(given.root, "--root"),
-        public_keys(given.targets, "--targets"),
-        public_keys(given.online, "--online"),
-        given.root_threshold,
-        given.targets_threshold,
-    )
-    channel_repository.create(folder, roles, given.signers(), datetime.now(UTC), given.days)
+    roles, signers = given.named(), given.signers()
+    channel_repository.create(folder, roles, signers, datetime.now(UTC), given.days)
     root = folder / "1.root.json"
     out.result({"folder": str(folder), "root": str(root)}, lambda: say(f"wrote {root}"))
 
@@ -74,14 +67,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     require_tuf()
     from aotc.commands.channel.channel_host import changing
 
-    change = {}
-    if given.root:
-        change["root"] = (public_keys(given.root, "--root"), given.root_threshold)
-    if given.targets:
-        change["targets"] = (public_keys(given.targets, "--targets"), given.targets_threshold)
-    if given.online:
-        online = public_keys(given.online, "--online")
-        change |= {"snapshot": (online, 1), "timestamp": (online, 1)}
+    change = given.named()
     signers = given.signers()
     with changing(folder, trust) as found:
         signed = found.rotate(change, signers, datetime.now(UTC), given.days)

@@ -19,7 +19,7 @@ from aotc.cli.reference_options import PATH
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What the options of `role_options` say. root, targets, online: files of public keys.
+    """The values of the options of `role_options`. root, targets, online: files of public keys.
     signing: private keys, as `--key` takes them.  days: how long root metadata are good.
     """
 
@@ -31,6 +31,20 @@ class Roles:
     signing: tuple[str, ...]
     passphrase_file: Path | None
     days: int
+
+    def named(self) -> dict[str, tuple[dict[str, str], int]]:
+        """The public keys and the threshold of every role that is named. Raises what `public_keys`
+        raises.
+        """
+        found = {}
+        if self.root:
+            found["root"] = (public_keys(self.root, "--root"), self.root_threshold)
+        if self.targets:
+            found["targets"] = (public_keys(self.targets, "--targets"), self.targets_threshold)
+        if self.online:
+            online = public_keys(self.online, "--online"), 1
+            found |= {"snapshot": online, "timestamp": online}
+        return found
 
     def signers(self) -> list[Signer]:
         """Raises what `signer_of` raises."""

@@ -44,22 +44,13 @@ RENEWED_BEFORE = timedelta(days=90)
 """How long before its end a snapshot is signed anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Public keys (PEM, by id) that speak for a channel, and how many of them are needed. online:
-    for snapshot and timestamp, which a machine signs.
-    """
-
-    root: Mapping[str, str]
-    targets: Mapping[str, str]
-    online: Mapping[str, str]
-    root_threshold: int
-    targets_threshold: int
+type Roles = Mapping[str, tuple[Mapping[str, str], int]]
+"""By role its public keys (PEM, by id), and how many of them have to sign."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What is to be named: `channel/name`, the bundle's version, and its root index."""
+    """A bundle to name: `channel/name`, the bundle's version, and its root index."""
 
     path: str
     version: str
@@ -68,9 +59,9 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What came of it. versions: of metadata that were written, by role.  missing: signatures that
-    the targets metadata still need; then nothing was published.  online: whether only the online
-    key has to sign.  gone: what was named before by keys that have no such role now.
+    """The outcome of publishing. versions: of metadata that were written, by role.  missing:
+    signatures that the targets metadata still need; then nothing was published.  online: whether
+    only the online key has to sign.  gone: what keys had named that have no such role now.
     """
 
     versions: Mapping[str, int]
@@ -96,7 +87,7 @@ class Repository:
         return found if found and found.signed.version == self._targets_version() + 1 else None
 
     def is_published(self) -> bool:
-        """Whether hosts that ask find anything."""
+        """Return whether hosts that ask find anything."""
         return (self._folder / STAMP).exists()
 
     def require_as_new(self, role: str, seen: Metadata[Any]) -> None:
@@ -110,7 +101,7 @@ class Repository:
             raise _changed(self._folder, f"{role} metadata of version {_version(found)}", expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
-        """How many signatures targets metadata still need."""
+        """Return how many signatures targets metadata still need."""
         return int(self._result(TARGETS, metadata).missing)
 
     def publish(
@@ -213,13 +204,13 @@ class Repository:
 
     def rotate(
         self,
-        change: Mapping[str, tuple[Mapping[str, str], int]],
+        change: Roles,
         signers: Sequence[Signer],
         now: datetime,
         days: int,
     ) -> Root:
-        """Write the next root metadata. change: the keys and the threshold of roles
-        that get others.  signers: enough of the old root keys and of the new ones.
+        """Write the next root metadata. change: roles that get other keys.  signers: enough of the
+        old root keys and of the new ones.
 
         Raises UsageError (AOTC-E028) for too few.
         """
@@ -302,10 +293,8 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
         hint = "name a new folder; `aotc channel rotate` changes the keys of a channel"
         raise refusal("AOTC-E005", str(folder), "one that holds something", hint=hint)
     root = Root(expires=_end(now, timedelta(days=days)))
-    _set_role(root, ROOT, roles.root, roles.root_threshold)
-    _set_role(root, TARGETS, roles.targets, roles.targets_threshold)
-    for role in (SNAPSHOT, TIMESTAMP):
-        _set_role(root, role, roles.online, 1)
+    for role, (keys, threshold) in roles.items():
+        _set_role(root, role, keys, threshold)
     metadata = Metadata(root)
     for signer in signers:
         _sign(metadata, signer)

@@ -1,4 +1,4 @@
-"""What `aotc channel status` says."""
+"""The document and the text of `aotc channel status`."""
 
 from __future__ import annotations
 

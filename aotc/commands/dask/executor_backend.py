@@ -30,7 +30,7 @@ class Cluster(Executor):
     """An executor that can tell whether it still has workers."""
 
     def trouble(self) -> str:
-        """Why it is no use to wait any longer; empty while there is hope."""
+        """Return why it is no use to wait any longer; empty while there is hope."""
         return ""
 
     def stop_build(self, build: str) -> None:

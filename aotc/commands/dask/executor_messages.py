@@ -20,7 +20,7 @@ DIGEST_BYTES = 32
 
 
 class Request(Struct, frozen=True):
-    """What a worker of any version can read: the toolchain it must have, and the job if it does.
+    """A request that a worker of any version can read: the toolchain it must have, and the job.
 
     build: id of the build that asks, by which it can be stopped.  toolchain: as
     `cached_backend.toolchain_parts` gives it.  job: from `encode_job`, which only workers with

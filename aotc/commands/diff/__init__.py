@@ -1,1 +1,1 @@
-"""What two bundles differ in, and whether that passes."""
+"""Differences of two bundles, and whether they pass."""

@@ -46,7 +46,7 @@ class Rule:
     is_part: bool = False
 
     def meets(self, change: Change) -> bool:
-        """Whether a change is one that the rule is about."""
+        """Return whether a change is one that the rule is about."""
         if self.kind not in (ANY, change.kind):
             return False
         if not self.sign:

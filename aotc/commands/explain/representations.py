@@ -22,7 +22,7 @@ from aotc_runtime.verification.host_compatibility import CHECKS
 
 
 class Stage(StrEnum):
-    """What is shown."""
+    """A representation of an entry point."""
 
     STABLEHLO = "stablehlo"
     HLO = "hlo"

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
 import msgspec
 
-from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.errors import refusal
+from aotc.base.foreign_python import run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import prepared, write_atomically
 from aotc_runtime.base.digest import sha256
-
-SECONDS_MAX = 6 * 3600.0
-"""TensorFlow takes some ten seconds for each profile of a network of moderate size."""
-
-LINES_SHOWN = 8
 
 EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
 """Which imports nothing of aotc."""
@@ -30,7 +23,7 @@ EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What TensorFlow exported. model: the bytes of a model file.  expected: those of an .npz file
+    """The export of TensorFlow. model: the bytes of a model file.  expected: those of an .npz file
     with its results, if inputs were given.
     """
 
@@ -64,31 +57,20 @@ def import_signature(
     }
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-tensorflow-", "") as folder:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        status, said = _run([str(python.absolute()), "-I", str(EXPORTER), str(folder)], folder)
-        if (folder / "refused.json").exists():
-            refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
-            raise CaptureError(*(finding("AOTC-E844", str(saved_model), each) for each in refused))
-        if status or not (folder / "model.tfhlo").exists():
-            raise refusal(
-                "AOTC-E843",
-                str(python),
-                quoted(describe_status(status), said[-LINES_SHOWN:]),
-                expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
-                hint="name one with --python: pip install tensorflow-cpu in an environment of its "
-                "own",
-            )
+        run_script(
+            python,
+            EXPORTER,
+            folder,
+            str(saved_model),
+            result="model.tfhlo",
+            expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
+            hint="name one with --python: pip install tensorflow-cpu in an environment of its own",
+        )
         expected = folder / "expected.npz"
         return Imported(
             (folder / "model.tfhlo").read_bytes(),
             expected.read_bytes() if expected.exists() else None,
         )
-
-
-def _run(command: list[str], folder: Path) -> tuple[int, list[str]]:
-    try:
-        return Processes().run(command, folder, dict(os.environ), SECONDS_MAX)
-    except (OSError, TimeoutExpired) as error:
-        return 1, [str(error)]
 
 
 def _digest(saved_model: Path) -> str:

@@ -69,7 +69,7 @@ class Request:
 
 
 def is_model_file(text: str) -> bool:
-    """Whether a text names a file that a frontend reads, by how it ends."""
+    """Return whether a text names a file that a frontend reads, by how it ends."""
     return not is_function_reference(text) and PurePath(text).suffix in suffixes()
 
 

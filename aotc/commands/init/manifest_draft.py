@@ -77,7 +77,7 @@ class DimensionDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the manifest will say. function: or the path of a model file, where is_file.  weights:
+    """The content of the manifest. function: or the path of a model file, where is_file.  weights:
     set to file or function.  inputs: leaves by parameter and the steps to them.  notes: what its
     reader should look at.  donate: inputs.
     """
@@ -230,7 +230,7 @@ class _ParameterReader:
         self.sizes: dict[str, tuple[int, str]] = {}
 
     def _like(self, function: str, needed: Mapping[str, Sequence[str]]) -> LikeInput:
-        """What it needs and has a dimension's name is that dimension's size."""
+        """Pass dimensions, by their sizes, for the arguments that have their names."""
         arrays = self.request.inputs.values()
         axes = {axis for array in arrays for axis in array.shape if isinstance(axis, str)}
         return LikeInput(function, tuple(n for n in needed.get(function, ()) if n in axes))

@@ -183,7 +183,7 @@ def _executables(part: TargetPart, other: TargetPart) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MergedBundle:
-    """What was written. inputs: in the order they were given."""
+    """The written bundle. inputs: in the order they were given."""
 
     bundle: Bundle
     inputs: tuple[Ingredient, ...]

@@ -1,4 +1,4 @@
-"""What a call costs, as a function of its sizes.
+"""The cost of a call, as a function of its sizes.
 
 Every model is non-decreasing in every size: that is what makes a profile that is larger than what
 it serves never cheaper, and the search in `aotc.commands.profiles.profile_choice` exact or
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,36 +28,11 @@ LEVELS = (5, 3, 3)
 """Probe sizes per dimension, by number of dimensions; 2 for more."""
 
 
-class CostModel(Protocol):
-    """unit: what the numbers are.  error: largest relative difference to what was probed."""
-
-    @property
-    def unit(self) -> str: ...
-
-    @property
-    def error(self) -> float: ...
-
-    def costs(self, points: Points) -> Costs:
-        """float64[n], positive and non-decreasing in every column."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Elements:
-    """The product of the sizes: knows nothing of the program."""
+class CostModel:
+    """A sum of monomials with coefficients that are not negative.
 
-    unit: str = "elements"
-    error: float = 0.0
-
-    def costs(self, points: Points) -> Costs:
-        costs: Costs = np.prod(points.astype(np.float64), axis=1)
-        return costs
-
-
-@dataclass(frozen=True, slots=True)
-class Polynomial:
-    """A sum of monomials with coefficients that are not negative, fitted to probes.
-
+    unit: what the numbers are.  error: largest relative difference to what it was fitted to.
     exponents: int[m, d].  coefficients: float[m].
     """
 
@@ -68,6 +42,7 @@ class Polynomial:
     coefficients: NDArray[np.float64]
 
     def costs(self, points: Points) -> Costs:
+        """float64[n], positive and non-decreasing in every column."""
         total = np.zeros(len(points))
         for powers, coefficient in zip(self.exponents, self.coefficients, strict=True):
             total += coefficient * np.prod(points.astype(np.float64) ** powers, axis=1)
@@ -86,6 +61,11 @@ class Polynomial:
         return " + ".join(terms)
 
 
+def elements(dimensions: int) -> CostModel:
+    """The product of so many sizes: knows nothing of the program."""
+    return CostModel("elements", 0.0, np.ones((1, dimensions), dtype=np.int64), np.ones(1))
+
+
 def probe_sizes(levels: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
     """A grid of sizes to learn a cost model from. levels: accepted sizes by dimension, sorted."""
     number = LEVELS[len(levels) - 1] if 0 < len(levels) <= len(LEVELS) else 2
@@ -102,7 +82,7 @@ def spread(sizes: Sequence[int], number: int) -> list[int]:
     return sorted(found)
 
 
-def fit(points: Points, costs: Costs, unit: str) -> Polynomial:
+def fit(points: Points, costs: Costs, unit: str) -> CostModel:
     """The polynomial that differs least from the probes, relative to each. costs: positive."""
     exponents = _exponents(points)
     matrix = np.stack([np.prod(points.astype(np.float64) ** p, axis=1) for p in exponents], axis=1)
@@ -112,7 +92,7 @@ def fit(points: Points, costs: Costs, unit: str) -> Polynomial:
     coefficients = found / scale
     kept = coefficients > 0
     error = float(np.abs(relative @ coefficients - 1).max())
-    return Polynomial(unit, error, np.array(exponents)[kept], coefficients[kept])
+    return CostModel(unit, error, np.array(exponents)[kept], coefficients[kept])
 
 
 def _exponents(points: Points) -> list[tuple[int, ...]]:

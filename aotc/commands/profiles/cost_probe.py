@@ -11,7 +11,7 @@ import numpy as np
 from aotc.base import constants
 from aotc.commands.profiles.call_cost import (
     CostModel,
-    Elements,
+    elements,
     fit,
     probe_sizes,
 )
@@ -33,7 +33,7 @@ class CostKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What probing found. probes: how many were traced.  open_loops: loops of which the model
+    """The result of probing. probes: how many were traced.  open_loops: loops of which the model
     counts one step, since how many there are is not known.
     """
 
@@ -45,7 +45,7 @@ class Probed:
 def probe(manifest: BuildManifest, space: Space, points: Points, kind: CostKind) -> Probed:
     """A cost model for the sizes of these points. Raises CaptureError."""
     if kind is CostKind.ELEMENTS:
-        return Probed(Elements(), probes=0, open_loops=0)
+        return Probed(elements(len(space.axes)), probes=0, open_loops=0)
     levels = {name: np.unique(points[:, i]).tolist() for i, name in enumerate(space.names)}
     sizes = probe_sizes(levels)
     answer = ask(

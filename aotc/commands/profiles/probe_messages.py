@@ -1,4 +1,4 @@
-"""What the probing process is told and what it answers."""
+"""Messages to the probing process, and its answer."""
 
 from __future__ import annotations
 

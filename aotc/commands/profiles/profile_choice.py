@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.call_cost import CostModel, Costs, Elements
+from aotc.commands.profiles.call_cost import CostModel, Costs
 from aotc.commands.profiles.profile_routing import assign, serve
 from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc_runtime.serving.routing.router import add_up
@@ -163,7 +163,7 @@ class _Requests:
 
 @lru_cache(maxsize=2**16)
 def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
-    """How many of each piece the loader splits a total into; nan where it cannot."""
+    """Return how many of each piece the loader splits a total into; nan where it cannot."""
     found = add_up(total, pieces)
     return tuple(np.nan if found is None else float(found.count(piece)) for piece in pieces)
 
@@ -180,7 +180,7 @@ def _requests(space: Space, points: Points, counts: Counts, model: CostModel) ->
             lowered[:, column] = today[:, column].min()
             lowered = np.unique(lowered[space.related(lowered)], axis=0)
             ones = np.ones(len(lowered), dtype=np.int64)
-            smallest.append(lowered[serve(space, lowered, ones, today, Elements()).is_covered])
+            smallest.append(lowered[serve(space, lowered, ones, today, model).is_covered])
     kept = np.concatenate(smallest)
     each = model.costs(points)
     # One that is split is at most so many calls of a profile that costs the most.

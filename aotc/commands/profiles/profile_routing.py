@@ -18,7 +18,7 @@ CELLS_MAX = 2**22
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How a set of profiles serves some traffic.
+    """The service of some traffic by a set of profiles.
 
     routes: the loader's, of requests that are alike to it.  of_route: int64[n], the route of each
     point.  calls: int64[len(routes), k], how many calls of each profile a request of a route is.

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.call_cost import Polynomial
 from aotc.commands.profiles.profile_routing import Served
 from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
@@ -37,7 +36,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
             "probes": suggestion.probed.probes,
             "largest_error": model.error,
             "open_loops": suggestion.probed.open_loops,
-            "formula": model.text(names) if isinstance(model, Polynomial) else "",
+            "formula": model.text(names) if suggestion.probed.probes else "",
         },
         "method": choice.method,
         "optimal": choice.is_best,

@@ -68,7 +68,7 @@ class Space:
 
     @property
     def unserved(self) -> str:
-        """Why a call that is accepted may be refused all the same."""
+        """Return why a call that is accepted may be refused all the same."""
         splits = any(axis.splits for axis in self.axes)
         return "no profile fits, nor do any add up to it" if splits else "no profile fits"
 

@@ -1,4 +1,4 @@
-"""Whether the profiles of a bundle serve some traffic well enough, and what they serve worst.
+"""How well the profiles of a bundle serve some traffic, and which of it they serve worst.
 
 Needs no trust policy: nothing is loaded.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from aotc.base.errors import finding, refusal
-from aotc.commands.profiles.call_cost import Elements
+from aotc.commands.profiles.call_cost import elements
 from aotc.commands.profiles.profile_routing import Served, serve
 from aotc.commands.profiles.size_space import Space, space_of_bundle
 from aotc.commands.profiles.suggested_profiles import entry_point_of
@@ -105,7 +105,9 @@ def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
     """How the space's profiles serve this traffic. Costs are elements: the product of the sizes."""
     accepted, refused = within(space, traffic)
     profiles = space.points(space.profiles)
-    served = serve(space, accepted.points, accepted.counts, profiles, Elements(), space.order)
+    served = serve(
+        space, accepted.points, accepted.counts, profiles, elements(len(space.axes)), space.order
+    )
     return Checked(
         target=target,
         space=space,
@@ -141,9 +143,10 @@ def _uncovered(
 
 
 def _padded(space: Space, accepted: Traffic, served: Served) -> Iterator[Offender]:
-    real = Elements().costs(accepted.points)
+    model = elements(len(space.axes))
+    real = model.costs(accepted.points)
     profiles = space.points(space.profiles)
-    filled = (served.calls @ Elements().costs(profiles))[served.of_route]
+    filled = (served.calls @ model.costs(profiles))[served.of_route]
     wasted = np.where(served.is_covered, (filled - real) * accepted.counts, 0.0)
     for index in np.argsort(-wasted, kind="stable")[:OFFENDERS]:
         if wasted[index] > 0:

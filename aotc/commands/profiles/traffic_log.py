@@ -47,7 +47,7 @@ type Decode = Callable[[bytes], dict[str, Any]]
 
 
 class BadLineError(Exception):
-    """Why a line cannot be used."""
+    """The reason why a line cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a call costs by XLA's analysis before optimization, loops included.
+"""The cost of a call by XLA's analysis before optimization, loops included.
 
 XLA's analysis counts the body of a loop once, however often it runs: the number of steps is not
 known there (`HloCostAnalysis::HandleWhile`). jax knows it: a `scan`, which is what `lax.scan`,

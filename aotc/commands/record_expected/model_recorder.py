@@ -31,7 +31,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Refused(Exception):
-    """Why a file is not run."""
+    """The reason why a file is not run."""
 
 
 def main(folder: Path) -> None:

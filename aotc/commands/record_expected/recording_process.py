@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.errors import refusal
+from aotc.base.foreign_python import run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
 from aotc.report.array_files import read_arguments, write_npz
 from aotc_runtime.schema.manifest_labels import label
-
-SECONDS_MAX = 6 * 3600.0
-LINES_SHOWN = 8
 
 RECORDER = Path(__file__).with_name("model_recorder.py")
 """Which imports nothing of aotc."""
@@ -65,7 +60,15 @@ def record(
             write_npz(folder / f"{number}.npz", _cut(spec, given, sizes))
         job = {"model": str(spec.source.path.absolute()), "calls": len(profiles)}
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        _run(python, spec.source.text, folder)
+        run_script(
+            python,
+            RECORDER,
+            folder,
+            spec.source.text,
+            result="framework",
+            expected="a Python that imports the framework of the model, and runs it",
+            hint="name one with --python: of an environment with onnxruntime, onnx or torch",
+        )
         arrays: dict[str, Array] = {}
         for number, sizes in enumerate(profiles.values()):
             with np.load(folder / f"{number}.results.npz", allow_pickle=False) as found:
@@ -118,22 +121,3 @@ def _cut(
                 array = np.take(array, np.arange(sizes[axis]) % array.shape[number], number)
         found[path] = array
     return found
-
-
-def _run(python: Path, model: str, folder: Path) -> None:
-    command = [str(python.absolute()), "-I", str(RECORDER), str(folder)]
-    try:
-        status, said = Processes().run(command, folder, dict(os.environ), SECONDS_MAX)
-    except (OSError, TimeoutExpired) as error:
-        status, said = 1, [str(error)]
-    if (folder / "refused.json").exists():
-        refused = msgspec.json.decode((folder / "refused.json").read_bytes(), type=list[str])
-        raise CaptureError(*(finding("AOTC-E844", model, each) for each in refused))
-    if status or not (folder / "framework").exists():
-        raise refusal(
-            "AOTC-E843",
-            f"{python} {model}",
-            quoted(describe_status(status), said[-LINES_SHOWN:]),
-            expected="a Python that imports the framework of the model, and runs it",
-            hint="name one with --python: of an environment with onnxruntime, onnx or torch",
-        )

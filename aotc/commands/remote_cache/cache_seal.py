@@ -30,7 +30,7 @@ PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 
 
 class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is signed. key: of the cache.  data: digest of the data.  size: of the data, bytes."""
+    """The signed statement. key: of the cache.  data: digest of the data.  size: its bytes."""
 
     key: str
     data: str
@@ -49,7 +49,7 @@ class Sealer(Protocol):
 
 
 class Refusal(StrEnum):
-    """Why an entry is not used, in words for people."""
+    """The reason why an entry is not used, in words for people."""
 
     DAMAGED = "damaged or cut short"
     UNSIGNED = "not signed"

@@ -58,7 +58,7 @@ class FsspecBlobs:
 
     @property
     def _is_of_files(self) -> bool:
-        """Whether it is the file system of this host."""
+        """Return whether it is the file system of this host."""
         return "file" in _protocols(self._files)
 
     def _write(self, name: str, data: bytes, pace: Pace) -> None:

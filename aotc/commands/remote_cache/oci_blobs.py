@@ -100,7 +100,7 @@ def _credentials(parts: SplitResult, place: Reference) -> Credentials:
 
 
 def _outage(error: AotcError) -> Exception:
-    """Why nothing could be read or written, as a cache tells it."""
+    """Return why nothing could be read or written, as a cache tells it."""
     cause = error.__cause__
     return cause if isinstance(cause, OSError) else OutageError(error.findings[0].found)
 

@@ -147,7 +147,7 @@ def _claim(claim: Claim, verified: bool) -> tuple[str, str, Mark]:
 
 
 def counts(claim: Claim, verified: bool) -> Mark:
-    """Whether somebody whom the policy trusts signed it."""
+    """Return whether somebody whom the policy trusts signed it."""
     if not verified:
         return Mark("not checked", "bad")
     return Mark("yes", "good") if claim.counts else Mark("no signer of the policy", "plain")

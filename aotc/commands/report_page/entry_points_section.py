@@ -1,4 +1,4 @@
-"""What a bundle offers to callers: parameters, arrays, sizes, and what proves the policies."""
+"""The interface of a bundle: parameters, arrays, sizes, and what proves the policies."""
 
 from __future__ import annotations
 

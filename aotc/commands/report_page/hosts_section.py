@@ -1,4 +1,4 @@
-"""What a bundle needs of a host, and what is known of where it runs."""
+"""Requirements of a bundle on a host, and what is known of where it runs."""
 
 from __future__ import annotations
 

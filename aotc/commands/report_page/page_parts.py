@@ -1,4 +1,4 @@
-"""What a page is made of, before it is HTML. All texts are plain; the template escapes them."""
+"""The parts of a page, before it is HTML. All texts are plain; the template escapes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bundle's provenance says of its build, as far as building it again needs it."""
+"""The build that a bundle's provenance describes, as far as building it again needs it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Predicate(Struct, frozen=True):
 
 
 class Recipe(Struct, frozen=True):
-    """How a bundle was built.
+    """The recorded build of a bundle.
 
     manifest, manifest_digest: of the build manifest, the name without a folder.  targets: as the
     build was asked for them.  files: paths from the manifest's folder of sources, weights and

@@ -1,4 +1,4 @@
-"""Whether a folder holds the files that a bundle was built from, by the digests in its
+"""Check that a folder holds the files that a bundle was built from, by the digests in its
 provenance."""
 
 from __future__ import annotations

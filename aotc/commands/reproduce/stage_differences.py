@@ -29,7 +29,7 @@ ABSENT = "none"
 
 
 class Stage(StrEnum):
-    """What made a part of a bundle, in order."""
+    """The makers of the parts of a bundle, in order."""
 
     TARGET = "target"
     TOOLCHAIN = "toolchain"
@@ -173,7 +173,7 @@ def _shown(value: Any) -> str:
 
 
 def _same_bytes(one: bytes, two: bytes) -> int:
-    """How many first bytes are the same; by halves, since executables are large."""
+    """Return how many first bytes are the same; by halves, since executables are large."""
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""What a bundle says of each candidate, and of each engine."""
+"""The evidence in a bundle about each candidate, and each engine."""
 
 from __future__ import annotations
 

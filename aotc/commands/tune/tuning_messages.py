@@ -1,4 +1,4 @@
-"""What the measuring process is told and what it answers."""
+"""Messages to the measuring process, and its answer."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -31,12 +32,11 @@ from aotc.pipeline.build_tuning import (
     Way,
     WeightFiles,
     candidate_job,
-    main_target,
 )
 from aotc.pipeline.parity_check import pack_provisional
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.task_pool import stopping_pool
-from aotc_runtime.schema.bundle_manifest import Target, Tuned, engine_name
+from aotc.pipeline.task_pool import Workers
+from aotc_runtime.schema.bundle_manifest import XLA, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
@@ -72,7 +72,7 @@ type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What measuring brought. rounds: by executable and candidate.  finals: those in which engines
+    """The result of measuring. rounds: by executable and candidate.  finals: those in which engines
     are compared, by the best candidate of each.  reasons: likewise, why it was not measured.
     """
 
@@ -132,9 +132,12 @@ def search(
 
 
 def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
-    """The target of these executables, of whichever engines they are."""
+    """The target that names those of these executables: XLA's, since only of the target's own
+    engine it says which versions of jaxlib may run it, or else the first.
+    """
     used = {each.platform for each in executables.values()}
-    return main_target([e.way.target for e in engines if e.way.target.platform in used])
+    targets = [e.way.target for e in engines if e.way.target.platform in used]
+    return next((each for each in targets if engine_name(each) == XLA), targets[0])
 
 
 class _Steps:
@@ -178,9 +181,12 @@ def _compiled(
         for profile in [program.profiles[key]]
     }
     steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
-    with stopping_pool(workers, *(engine.way.backend for engine in engines)) as pool:
+    with Workers(workers) as pool:
+        pool.also_stop([engine.way.backend for engine in engines])
         running = {
-            (key, engine.prefix + candidate.name): pool.submit(_try, engine, candidate, job, steps)
+            (key, engine.prefix + candidate.name): pool.submit(
+                partial(_try, engine, candidate, job, steps)
+            )
             for key, each in planned.items()
             for engine, candidate, job in each[1:]
         }

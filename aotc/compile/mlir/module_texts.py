@@ -24,7 +24,7 @@ LINES_SHOWN = 8
 
 
 class Form(StrEnum):
-    """What is to be read: a StableHLO portable artifact, or a serialized HloModuleProto."""
+    """The bytes to be read: a StableHLO portable artifact, or a serialized HloModuleProto."""
 
     STABLEHLO = "stablehlo"
     HLO = "hlo"

@@ -76,7 +76,7 @@ _DEBUG_OPTIONS = (3, 3)
 
 
 def count_changed_options(serialized: bytes, defaults: bytes) -> int:
-    """How many debug options of an executable differ from those of a CompileOptionsProto.
+    """Return how many debug options of an executable differ from those of a CompileOptionsProto.
 
     Raises UnknownLayoutError.
     """

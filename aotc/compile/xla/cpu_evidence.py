@@ -107,7 +107,7 @@ def library_of(target: str) -> str:
 
 
 def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
-    """Where the steps of a CPU executable are done. custom_calls: by target."""
+    """Return where the steps of a CPU executable are done. custom_calls: by target."""
     steps: dict[str, dict[str, int]] = {}
     for kind, number in thunks.items():
         if kind == "custom-call":
@@ -119,7 +119,7 @@ def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tup
 
 
 def of_instructions(instructions: Iterable[Instruction]) -> tuple[Place, ...]:
-    """Where the fusions, calls and transforms of a GPU executable are done."""
+    """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:
         if found := _of_instruction(instruction):

@@ -40,7 +40,7 @@ def messages(serialized: bytes) -> Iterator[bytes]:
 
 
 class _Room:
-    """How many bytes may still be decompressed from so many: files lie in files."""
+    """The bytes that may still be decompressed from so many: files lie in files."""
 
     def __init__(self, size: int) -> None:
         self._left = _SNAPPY_RATIO_MAX * size

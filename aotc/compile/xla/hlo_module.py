@@ -53,7 +53,7 @@ def instructions(module: bytes) -> Iterator[Instruction]:
 
 
 def optimized(module: bytes) -> Optimized:
-    """What is in a module, counted. Raises ValueError."""
+    """Return what is in a module, counted. Raises ValueError."""
     found = tuple(instructions(module))
     return Optimized(
         instructions=_counted(i.opcode for i in found),

@@ -135,7 +135,7 @@ def custom_call_targets(module: Any) -> list[str]:
 
 
 def operations(module: Any) -> dict[str, int]:
-    """How often each operation occurs in an MLIR module, by name; a loop's body counts once."""
+    """Count the operations in an MLIR module, by name; a loop's body counts once."""
     found: Counter[str] = Counter()
 
     def visit(operation: Any) -> Any:

@@ -86,7 +86,7 @@ def compile_for(description: bytes, module: Any, options: Mapping[str, str]) -> 
 
 
 def partition_count(module: Any) -> int:
-    """How many devices a module is to be partitioned over; 1 if it does not say."""
+    """Return how many devices a module is to be partitioned over; 1 if it does not say."""
     attributes = module.operation.attributes
     if "mhlo.num_partitions" not in attributes:
         return 1

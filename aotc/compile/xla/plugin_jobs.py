@@ -30,7 +30,7 @@ _NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "b
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What differs between platforms.
+    """The differences between platforms.
 
     is_allowed: whether the runtime can serve a custom call.  served: those it can, in words.
     correct: the hint for a target that the plugin does not understand.

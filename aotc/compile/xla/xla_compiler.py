@@ -68,7 +68,7 @@ class XlaBackend:
 
 
 def request_of(job: CompileJob) -> Job:
-    """What a worker is asked for."""
+    """Return what a worker is asked for."""
     target = job.target
     return Job(
         artifact=job.module.artifact,

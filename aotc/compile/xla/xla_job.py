@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile, and for what: the fields of `Target` that concern the compiler.
+    """A module to compile, and for what: the fields of `Target` that concern the compiler.
 
     artifact: the module.  devices: the device of each partition of it.  constants: values of
     parameters that become constants, by index, as a .npz file; empty if there are none.

@@ -73,7 +73,8 @@ class CudaBackend:
         E907 wheels that are missing, E908 a device that cannot be compiled for.
         """
         installed = _wheels()
-        text = _text(job, installed)
+        device, described = _described(f"{job.label} for {job.target.name}", job.target)
+        text = gpu_descriptions.complete(described, device)
         request = Job(
             artifact=job.module.artifact,
             plugin=str(installed.plugin),
@@ -109,33 +110,23 @@ def self_contained(target: Target) -> Target:
 
     Raises CompileError (AOTC-E907, E908).
     """
+    device, text = _described(f"target {target.name}", target)
+    return replace(target, device=replace(device, text=text))
+
+
+def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
+    """The device of a target and its description, by the plugin unless the target brings one."""
     device = target.device
     assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
     text = device.text or gpu_descriptions.texts_once(_wheels().plugin).get(device.description)
     if text is None:
-        raise _unknown(f"target {target.name}", target, _wheels())
-    return replace(target, device=replace(device, text=text))
+        raise _unknown(where, target, device, _wheels())
+    return device, text
 
 
-def description(device: CudaDevice, installed: Wheels) -> str | None:
-    """The description that a target is compiled for; None if the plugin has none of that name."""
-    text = device.text or gpu_descriptions.texts_once(installed.plugin).get(device.description)
-    return None if text is None else gpu_descriptions.complete(text, device)
-
-
-def _text(job: CompileJob, installed: Wheels) -> str:
-    device = job.target.device
-    assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
-    text = description(device, installed)
-    if text is not None:
-        return text
-    raise _unknown(f"{job.label} for {job.target.name}", job.target, installed)
-
-
-def _unknown(where: str, target: Target, installed: Wheels) -> AotcError:
-    assert isinstance(target.device, CudaDevice)
+def _unknown(where: str, target: Target, device: CudaDevice, installed: Wheels) -> AotcError:
     known = gpu_descriptions.texts_once(installed.plugin)
-    close = closest(target.device.description, known)
+    close = closest(device.description, known)
     hint = f"did you mean {close}?" if close else "correct `device` in the target file"
     if not known:
         hint = (
@@ -145,7 +136,7 @@ def _unknown(where: str, target: Target, installed: Wheels) -> AotcError:
     return refusal(
         "AOTC-E908",
         where,
-        target.device.description,
+        device.description,
         expected=f"a description in {cuda_wheels.PLUGIN} {installed.versions[cuda_wheels.PLUGIN]}: "
         + (", ".join(known) or "it has none"),
         hint=hint,

@@ -13,8 +13,7 @@ from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla.xla_compiler import built_with
-from aotc.engines.iree.iree_job import DRIVER, LEVEL, LEVELS, Job
-from aotc.engines.iree.iree_packages import COMPILER, compiler_version
+from aotc.engines.iree.iree_job import COMPILER, DRIVER, LEVEL, LEVELS, Job, compiler_version
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.iree.iree_names import DRIVERS
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target

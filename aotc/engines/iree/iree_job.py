@@ -1,8 +1,12 @@
-"""What a compile worker of IREE is asked for."""
+"""What a compile worker of IREE is asked for, and the distribution that compiles."""
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
+
 from msgspec import Struct
+
+from aotc.base.errors import refusal
 
 LEVELS = ("O3", "O2", "O1")
 """Levels of optimization, best first: a module may not compile at the higher ones."""
@@ -25,3 +29,21 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     weights: tuple[int, ...]
     threads: int
     driver: str = ""
+
+
+COMPILER = "iree-base-compiler"
+
+
+def compiler_version() -> str:
+    """The version of the installed compiler. Raises CompileError (AOTC-E907) without one."""
+    try:
+        return version(COMPILER)
+    except PackageNotFoundError as error:
+        raise refusal(
+            "AOTC-E907",
+            "the engine iree",
+            "it is not installed",
+            expected=f"{COMPILER}, which compiles for it",
+            hint="from a clone: `pip install ./runtime ./runtime/serve '.[iree]'`, or name another "
+            "engine in `engines`",
+        ) from error

@@ -8,8 +8,7 @@ from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
 from aotc.compile.target_model import TRIPLES
-from aotc.engines.iree.iree_job import DRIVER
-from aotc.engines.iree.iree_packages import COMPILER
+from aotc.engines.iree.iree_job import COMPILER, DRIVER
 from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
 

@@ -178,6 +178,43 @@ def _shift_arithmetic(rule: Rule) -> list[Tensor]:
     return [graph.cast(made, element)]
 
 
+def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
+    """How many bits of an unsigned integer of 64 bits are set."""
+
+    def number(value: int) -> Tensor:
+        return graph.constant(np.uint64(value), "ui64")
+
+    def right(value: Tensor, by: int) -> Tensor:
+        return graph.each("BitShift", value, number(by), direction="RIGHT")
+
+    def masked(value: Tensor, mask: int) -> Tensor:
+        return graph.each("BitwiseAnd", value, number(mask))
+
+    pairs = graph.each("Sub", bits, masked(right(bits, 1), 0x5555555555555555))
+    quads = graph.each(
+        "Add", masked(pairs, 0x3333333333333333), masked(right(pairs, 2), 0x3333333333333333)
+    )
+    bytes_ = masked(graph.each("Add", quads, right(quads, 4)), 0x0F0F0F0F0F0F0F0F)
+    return right(graph.each("Mul", bytes_, number(0x0101010101010101)), 56)
+
+
+def _popcnt(rule: Rule) -> list[Tensor]:
+    graph, (value,) = rule.graph, rule.operands
+    count = _count_bits(graph, graph.cast(unsigned(graph, value), "ui64"))
+    return [graph.cast(count, value.element)]
+
+
+def _leading_zeros(rule: Rule) -> list[Tensor]:
+    graph, (value,) = rule.graph, rule.operands
+    bits = graph.cast(unsigned(graph, value), "ui64")
+    for by in (1, 2, 4, 8, 16, 32):
+        shifted = graph.each("BitShift", bits, graph.like(by, bits), direction="RIGHT")
+        bits = graph.each("BitwiseOr", bits, shifted)
+    count = graph.cast(_count_bits(graph, bits), "i64")
+    zeros = graph.each("Sub", graph.like(_BITS[value.element], count), count)
+    return [graph.cast(zeros, value.element)]
+
+
 _COMPARED = {
     "EQ": "Equal",
     "GE": "GreaterOrEqual",
@@ -318,9 +355,9 @@ def _expm1(graph: Graph, value: Tensor) -> Tensor:
     less = graph.each("Sub", power, one)
     made = graph.each("Mul", less, graph.each("Div", value, graph.each("Log", power)))
     small = compared(graph, "EQ", power, one)
-    edge = graph.each(
-        "Or", compared(graph, "EQ", less, graph.like(-1, value)), _is_infinite(graph, power)
-    )
+    lowest = compared(graph, "EQ", less, graph.like(-1, value))
+    infinite = compared(graph, "EQ", graph.each("Abs", power), graph.like(math.inf, power))
+    edge = graph.each("Or", lowest, infinite)
     return graph.where(small, value, graph.where(edge, less, made))
 
 
@@ -332,10 +369,6 @@ def _log1p(graph: Graph, value: Tensor) -> Tensor:
     small = compared(graph, "EQ", more, one)
     infinite = compared(graph, "EQ", more, graph.like(math.inf, value))
     return graph.where(small, value, graph.where(infinite, more, made))
-
-
-def _is_infinite(graph: Graph, value: Tensor) -> Tensor:
-    return compared(graph, "EQ", graph.each("Abs", value), graph.like(math.inf, value))
 
 
 def _is_finite(rule: Rule) -> list[Tensor]:
@@ -453,6 +486,7 @@ RULES: Rules = {
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
     "stablehlo.cosine": _of_floats(_one("Cos")),
+    "stablehlo.count_leading_zeros": _leading_zeros,
     "stablehlo.divide": _divide,
     "stablehlo.exponential": _of_floats(_one("Exp")),
     "stablehlo.exponential_minus_one": _of_floats(_expm1),
@@ -469,6 +503,7 @@ RULES: Rules = {
     "stablehlo.not": _logical("Not", "BitwiseNot"),
     "stablehlo.optimization_barrier": _same,
     "stablehlo.or": _logical("Or", "BitwiseOr"),
+    "stablehlo.popcnt": _popcnt,
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.remainder": _remainder,

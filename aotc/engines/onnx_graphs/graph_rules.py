@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
 from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation
@@ -11,16 +12,16 @@ type Evaluate = Callable[[Graph, Block, Sequence[Tensor]], list[Tensor]]
 """Puts a block into a graph, for these arguments; what the block gives."""
 
 
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What a rule is called with. operands: one tensor for each, which may stand for a larger array
     by broadcasting.  evaluate: for operations with blocks.
     """
 
-    def __init__(
-        self, graph: Graph, operation: Operation, operands: Sequence[Tensor], evaluate: Evaluate
-    ) -> None:
-        self.graph, self.operation = graph, operation
-        self.operands, self.evaluate = tuple(operands), evaluate
+    graph: Graph
+    operation: Operation
+    operands: Sequence[Tensor]
+    evaluate: Evaluate
 
     def whole(self, index: int) -> Tensor:
         """An operand as the whole array that it stands for."""

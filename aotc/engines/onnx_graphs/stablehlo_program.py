@@ -244,12 +244,12 @@ def _brain_floats(text: str) -> Array:
     )
 
 
-def _fields(kind: Any, *names: str) -> Callable[[Any], dict[str, Any]]:
-    """A reader of dimension numbers."""
+def _fields(kind: Any) -> Callable[[Any], dict[str, Any]]:
+    """A reader of dimension numbers, whose class has a property for each."""
+    names = [name for name, value in vars(kind).items() if isinstance(value, property)]
 
     def numbers(attribute: Any) -> dict[str, Any]:
-        found = kind(attribute)
-        read = {name: getattr(found, name) for name in names}
+        read = {name: getattr(kind(attribute), name) for name in names}
         return {
             name: value if isinstance(value, int) else tuple(value) for name, value in read.items()
         }
@@ -258,49 +258,8 @@ def _fields(kind: Any, *names: str) -> Callable[[Any], dict[str, Any]]:
 
 
 _ATTRIBUTES: dict[str, dict[str, Callable[[Any], Any]]] = {
-    "stablehlo.gather": {
-        "dimension_numbers": _fields(
-            stablehlo.GatherDimensionNumbers,
-            "collapsed_slice_dims",
-            "index_vector_dim",
-            "offset_dims",
-            "operand_batching_dims",
-            "start_index_map",
-            "start_indices_batching_dims",
-        )
-    },
-    "stablehlo.scatter": {
-        "scatter_dimension_numbers": _fields(
-            stablehlo.ScatterDimensionNumbers,
-            "index_vector_dim",
-            "input_batching_dims",
-            "inserted_window_dims",
-            "scatter_indices_batching_dims",
-            "scattered_dims_to_operand_dims",
-            "update_window_dims",
-        )
-    },
-    "stablehlo.dot_general": {
-        "dot_dimension_numbers": _fields(
-            stablehlo.DotDimensionNumbers,
-            "lhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_batching_dimensions",
-            "rhs_contracting_dimensions",
-        )
-    },
-    "stablehlo.convolution": {
-        "dimension_numbers": _fields(
-            stablehlo.ConvDimensionNumbers,
-            "input_batch_dimension",
-            "input_feature_dimension",
-            "input_spatial_dimensions",
-            "kernel_input_feature_dimension",
-            "kernel_output_feature_dimension",
-            "kernel_spatial_dimensions",
-            "output_batch_dimension",
-            "output_feature_dimension",
-            "output_spatial_dimensions",
-        )
-    },
+    "stablehlo.gather": {"dimension_numbers": _fields(stablehlo.GatherDimensionNumbers)},
+    "stablehlo.scatter": {"scatter_dimension_numbers": _fields(stablehlo.ScatterDimensionNumbers)},
+    "stablehlo.dot_general": {"dot_dimension_numbers": _fields(stablehlo.DotDimensionNumbers)},
+    "stablehlo.convolution": {"dimension_numbers": _fields(stablehlo.ConvDimensionNumbers)},
 }

@@ -1,6 +1,5 @@
 """`python -m aotc.engines.openvino.openvino_worker`: compile the module of a job. Uses jaxlib,
-which reads
-the module, onnx, which writes the graph, and openvino, which turns it into its own format.
+which reads the module, onnx, which writes the graph, and openvino, which has its own format.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from aotc.capture.model_files.model_archive import (
     read_archive,
 )
 from aotc.frontends.keras import keras_loading
-from aotc.frontends.keras import keras_weights as weights
 from aotc_runtime.base.errors import AotcError, Finding
 
 BATCH = "batch"
@@ -53,7 +52,7 @@ class KerasFrontend:
             version = _version(archive.read(METADATA))
             read = config.read(archive.read(CONFIG))
             raise_if(config.Checking(file.text, file.enable_x64).findings(read))
-            weights.check(bytes(archive.read(WEIGHTS)))
+            keras_loading.check_weights(bytes(archive.read(WEIGHTS)))
             return _model(file, *_loaded(file, archive, read), _keys(read), version)
         except Damaged as error:
             raise damaged(file.text, error) from error

@@ -15,7 +15,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from onnx import IR_VERSION, ModelProto, defs
 
-from aotc.base.errors import raise_if
+from aotc.base.errors import raise_if, refusal
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
 from aotc.capture.model_files.source_lines import own_line
 from aotc.frontends.onnx import onnx_wire, operators
@@ -94,7 +94,13 @@ class OnnxFrontend:
     def read(self, file: ModelFile) -> Model:
         """A model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
-            raise_if([_signature(file)])
+            raise refusal(
+                "AOTC-E845",
+                file.text,
+                f"signature {shown(file.signature)}",
+                expected="no signature: an ONNX model has one graph",
+                hint="remove `signature`",
+            )
         parsed, cut = _without_maps(_parse(file))
         raise_if(_unsupported(file.text, parsed))
         graph, weights = _split(parsed)
@@ -131,18 +137,6 @@ def _layers(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
         traces = (own_line(entry.value) for entry in told if entry.key == TRACE)
         lines[node.name] = tuple(filter(None, traces))
     return lines
-
-
-def _signature(file: ModelFile) -> Finding:
-    from aotc.base.errors import finding
-
-    return finding(
-        "AOTC-E845",
-        file.text,
-        f"signature {shown(file.signature or '')}",
-        expected="no signature: an ONNX model has one graph",
-        hint="remove `signature`",
-    )
 
 
 def _parse(file: ModelFile) -> _Parsed:
@@ -220,10 +214,9 @@ def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
         else node
         for node in graph.nodes
     )
-    new = Graph(graph.inputs, graph.outputs, graph.initializers, nodes, graph.messages)
     named = ", ".join(sorted(name for node in maps for name in node.outputs))
     said = {"cut": f"ZipMap of {named}: an array, a column for each class label"}
-    return _Parsed(parsed.reader, new, parsed.functions, parsed.producer), said
+    return replace(parsed, graph=replace(graph, nodes=nodes)), said
 
 
 def _reached(parsed: _Parsed) -> list[Node]:
@@ -355,7 +348,7 @@ def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
         if name in used and _is_weight(name, value, deciding)
     }
     kept = {name: value for name, value in constants.items() if name not in weights}
-    return Graph(graph.inputs, graph.outputs, kept, tuple(nodes), graph.messages), weights
+    return replace(graph, initializers=kept, nodes=tuple(nodes)), weights
 
 
 def _input(message: Any, where: str) -> ModelInput:
@@ -408,13 +401,7 @@ def _called(
     arrays: Sequence[Any],
 ) -> dict[str, Any]:
     """One call of the model: its outputs as arrays of jax."""
-    whole = Graph(
-        graph.inputs,
-        graph.outputs,
-        {**graph.initializers, **weights},
-        graph.nodes,
-        graph.messages,
-    )
+    whole = replace(graph, initializers={**graph.initializers, **weights})
     results: dict[str, Any] = {}
     values = evaluation.graph(whole, arrays, None)
     for name, value in zip(graph.outputs, values, strict=True):

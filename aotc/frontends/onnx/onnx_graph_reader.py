@@ -84,6 +84,19 @@ def _name_of(message: Any) -> str:
     return message.name or next((name for name in message.output if name), "")
 
 
+_SINGLE = {
+    AttributeProto.FLOAT: "f",
+    AttributeProto.INT: "i",
+    AttributeProto.STRING: "s",
+    AttributeProto.TYPE_PROTO: "tp",
+}
+_SEVERAL = {
+    AttributeProto.FLOATS: "floats",
+    AttributeProto.INTS: "ints",
+    AttributeProto.STRINGS: "strings",
+}
+"""Fields of attributes by their type, whose values stay as they are."""
+
 type Key = tuple[str, str, str]
 """Domain, name and overload of a function."""
 
@@ -215,26 +228,16 @@ class Reader:
         if attribute.ref_attr_name:
             return Reference(attribute.ref_attr_name)
         kind = attribute.type
-        if kind == AttributeProto.FLOAT:
-            return attribute.f
-        if kind == AttributeProto.INT:
-            return attribute.i
-        if kind == AttributeProto.STRING:
-            return attribute.s
+        if kind in _SINGLE:
+            return getattr(attribute, _SINGLE[kind])
+        if kind in _SEVERAL:
+            return tuple(getattr(attribute, _SEVERAL[kind]))
         if kind == AttributeProto.TENSOR:
             return to_array(attribute.t, self.beside, where)
-        if kind == AttributeProto.GRAPH:
-            return self.graph(attribute.g, defined)
-        if kind == AttributeProto.FLOATS:
-            return tuple(attribute.floats)
-        if kind == AttributeProto.INTS:
-            return tuple(attribute.ints)
-        if kind == AttributeProto.STRINGS:
-            return tuple(attribute.strings)
         if kind == AttributeProto.TENSORS:
             return tuple(to_array(tensor, self.beside, where) for tensor in attribute.tensors)
-        if kind == AttributeProto.TYPE_PROTO:
-            return attribute.tp
+        if kind == AttributeProto.GRAPH:
+            return self.graph(attribute.g, defined)
         if kind == AttributeProto.UNDEFINED:
             raise damaged(where, f"the attribute {shown(attribute.name)} without a type")
         raise lacking(where, f"the attribute {shown(attribute.name)} of a kind that is not read")

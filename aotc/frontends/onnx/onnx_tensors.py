@@ -8,49 +8,20 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
 from aotc.capture.model_files.frontend_protocol import Array
 from aotc.frontends.onnx.onnx_refusals import damaged, lacking, shown
 
 DTYPES: dict[int, np.dtype[Any]] = {
-    TensorProto.FLOAT: np.dtype(np.float32),
-    TensorProto.DOUBLE: np.dtype(np.float64),
-    TensorProto.FLOAT16: np.dtype(np.float16),
-    TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    TensorProto.INT8: np.dtype(np.int8),
-    TensorProto.INT16: np.dtype(np.int16),
-    TensorProto.INT32: np.dtype(np.int32),
-    TensorProto.INT64: np.dtype(np.int64),
-    TensorProto.UINT8: np.dtype(np.uint8),
-    TensorProto.UINT16: np.dtype(np.uint16),
-    TensorProto.UINT32: np.dtype(np.uint32),
-    TensorProto.UINT64: np.dtype(np.uint64),
-    TensorProto.BOOL: np.dtype(np.bool_),
-    TensorProto.COMPLEX64: np.dtype(np.complex64),
-    TensorProto.COMPLEX128: np.dtype(np.complex128),
-    TensorProto.FLOAT8E4M3FN: np.dtype(ml_dtypes.float8_e4m3fn),
-    TensorProto.FLOAT8E4M3FNUZ: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    TensorProto.FLOAT8E5M2: np.dtype(ml_dtypes.float8_e5m2),
-    TensorProto.FLOAT8E5M2FNUZ: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    kind: np.dtype(helper.tensor_dtype_to_np_dtype(kind))
+    for name, kind in TensorProto.DataType.items()
+    if name not in ("UNDEFINED", "STRING") and not name.startswith("FLOAT6")
 }
-"""numpy's dtype of each of ONNX's, those of newer releases of onnx added below."""
+"""numpy's dtype of each of ONNX's."""
 
-_PACKED: dict[int, tuple[int, np.dtype[Any]]] = {}
-"""Types of less than a byte: bits, dtype."""
-
-for _name, _bits, _dtype in (
-    ("FLOAT8E8M0", 8, "float8_e8m0fnu"),
-    ("INT4", 4, "int4"),
-    ("UINT4", 4, "uint4"),
-    ("FLOAT4E2M1", 4, "float4_e2m1fn"),
-    ("INT2", 2, "int2"),
-    ("UINT2", 2, "uint2"),
-):
-    if hasattr(TensorProto, _name) and hasattr(ml_dtypes, _dtype):
-        DTYPES[getattr(TensorProto, _name)] = np.dtype(getattr(ml_dtypes, _dtype))
-        if _bits < 8:
-            _PACKED[getattr(TensorProto, _name)] = _bits, np.dtype(getattr(ml_dtypes, _dtype))
+_BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+"""Bits of types of less than a byte."""
 
 _FIELDS = {
     TensorProto.FLOAT: "float_data",
@@ -133,7 +104,8 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
     dtype = dtype_of(kind, where)
     shape = tuple(tensor.dims)
     count = size_of(shape, where)
-    bits, _ = _PACKED.get(kind, (dtype.itemsize * 8, dtype))
+    bits = _BITS.get(dtype.name, dtype.itemsize * 8)
+    is_packed = dtype.name in _BITS
     needed = -(-count * bits // 8)
     external = tensor.data_location == TensorProto.EXTERNAL
     if tensor.HasField("segment"):
@@ -147,20 +119,20 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
         name = _FIELDS.get(kind, "int32_data")
         elements = getattr(tensor, name)
         pairs = 2 if kind in (TensorProto.COMPLEX64, TensorProto.COMPLEX128) else 1
-        stored = needed if kind in _PACKED else count * pairs
+        stored = needed if is_packed else count * pairs
         if len(elements) != stored:
             raise damaged(where, f"{len(elements)} elements in {name}", expected=f"{stored}")
         wide = _WIDTHS.get(name, np.uint64 if name == "uint64_data" else np.int64)
         numbers = np.array(elements, wide)
         if name in _WIDTHS or name == "int64_data" or kind == TensorProto.UINT64:
             flat = numbers.view(np.uint8)
-        elif kind in _PACKED:
+        elif is_packed:
             flat = numbers.astype(np.uint8)
         elif dtype.kind in "iub":
             flat = numbers.astype(dtype).view(np.uint8)
         else:
             flat = numbers.astype(f"u{dtype.itemsize}").view(np.uint8)
-    if kind in _PACKED:
+    if is_packed:
         return _unpacked(flat, count, bits, dtype).reshape(shape)
     if dtype == np.bool_ and count and flat.max() > 1:
         raise damaged(where, "a bool that is neither 0 nor 1")

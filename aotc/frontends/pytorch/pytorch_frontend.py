@@ -138,13 +138,9 @@ def _ranges(
     inputs: list[tuple[ModelInput, TensorMeta]], ranges: Mapping[str, Range]
 ) -> dict[str, tuple[int | None, int | None]]:
     symbols = sorted({name for given, _ in inputs for name in given.shape if isinstance(name, str)})
-    made: dict[str, tuple[int | None, int | None]] = {}
-    for name in symbols:
-        if name in ranges:
-            made[name] = (ranges[name].min_val, ranges[name].max_val)
-        else:
-            made[name] = (None, None)
-    return made
+    free = Range(min_val=None, max_val=None)
+    found = {name: ranges.get(name, free) for name in symbols}
+    return {name: (each.min_val, each.max_val) for name, each in found.items()}
 
 
 def _function(

@@ -87,7 +87,8 @@ def bind(
         into.state += "_"
     needed = set(refs(made.outputs)).union(changes.outputs, *map(used, made.steps))
     names = [*map(_name, signature.input_specs, made.inputs)]
-    keys = [_stored(spec) for spec in signature.input_specs]
+    owners = [torch_states.owner_of(spec) or ("", None) for spec in signature.input_specs]
+    keys = [(key, kind == "constant") for kind, key in owners]
     wanted = {
         name: key
         for name, (key, _) in zip(names, keys, strict=True)
@@ -170,12 +171,6 @@ def _check_meta(key: str, stored: Stored, meta: TensorMeta | None) -> None:
             f"{key!a} as the graph has it, {sizes}"[:300],
             f"{stored.array.dtype} {stored.array.shape}"[:300],
         )
-
-
-def _stored(spec: InputSpec) -> tuple[str | None, bool]:
-    """The name of a tensor of the archive, and whether it is a constant of the program."""
-    owner = torch_states.owner_of(spec)
-    return (None, False) if owner is None else (owner[1], owner[0] == "constant")
 
 
 def _narrows(dtype: np.dtype[Any], file: ModelFile) -> bool:

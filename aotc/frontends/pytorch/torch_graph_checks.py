@@ -44,6 +44,9 @@ UNWRAP = (
 )
 EFFECTLESS = "leave out of the model what does more than compute"
 X64 = "set enable_x64 in the manifest, or let the model compute with 32 bits"
+GRAPHS = 2
+"""How many graphs a condition or a loop has."""
+
 NAMED_MAX = 4
 """Operators that a message names."""
 
@@ -82,9 +85,7 @@ def _where(where: str, steps: list[Step]) -> str:
 def _refused(plan: Plan, outside: Mapping[str, str], enable_x64: bool) -> Iterator[Refused]:
     for step in plan.steps:
         yield from _operator(step, plan.tensors)
-        yield from _unknown_dtype(step, plan.tensors)
-        if not enable_x64:
-            yield from _wide(step, plan.tensors)
+        yield from _dtypes(step, plan.tensors, enable_x64)
         for _, value in step.inputs:
             if isinstance(value, Plan):
                 inside = dict.fromkeys(refs(value.inputs), "an argument of a branch")
@@ -96,7 +97,8 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
     if step.target in FUNCTIONS or is_identity(step):
         return
     if step.target in (CONDITION, LOOP):
-        yield from _subgraphs(step)
+        if sum(isinstance(value, Plan) for _, value in step.inputs) != GRAPHS:
+            yield Refused(step, "without its two graphs", "export the model anew")
         return
     known = step.operator
     others = [value for _, value in step.inputs if isinstance(value, Other)]
@@ -122,12 +124,6 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
             yield Refused(step, f"{name} is no dtype that numpy has", LISTED)
 
 
-def _subgraphs(step: Step) -> Iterator[Refused]:
-    wanted = 2
-    if sum(isinstance(value, Plan) for _, value in step.inputs) != wanted:
-        yield Refused(step, "without its two graphs", "export the model anew")
-
-
 def _unknown(step: Step) -> Refused:
     packet = step.target.split(".")
     base = packet[1].rstrip("_") if len(packet) > 1 else step.target
@@ -151,22 +147,15 @@ def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
     return value
 
 
-def _unknown_dtype(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
+def _dtypes(step: Step, tensors: Mapping[str, TensorMeta], enable_x64: bool) -> Iterator[Refused]:
+    """What is wrong with the dtypes that a step makes."""
+    narrow = enable_x64 or (step.operator is not None and step.operator.narrow)
     for name in refs(step.outputs):
-        if name in tensors and tensors[name].dtype not in SCALAR_TYPES:
+        dtype = tensors[name].dtype if name in tensors else None
+        if dtype is not None and dtype not in SCALAR_TYPES:
             yield Refused(step, "makes a dtype that numpy does not have", LISTED)
-
-
-def _wide(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused]:
-    if step.operator is not None and step.operator.narrow:
-        return
-    for name in refs(step.outputs):
-        if name in tensors and tensors[name].dtype in WIDE:
-            yield Refused(
-                step,
-                f"makes {WIDE[tensors[name].dtype]}, and 64-bit types are off",
-                X64,
-            )
+        elif dtype in WIDE and not narrow:
+            yield Refused(step, f"makes {WIDE[dtype]}, and 64-bit types are off", X64)
 
 
 def operators() -> dict[str, list[str]]:

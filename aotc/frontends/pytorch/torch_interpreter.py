@@ -12,7 +12,7 @@ from jax import lax
 from aotc.base.errors import refusal
 from aotc.frontends.pytorch.operators import torch_indexing, torch_shapes
 from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS
-from aotc.frontends.pytorch.torch_dtypes import INT, as_dtype, canonical, is_tensor
+from aotc.frontends.pytorch.torch_dtypes import INT, SCALAR_TYPES, as_dtype, canonical, is_tensor
 from aotc.frontends.pytorch.torch_graph_checks import CONDITION, LOOP
 from aotc.frontends.pytorch.torch_memory import Sharing, is_identity, sharing
 from aotc.frontends.pytorch.torch_plan import (
@@ -90,7 +90,7 @@ class Values:
         if isinstance(value, Ref):
             return self.read(value.name)
         if isinstance(value, DTypeNumber):
-            return canonical(dtype_of_number(value))
+            return canonical(SCALAR_TYPES[value.number])
         if isinstance(value, tuple):
             return tuple(self.resolve(item) for item in value)
         return value
@@ -118,12 +118,6 @@ class Values:
         made = made if place is None else made[place]
         flat = parent.reshape(-1).at[made.reshape(-1)].set(value.reshape(-1))
         return flat.reshape(parent.shape)
-
-
-def dtype_of_number(value: DTypeNumber) -> Any:
-    from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
-
-    return SCALAR_TYPES[value.number]
 
 
 def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:

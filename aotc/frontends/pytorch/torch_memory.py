@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
 from aotc.frontends.pytorch.torch_plan import Plan, Step, refs, used
 from aotc.frontends.pytorch.torch_schema import TensorMeta
-from aotc.frontends.pytorch.torch_strides import contiguous, same_strides
+from aotc.frontends.pytorch.torch_symbols import contiguous, same_strides
 
 DECOMPOSE = "export what `program.run_decompositions()` returns: it writes nothing in place"
 

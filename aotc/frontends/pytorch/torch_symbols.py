@@ -9,11 +9,12 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 from jax import core
 
-from aotc.frontends.pytorch.torch_schema import Sym
+from aotc.frontends.pytorch.torch_schema import Sym, TensorMeta
 
 type Size = Any
 """A number, or a dimension of jax."""
@@ -34,20 +35,17 @@ power of a sum of 60 symbols has billions.
 SYMBOL = re.compile(r"\A(?:Symbol\('([A-Za-z_]\w*)'(?:, \w+=\w+)*\)|([A-Za-z_]\w*))\Z")
 
 
-def highest(*sizes: Size) -> Size:
-    made = sizes[0]
-    for size in sizes[1:]:
+def _extreme(
+    of_numbers: Callable[..., Size], of_dimensions: Callable[[Size, Size], Size]
+) -> Callable[..., Size]:
+    def chosen(made: Size, size: Size) -> Size:
         both = isinstance(made, int | float) and isinstance(size, int | float)
-        made = max(made, size) if both else core.max_dim(made, size)
-    return made
+        return of_numbers(made, size) if both else of_dimensions(made, size)
+
+    return lambda *sizes: reduce(chosen, sizes)
 
 
-def lowest(*sizes: Size) -> Size:
-    made = sizes[0]
-    for size in sizes[1:]:
-        both = isinstance(made, int | float) and isinstance(size, int | float)
-        made = min(made, size) if both else core.min_dim(made, size)
-    return made
+highest, lowest = _extreme(max, core.max_dim), _extreme(min, core.min_dim)
 
 
 def _power(base: Size, exponent: Size) -> Size:
@@ -205,3 +203,37 @@ def _written(node: ast.expr) -> str:
 
 def symbols_in(size: Sym) -> set[str]:
     return set(re.findall(r"Symbol\('(\w+)'", _text(size)))
+
+
+def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
+    """Sizes and strides where each symbol is some number: what holds for these does in general."""
+    names = sorted(set().union(*map(symbols_in, (*meta.sizes, *meta.strides))))
+    symbols = {name: 101 + 12 * i for i, name in enumerate(names)}
+    sizes = [evaluate(size, symbols) for size in meta.sizes]
+    strides = [evaluate(stride, symbols) for stride in meta.strides]
+    if len(sizes) != len(strides):
+        return None
+    pairs = [
+        (size, stride)
+        for size, stride in zip(sizes, strides, strict=True)
+        if size is not None and stride is not None
+    ]
+    return pairs if len(pairs) == len(sizes) else None
+
+
+def same_strides(a: TensorMeta, b: TensorMeta) -> bool:
+    one, other = _sample(a), _sample(b)
+    return one is not None and one == other
+
+
+def contiguous(meta: TensorMeta) -> bool:
+    """Whether elements follow each other in memory, the last axis fastest."""
+    pairs = _sample(meta)
+    if pairs is None:
+        return False
+    expected = 1
+    for size, stride in reversed(pairs):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,20 +63,13 @@ def read_tensors(
         key = (folder, payload.path_name, meta)
         if key not in seen:
             sizes, strides, offset, dtype = _checked(name, meta)
-            total += _count(sizes) * dtype.itemsize
+            total += math.prod(sizes) * dtype.itemsize
             if total > limit:
                 raise Damaged(f"tensors of at most {COPIES_MAX} times the file's size", "more")
             data = archive.read(f"{folder}/{payload.path_name}")
             seen[key] = Stored(_tensor(name, data, sizes, strides, offset, dtype), key)
         made[name] = seen[key]
     return made
-
-
-def _count(sizes: Sequence[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
 
 
 def _checked(name: str, meta: TensorMeta) -> tuple[list[int], list[int], int, np.dtype[Any]]:
@@ -106,7 +100,7 @@ def _tensor(
             raise Damaged(f"sizes of {name!a}"[:200], f"{sizes}"[:200]) from error
     last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
     stored = len(data) // dtype.itemsize
-    if last >= stored or _count(sizes) > stored or len(data) % dtype.itemsize:
+    if last >= stored or math.prod(sizes) > stored or len(data) % dtype.itemsize:
         raise Damaged(
             f"{name!a} within its {len(data)} bytes"[:200],
             f"sizes {sizes}, strides {strides}, from {offset}, of {dtype}"[:300],

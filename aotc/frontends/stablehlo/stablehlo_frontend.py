@@ -77,7 +77,7 @@ def called_in(file: ModelFile, verified: bytes) -> Called:
     `rewritten` returns it.  Raises CaptureError as `StablehloFrontend.read`.
     """
     with mlir.make_ir_context(), refused_as_damaged(file.text, EXPECTED):
-        module = ir.Module.parse(verified, context=_context())
+        module = ir.Module.parse(verified, context=ir.Context.current)
         main = _entry(module, file)
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         inputs = [_abstract(each, f"argument {n}", file) for n, each in enumerate(kind.inputs)]
@@ -113,10 +113,6 @@ def model_of(
         return put_together(jax.tree.leaves(found))
 
     return Model(function, tuple(inputs), weights, {}, producer)
-
-
-def _context() -> Any:
-    return ir.Context.current
 
 
 def _entry(module: Any, file: ModelFile) -> Any:
@@ -270,6 +266,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
     last arguments.
     """
     block, found = function.regions[0].blocks[0], dict[str, Array]()
+    siblings = ir.SymbolTable(function.operation.parent)
     arguments: dict[str, Any] = {}
 
     def argument(name: str, array: Array, kind: Any) -> Any:
@@ -282,7 +279,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
         callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
         if more := lift(callee):
             kinds = ir.FunctionType(
-                ir.TypeAttr(_sibling(function, callee).attributes["function_type"]).value
+                ir.TypeAttr(siblings[callee].attributes["function_type"]).value
             ).inputs[-len(more) :]
             pairs = zip(more.items(), kinds, strict=True)
             passed = [argument(name, array, kind) for (name, array), kind in pairs]
@@ -322,10 +319,6 @@ def _walk(function: Any, name: str) -> list[Any]:
 
     function.operation.walk(visit)
     return found
-
-
-def _sibling(function: Any, name: str) -> Any:
-    return ir.SymbolTable(function.operation.parent)[name]
 
 
 def _array(constant: Any) -> Array | None:

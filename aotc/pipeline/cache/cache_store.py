@@ -253,7 +253,7 @@ class LocalStore:
 
     @contextmanager
     def _noting_failure(self) -> Iterator[None]:
-        """What cannot be written is told by `notes`, and fails no build."""
+        """Note for `notes` what cannot be written in the block; it fails no build."""
         try:
             yield
         except OSError as error:

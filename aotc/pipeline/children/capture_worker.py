@@ -85,20 +85,23 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     file_digests.learn(dict(known.digests))
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models = open_models(job.manifest, scratch.folder, keeps_going=job.keeps_going)
-    if models.opened and all(map(_is_xlas, _engines(job))):
+    targets = _target_platforms(job)
+    if models.opened and all(_is_xlas(*each, job.manifest) for each in targets.items()):
         first = {key.entry_point: dict(key.sizes) for key in reversed(job.executables)}
         models = laid_out(models, first)
     failed = [*models.refused]
     weights: dict[str, Weights] = {}
-    for name in models.manifest.weights:
+    for name, of_weights in models.manifest.weights.items():
+        if of_weights.init:
+            progress.started(f"making weights {name} ({of_weights.init})")
         try:
-            weights[name] = _load(name, models, progress)
+            weights[name] = models.load(name)
         except AotcError as error:
             failed += _collected(error, job)
     manifest = _with_weights(models.manifest, weights)
     if not manifest.entry_points:
         raise_if(failed)
-    platforms = _platforms(manifest, job.targets)
+    platforms = tuple(sorted({kind_of(platform).lowered_for for platform in targets.values()}))
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = traced_shardings.weight_shardings(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
@@ -269,12 +272,6 @@ def _write_fixtures(
     return replace(entry_point, unexpected=tuple(unexpected))
 
 
-def _load(name: str, models: Models, progress: Progress) -> Weights:
-    if init := models.manifest.weights[name].init:
-        progress.started(f"making weights {name} ({init})")
-    return models.load(name)
-
-
 def _with_weights(manifest: BuildManifest, weights: Mapping[str, Weights]) -> BuildManifest:
     """Return the part of a manifest for which all weights are at hand."""
     return replace(
@@ -307,26 +304,19 @@ def _check_x64(manifest: BuildManifest) -> None:
         )
 
 
-def _engines(job: ProgramJob) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """For each target its platform, and the engines that the manifest names for it."""
-    for name in job.targets:
-        platform = HOST if name == NATIVE else read_target(name, job.manifest.root).platform
-        own = job.manifest.overrides.get(name)
-        yield platform, (own.engines if own is not None else ()) or job.manifest.engines
-
-
-def _is_xlas(target: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether nothing but XLA's code for processors is asked for, whose order of axes is known."""
-    platform, engines = target
-    return platform == HOST and {*engines} <= {"xla"}
-
-
-def _platforms(manifest: BuildManifest, targets: Sequence[str]) -> tuple[str, ...]:
-    """The platforms that the targets' backends take modules of, sorted."""
-    read = {
-        HOST if name == NATIVE else read_target(name, manifest.root).platform for name in targets
+def _target_platforms(job: ProgramJob) -> dict[str, str]:
+    """The platform of each target, by its name."""
+    return {
+        name: HOST if name == NATIVE else read_target(name, job.manifest.root).platform
+        for name in job.targets
     }
-    return tuple(sorted({kind_of(platform).lowered_for for platform in read}))
+
+
+def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:
+    """Whether nothing but XLA's code for processors is asked for, whose order of axes is known."""
+    own = manifest.overrides.get(name)
+    engines = (own.engines if own is not None else ()) or manifest.engines
+    return platform == HOST and {*engines} <= {"xla"}
 
 
 def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:

@@ -27,7 +27,7 @@ from aotc.capture import (
     trace_errors,
     user_exceptions,
 )
-from aotc.capture.call_arguments import flat_call, plan_call
+from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
@@ -66,11 +66,16 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         return models.resolve(function, manifest.root, str(manifest.path))
 
     weights = {name: _weights(name, models, scratch, resolved) for name in manifest.weights}
+    described = _described(weights)
+
+    def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
+        return flat_call(plan, described, manifest, sizes)
+
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = {
         name: PlainJax(
             replace(plan_call(name, manifest, models.resolve), initial=models.initial(name)),
-            partial(flat_call, weights=_described(weights), manifest=manifest),
+            call_at,
             partial(
                 plain_jax.Function,
                 spec,

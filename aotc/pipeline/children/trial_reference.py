@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Timer
 from time import monotonic
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -38,16 +37,8 @@ TIMES_LONGER = 50
 time includes compiling it; and not before SECONDS_MIN."""
 
 
-class FlatCallAt(Protocol):
-    """`aotc.capture.call_arguments.flat_call` with a manifest and its weights."""
-
-    def __call__(self, plan: CallPlan, *, sizes: Mapping[str, int]) -> FlatCall: ...
-
-
-class FunctionAt(Protocol):
-    """`aotc.check.plain_jax.Function` of one entry point."""
-
-    def __call__(self, *, sizes: Mapping[str, int]) -> plain_jax.Function: ...
+type CallAt = Callable[[CallPlan, Mapping[str, int]], FlatCall]
+type FunctionAt = Callable[[Mapping[str, int]], plain_jax.Function]
 
 
 class PlainJax:
@@ -57,7 +48,7 @@ class PlainJax:
     its users call it.  seconds: what a call of some sizes took, by label.
     """
 
-    def __init__(self, plan: CallPlan, call_at: FlatCallAt, function_at: FunctionAt) -> None:
+    def __init__(self, plan: CallPlan, call_at: CallAt, function_at: FunctionAt) -> None:
         self.plan, self._call_at, self._function_at = plan, call_at, function_at
         self._functions: dict[str, plain_jax.Function] = {}
         self.seconds: dict[str, float] = {}
@@ -71,7 +62,7 @@ class PlainJax:
         """The function at these sizes. Whatever it raises comes through."""
         where = label(self.plan.name, sizes)
         if where not in self._functions:
-            self._functions[where] = self._function_at(sizes=sizes)
+            self._functions[where] = self._function_at(sizes)
         return self._functions[where]
 
     def outputs(self, sizes: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -81,7 +72,7 @@ class PlainJax:
 
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
         """The abstract call at these sizes. Raises CaptureError."""
-        return self._call_at(self.plan, sizes=sizes)
+        return self._call_at(self.plan, sizes)
 
 
 def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> None:

@@ -29,7 +29,7 @@ def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:
     """
 
     @wraps(work)
-    def told(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # A crash must not take with it what was printed before.
             sys.stdout.reconfigure(line_buffering=True)
@@ -42,4 +42,4 @@ def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:
             user_exceptions.show_cause(error)
             raise
 
-    return told
+    return wrapped

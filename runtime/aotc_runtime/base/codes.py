@@ -36,8 +36,8 @@ class ServerError(AotcError):
 
 class Code(NamedTuple):
     """A row of the catalogue. meaning, remedy: for readers of the documentation, in Markdown.
-    expected, hint: what findings say where nothing else is said, `{name}` being a value that is
-    given. Without an expectation each place says its own; without a hint, the remedy is one.
+    expected: what findings say where nothing else is said, `{name}` being a value that is given;
+    empty if each place says something of its own.  hint: likewise; empty for the remedy.
     """
 
     meaning: str
@@ -72,7 +72,7 @@ class Family(NamedTuple):
             where=where,
             expected=row.expected.format_map(values) if expected is None else expected,
             found=found,
-            hint=(row.hint or row.remedy).format_map(values) if hint is None else hint,
+            hint=(row.hint.format_map(values) or row.remedy) if hint is None else hint,
         )
 
 

@@ -65,11 +65,6 @@ class TensorInfo(Struct, frozen=True):
     start: int
     end: int
 
-    @property
-    def aligned(self) -> bool:
-        """Whether XLA can use the tensor in place, if the file itself begins on a boundary."""
-        return self.start % ALIGNMENT == 0
-
 
 def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
     """The tensors of a safetensors file by name, in file order.

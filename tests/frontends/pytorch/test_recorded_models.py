@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from aotc.capture.model_files.frontend_protocol import ModelFile
+from aotc.commands.record_expected.recording_process import record
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.recorded import FOLDER, apart, named
 from tests.frontends.pytorch.steps import follow
@@ -58,3 +61,17 @@ def test_calls_change_a_model_as_they_change_torchs(name: str) -> None:
     model = PyTorch().read(ModelFile(path.name, path.read_bytes(), None, lambda _: b"", False))
     assert any(each.initial is not None for each in model.inputs)
     assert follow(model, path.with_suffix(".npz")) <= 1e-5
+
+
+MANIFESTS = Path(__file__).parents[3] / "manifests"
+PYTHON = FOLDER.parent / "venv" / "bin" / "python"
+
+
+@pytest.mark.skipif(not PYTHON.exists(), reason="run make test-torch")
+def test_a_recorded_reference_is_what_the_model_gave_before_it_was_exported() -> None:
+    recorded = record(MANIFESTS / "resnet.toml", None, PYTHON)
+    assert recorded.framework.startswith("torch ")
+    expected = np.load(MANIFESTS / "resnet" / "expected.npz")
+    assert recorded.arrays.keys() == {*expected.files}
+    for name, array in recorded.arrays.items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)

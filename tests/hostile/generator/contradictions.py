@@ -225,6 +225,11 @@ def with_policy(chosen: dict[str, Any], change: Any) -> Any:
 CONTRADICTIONS |= {
     "a dimension that the bundle has not": lambda m, e, p: m["dimensions"].clear(),
     "an axis that is no expression": an_axis("inputs", "batch+"),
+    "a dimension whose name is an expression": lambda m, e, p: (
+        m["dimensions"].update({"2*batch": m["dimensions"]["batch"]}),
+        e.update(dimensions=sorted([*e["dimensions"], "2*batch"])),
+        [each["sizes"].update({"2*batch": 1}) for each in e["profiles"]],
+    ),
     "an axis over another dimension": an_axis("outputs", "seq"),
     "an axis of ten thousand factors": an_axis("inputs", "*".join(["batch"] * 10_000)),
     "a relation that is none": lambda m, e, p: e.update(relations=["batch < 8"]),

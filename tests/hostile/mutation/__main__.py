@@ -18,7 +18,7 @@ from time import monotonic
 from .checkout import OUT, copied
 from .mutants import Mutant, equivalent, mutants
 from .recording import DATA, Executed, record
-from .trying import is_noticed
+from .trying import verdict_on
 
 RESULTS = OUT / "results.jsonl"
 RECORDED = ("tests/unit", "tests/hostile")
@@ -44,21 +44,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _try(found: Sequence[Mutant]) -> None:
-    """Append the verdict on each that has none yet."""
-    known, executed = _results(), Executed()
+    """Append the verdict on each that has none by then, from another process or an earlier run."""
+    executed = Executed()
     for name in PRELOADED:
         importlib.import_module(name)
     with copied() as copy, RESULTS.open("a", encoding="utf-8") as results:
         for mutant in found:
-            if _key(mutant) in known:
+            if _key(mutant) in _results():
                 continue
             began = monotonic()
             tests = executed.tests_of(mutant.file, mutant.lines)
             verdict = "no test runs it" if executed.is_recorded(mutant.file) else "left out"
             if tests:
                 seconds = sum(executed.seconds[test] for test in tests)
-                is_missed = is_noticed(mutant, tests, seconds, copy)
-                verdict = "noticed" if is_missed else "survived"
+                verdict = verdict_on(mutant, tests, seconds, copy)
             line = {"key": _key(mutant), "verdict": verdict, "mutant": mutant.label}
             results.write(json.dumps({**line, "seconds": round(monotonic() - began, 1)}) + "\n")
             results.flush()

@@ -12,15 +12,15 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeIs
 
 from .checkout import ROOT
 
 LISTED = tomllib.loads(Path(__file__).with_name("modules.toml").read_text("utf-8"))
-"""`checks`: modules by folder.  `decisions`: those that decide, in which whatever depends on a
-condition has to be missed, too.  `equivalent`: survivors that no input can tell, by file and text,
-with what stands there if the other way round it is told, each with the reason.
-"""
+"""As its first lines say."""
+
+KINDS = ("refusals", "checks", "decisions")
+"""Each with all that is removed for those before."""
 
 _CHECKING = re.compile(r"_?(raise_if|check|require|refuse)")
 """How functions begin that are called for what they raise."""
@@ -54,13 +54,13 @@ class Mutant(NamedTuple):
 
 def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
     """Every check, removed. texts: of which one has to stand in the path; none for all."""
-    for kind in ("checks", "decisions"):
+    for kind in KINDS:
         for folder, names in LISTED[kind].items():
             for name in names.split():
                 for path in sorted((ROOT / folder).glob(f"{name}.py")):
                     file = path.relative_to(ROOT)
                     if not texts or any(text in str(file) for text in texts):
-                        yield from _of(file, decisions=kind == "decisions")
+                        yield from _of(file, KINDS.index(kind))
 
 
 def equivalent(mutant: Mutant) -> str:
@@ -69,18 +69,19 @@ def equivalent(mutant: Mutant) -> str:
     return reasons.get(mutant.text) or reasons.get(f"{mutant.text} -> {mutant.by}", "")
 
 
-def _of(file: Path, *, decisions: bool) -> Iterator[Mutant]:
+def _of(file: Path, kind: int) -> Iterator[Mutant]:
     text = (ROOT / file).read_text("utf-8")
     seen = set()
-    for node, by in _changes(ast.parse(text), decisions=decisions):
+    for node, by in _changes(ast.parse(text), kind):
         place = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, by)
         if place not in seen:
             seen.add(place)
             yield _replaced(file, text, node, by)
 
 
-def _changes(tree: ast.AST, *, decisions: bool) -> Iterator[Change]:
-    """Everything that can be removed. decisions: whatever depends on a condition, too."""
+def _changes(tree: ast.AST, kind: int) -> Iterator[Change]:
+    """Everything that can be removed. kind: of KINDS."""
+    answers, decisions = kind >= KINDS.index("checks"), kind >= KINDS.index("decisions")
     wording = {id(part) for node in ast.walk(tree) for part in _wording(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
@@ -92,16 +93,16 @@ def _changes(tree: ast.AST, *, decisions: bool) -> Iterator[Change]:
         elif isinstance(node, ast.If) and _refuses(node.body):
             yield from _operands(node.test)
             yield from _limits(node.test)
-        elif isinstance(node, ast.If) and _leaves(node.body[0]):
+        elif answers and isinstance(node, ast.If) and _leaves(node.body[0]):
             yield node.test, "False"
             yield from _operands(node.test)
             yield from _limits(node.test)
-        elif isinstance(node, ast.Return) and _answers(node.value):
+        elif answers and isinstance(node, ast.Return) and _answers(node.value):
             yield node.value, "True"
             yield node.value, "False"
             yield from _operands(node.value)
             yield from _limits(node.value)
-        elif isinstance(node, ast.Return) and isinstance(node.value, ast.IfExp):
+        elif answers and isinstance(node, ast.Return) and _chooses(node.value):
             yield node.value.test, "True"
             yield node.value.test, "False"
         if decisions and id(node) not in wording:
@@ -178,6 +179,13 @@ def _answers(value: ast.expr | None) -> bool:
         return all(_answers(operand) for operand in value.values)
     return isinstance(value, ast.Compare) or (
         isinstance(value, ast.UnaryOp) and isinstance(value.op, ast.Not)
+    )
+
+
+def _chooses(value: ast.expr | None) -> TypeIs[ast.IfExp]:
+    """Whether one of two values is given, neither of which is a text for people."""
+    return isinstance(value, ast.IfExp) and not any(
+        isinstance(each, ast.JoinedStr) for each in (value.body, value.orelse)
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
@@ -40,6 +43,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 """
+
+
+def npz(**arrays: Any) -> bytes:
+    """A file of arrays, as numpy.savez writes it."""
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=True, **arrays)
+    return file.getvalue()
 
 
 @dataclass(frozen=True)

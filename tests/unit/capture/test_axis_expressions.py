@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from math import prod
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,20 +45,15 @@ def test_every_multilinear_size_is_recovered(
         assert eval(str(found), {}, at) == size(at), found
 
 
-@given(st.integers(1, 5), st.integers(6, 9))
-def test_a_size_that_another_point_contradicts_is_unknown(low: int, high: int) -> None:
-    box = {"batch": (low, high)}
-    points = {(low,): low**2, (high,): high**2, (high + 1,): (high + 1) ** 2}
-    assert leaf_axes.expression(("batch",), box, points) == "?"
-
-
-def test_a_fractional_slope_is_unknown() -> None:
-    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 1, (3,): 2}) == "?"
-
-
-def test_a_missing_corner_is_unknown() -> None:
-    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 1}) == "?"
-
-
-def test_a_constant_is_a_number() -> None:
-    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, {(1,): 7, (3,): 7}) == 7
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        ({(1,): 1, (3,): 9, (4,): 16}, "?"),
+        ({(1,): 1, (3,): 2}, "?"),
+        ({(1,): 1}, "?"),
+        ({(1,): 7, (3,): 7}, 7),
+    ],
+    ids=["another point contradicts", "a fractional slope", "a missing corner", "a constant"],
+)
+def test_a_size_of_one_dimension(sizes: dict[leaf_axes.Point, int], found: int | str) -> None:
+    assert leaf_axes.expression(("batch",), {"batch": (1, 3)}, sizes) == found

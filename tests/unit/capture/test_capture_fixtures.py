@@ -7,19 +7,13 @@ import zipfile
 
 import numpy as np
 import pytest
-from capturing import BATCHED, ONE_INPUT, Capture, Outcome, key_path
+from capturing import BATCHED, ONE_INPUT, Capture, Outcome, key_path, npz
 
 from aotc.capture.weight_sets import read_arrays
 
 FIXTURES = "\n[entry_points.f.fixtures]\n"
 IDENTITY = "def f(x): return x + 1"
 INTEGERS = BATCHED.replace("float32", "int32")
-
-
-def npz(**arrays: object) -> dict[str, bytes]:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=True, **arrays)  # type: ignore[arg-type]
-    return {"x.npz": buffer.getvalue()}
 
 
 def inputs(outcome: Outcome, profile: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype]]:
@@ -35,7 +29,9 @@ def test_random_inputs_depend_on_the_seed_and_nothing_else(capture: Capture) -> 
 
 def test_recorded_inputs_are_cut_and_repeated_to_each_profile(capture: Capture) -> None:
     recorded = np.arange(12, dtype=np.float32).reshape(3, 4)
-    outcome = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=npz(x=recorded))
+    outcome = capture(
+        IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files={"x.npz": npz(x=recorded)}
+    )
     assert inputs(outcome, 0)["x"].tolist() == recorded[:1].tolist()
     assert inputs(outcome, 1)["x"].tolist() == recorded[[0, 1, 2, 0, 1, 2, 0, 1]].tolist()
 
@@ -74,7 +70,7 @@ def test_recorded_inputs_that_do_not_fit_are_refused(
     capture: Capture, arrays: dict[str, object], found: str
 ) -> None:
     manifest = BATCHED + FIXTURES + 'file = "x.npz"'
-    refusal = capture(IDENTITY, manifest, files=npz(**arrays)).refusal
+    refusal = capture(IDENTITY, manifest, files={"x.npz": npz(**arrays)}).refusal
     assert refusal.code == "AOTC-E831"
     assert key_path(refusal).startswith("entry_points.f.fixtures.file")
     assert found in refusal.found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from capturing import ONE_INPUT, Capture, key_path
+from capturing import ONE_INPUT, Capture, key_path, npz
 
 from aotc_runtime.formats.safetensors_reader import read_tensors
 
@@ -71,13 +70,6 @@ def for_gpus(folder: Path) -> None:
     for_target(folder, "nvidia-h200")
 
 
-def npz(**arrays: Any) -> bytes:
-    """A file of arrays, as numpy.savez writes it."""
-    file = io.BytesIO()
-    np.savez(file, **arrays)
-    return file.getvalue()
-
-
 INPUTS = npz(x=np.arange(8 * 128, dtype=np.float32).reshape(8, 128))
 RESULTS = {
     "result[batch=8]": np.ones((8, 128), np.float32),
@@ -130,11 +122,6 @@ def test_an_array_without_values_is_one_of_zeros_on_processors(capture: Capture)
     assert capture(EMPTY).f.profiles
 
 
-def test_without_such_targets_nothing_else_is_lowered(capture: Capture) -> None:
-    (profile,) = capture("def f(x): return jnp.linalg.cholesky(x.reshape(2, 2))").f.profiles
-    assert profile.others == {}
-
-
 @pytest.mark.parametrize(
     ("source", "found", "line"),
     [
@@ -157,14 +144,6 @@ def test_what_is_lowered_to_something_else_than_stablehlo_is_a_finding(capture: 
     refusal = capture(FOREIGN).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E841", "f")
     assert "Failed to serialize StableHLO" in refusal.found
-
-
-def test_what_cannot_be_lowered_stands_beside_the_findings_of_other_entry_points(
-    capture: Capture,
-) -> None:
-    manifest = ONE_INPUT + ONE_INPUT.replace("entry_points.f", "entry_points.g").replace(":f", ":g")
-    outcome = capture(ODD + "\n    def g(x): return x @ 1\n", manifest, keep_going=True)
-    assert [finding.code for finding in outcome.findings] == ["AOTC-E841", "AOTC-E829"]
 
 
 def test_what_only_the_target_can_run_cannot_be_checked_here_and_says_so(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from capturing import ONE_INPUT, Capture, key_path
 
 from aotc.base.errors import CaptureError
 from aotc.capture import user_exceptions
-from aotc.capture.import_program import resolve
+from aotc.capture.import_program import resolve, text_of
 
 LEAF = '{ shape = [4], dtype = "float32" }'
 
@@ -162,18 +165,6 @@ def test_parameters_that_do_not_match_the_manifest_are_refused(
     assert named in refusal.expected + refusal.found
 
 
-def test_every_parameter_that_does_not_match_is_reported_at_once(capture: Capture) -> None:
-    lines = [f"inputs.x = {LEAF}", f"inputs.q = {LEAF}", "static = { r = 1 }"]
-    findings = capture("def f(x, y, z): return x", manifest("program:f", *lines)).findings
-    assert [finding.code for finding in findings] == ["AOTC-E821"] * 4
-    assert [key_path(finding) for finding in findings] == [
-        "entry_points.f",
-        "entry_points.f",
-        "entry_points.f.inputs.q",
-        "entry_points.f.static.r",
-    ]
-
-
 @pytest.mark.parametrize(
     "definition",
     [
@@ -267,3 +258,25 @@ def test_of_many_inputs_the_first_are_named(capture: Capture) -> None:
     lines = f"inputs = {{ {inputs} }}"
     refusal = capture(f"def f({names}): return 1 / 0", manifest("program:f", lines)).refusal
     assert refusal.expected.endswith("a7 bool[], … 4 more")
+
+
+class Thing:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.5, "1.5"),
+        ("a", "'a'"),
+        (None, "None"),
+        ((1, "b", [True]), "(1, 'b', [True])"),
+        (np.tanh, "numpy.tanh"),
+        (Thing, f"{__name__}.Thing"),
+        (Thing(), f"a {__name__}.Thing"),
+        (functools.partial(print, 1), "a functools.partial"),
+        (np.float32, "numpy.float32"),
+    ],
+)
+def test_a_value_has_one_text(value: Any, text: str) -> None:
+    assert text_of(value) == text

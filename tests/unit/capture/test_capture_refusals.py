@@ -241,18 +241,6 @@ def test_checks_of_equinox_are_one_finding_at_the_programs_own_lines(capture: Ca
     assert "EQX_ON_ERROR=nan" in refusal.hint
 
 
-def test_a_callback_beside_checks_of_equinox_has_a_finding_of_its_own(capture: Capture) -> None:
-    outcome = capture("""
-        import equinox as eqx
-        def f(x):
-            jax.debug.print("{}", x)
-            return eqx.error_if(x, x.sum() < 0, "negative")
-    """)
-    assert [finding.code for finding in outcome.findings] == ["AOTC-E822", "AOTC-E822"]
-    assert "program.py:8 (f)" in outcome.findings[0].found
-    assert "EQX_ON_ERROR" not in outcome.findings[0].hint
-
-
 @pytest.mark.parametrize("result", ["None", "{}", "()", "[{}, (None, [])]"])
 def test_a_result_without_an_array_is_refused(capture: Capture, result: str) -> None:
     refusal = capture(f"def f(x): return {result}").refusal

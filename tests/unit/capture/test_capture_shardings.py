@@ -132,6 +132,12 @@ def test_every_leaf_gets_its_sharding_and_keys_keep_their_words_together(make: M
             "state/moment with shape [2, 6] at step[n=2]",
         ),
         (
+            {"inputs": 'keys = ["data"], "key*" = [[]]'},
+            "AOTC-E807",
+            '22 entry_points.step.shardings.inputs."key*"',
+            'keys, which "keys" matches as well',
+        ),
+        (
             {"outputs": '0 = ["data"]'},
             "AOTC-E814",
             "23 entry_points.step.shardings.outputs.0",

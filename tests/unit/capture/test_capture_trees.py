@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from capturing import BATCHED, ONE_INPUT, Capture
+from capturing import BATCHED, Capture
 
 from aotc_runtime.schema.bundle_manifest import InputArgument, ParameterKind, WeightArgument
 from aotc_runtime.schema.pytrees import (
@@ -241,16 +241,6 @@ def test_arguments_that_the_function_never_reads_are_left_out(capture: Capture) 
     assert captured.profiles[0].arguments == (
         WeightArgument(set="params", tensor="used"),
         InputArgument(leaf=1, aliased=False),
-    )
-
-
-def test_donated_inputs_are_recorded(capture: Capture) -> None:
-    manifest = ONE_INPUT + 'inputs.y = { shape = [4], dtype = "float32" }\ndonate = ["y"]\n'
-    captured = capture("def f(x, y): return x + y", manifest).f
-    assert {p.name: p.donated for p in captured.parameters} == {"x": False, "y": True}
-    assert captured.profiles[0].arguments == (
-        InputArgument(leaf=0, aliased=False),
-        InputArgument(leaf=1, aliased=True),
     )
 
 

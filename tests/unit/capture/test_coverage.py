@@ -173,23 +173,6 @@ def test_neighbours_are_written_as_ranges() -> None:
     assert list(ranges({7, 3, 9, 8, 1})) == ["1", "3", "7-9"]
 
 
-def test_installed_packages_and_files_elsewhere_are_not_the_program(tmp_path: Path) -> None:
-    files = {
-        "own": tmp_path / "model" / "own.py",
-        "installed": tmp_path / ".venv" / "lib" / "site-packages" / "installed.py",
-        "elsewhere": tmp_path.parent / "elsewhere.py",
-    }
-    namespace: dict[str, Callable[[], None]] = {}
-    for name, path in files.items():
-        exec(compile(f"def {name}():\n    return None\n", str(path), "exec"), namespace)
-    with recording(tmp_path) as seen:
-        for name in files:
-            namespace[name]()
-    assert {file: [f.name for f in found] for file, found in seen.coverage()[0].files.items()} == {
-        "model/own.py": ["own"]
-    }
-
-
 def test_nothing_is_recorded_outside_of_the_block(tmp_path: Path) -> None:
     namespace: dict[str, Callable[[], None]] = {}
     source = "def first():\n    return None\n\ndef second():\n    return None\n"

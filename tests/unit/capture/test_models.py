@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from capturing import Capture
+from capturing import Capture, npz
 from jax import export
 
 from aotc.capture.weight_sets import read_arrays
@@ -198,12 +197,6 @@ def test_profiles_that_the_file_was_not_exported_for_are_refused(
     manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
     refusal = capture("", manifest, files=files).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E846", "f[n=1]")
-
-
-def npz(**arrays: Any) -> bytes:
-    stream = io.BytesIO()
-    np.savez(stream, **arrays)
-    return stream.getvalue()
 
 
 def test_what_the_framework_gave_is_kept_for_each_profile(

@@ -114,7 +114,7 @@ BAD: dict[str, Bad] = {
     "text for a shape": (
         '["batch", 64]', '"batch"',
         "AOTC-E805", f"{IMAGE}.shape",
-        "an array of sizes", '"batch" (string)', "shape = [",
+        "an array", '"batch" (string)', "brackets",
     ),
     "a fraction for an axis": (
         '["batch", 64]', '["batch", 6.5]',

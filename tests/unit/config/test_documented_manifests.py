@@ -17,8 +17,7 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     read_build_manifest,
 )
-from aotc.config.gate_limits import Gates
-from aotc.config.manifest_specs import ManifestKeys, ToleranceSpec
+from aotc.config.manifest_specs import Gates, ManifestKeys, ToleranceSpec
 from aotc.config.toml_validation import keys_of
 from aotc_runtime.schema.bundle_manifest import DType
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from aotc.config import field_types
-from aotc.config.gate_limits import Gates
+from aotc.config.manifest_specs import Gates
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, 10**30])

@@ -86,33 +86,6 @@ BAD: dict[str, Bad] = {
         "AOTC-E805", f"m.toml:27 {AT}.outputs.label",
         "for each axis", "[2] (array)", '["data", []]',
     ),
-    "too few axes": (
-        'image = ["data", []]', 'image = ["data"]',
-        "AOTC-E814", f"m.toml:26 {AT}.inputs.image",
-        "a sharding for 2 axes", "[data] for image with shape [2, 64] at predict[batch=2]",
-        "write [] for each",
-    ),
-    "a size that does not divide": (
-        "inputs.pair = [{ shape = [8]", "inputs.pair = [{ shape = [12]",
-        "AOTC-E814", f'm.toml:26 {AT}.inputs."pair/0"',
-        "a size of axis 0 that model*data = 8 divides", "pair/0 with shape [12]", "write []",
-    ),
-    "a profile that does not divide": (
-        'image = ["data", []]', 'image = ["model", []]',
-        "AOTC-E814", f"m.toml:26 {AT}.inputs.image",
-        "a size of axis 0 that model = 4 divides", "image with shape [2, 64] at predict[batch=2]",
-        "change the size",
-    ),
-    "an input that is none": (
-        "{ image = [", "{ imag = [",
-        "AOTC-E806", f"m.toml:26 {AT}.inputs.imag",
-        "image, pair/0, pair/1", '"imag"', "did you mean image?",
-    ),
-    "two patterns for one input": (
-        'image = ["data", []]', 'image = ["data", []], "im*" = [[], []]',
-        "AOTC-E807", f'm.toml:26 {AT}.inputs."im*"',
-        "one sharding for each array", 'image, which "image" matches as well', "narrower",
-    ),
     "an axis of size 0": (
         "data = 2", "data = 0",
         "AOTC-E805", "m.toml:5 mesh.data",

@@ -19,7 +19,7 @@ from aotc.base.errors import CompileError
 from aotc.compile.target_files import read_target
 from aotc.engines.iree import iree_module_text, repairs
 from aotc.engines.iree.iree_compiler import complaint, llvm_features
-from aotc.engines.iree.iree_packages import COMPILER, compiler_version
+from aotc.engines.iree.iree_job import COMPILER, compiler_version
 from aotc.engines.iree.repairs import angle_repairs, index_repairs
 from tests.unit.engines.lowering import module_of
 

@@ -30,18 +30,15 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@needs_git
-def test_a_revision_is_the_commit_and_whether_the_folder_has_changes(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "a.py").write_text("1")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
-    revision = revision_of(tmp_path / "model", ["a.py"])
-    assert revision is not None
-    assert (revision.commit, revision.dirty) == (git(tmp_path, "rev-parse", "HEAD"), False)
-    (tmp_path / "model" / "a.py").write_text("2")
-    assert is_dirty(tmp_path / "model")
+def commit(folder: Path, *files: str) -> str:
+    """Make a repository with these files; the commit."""
+    git(folder, "init", "-q")
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("1")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return git(folder, "rev-parse", "HEAD")
 
 
 def is_dirty(folder: Path, *made_from: str) -> bool:
@@ -51,15 +48,19 @@ def is_dirty(folder: Path, *made_from: str) -> bool:
 
 
 @needs_git
+def test_a_revision_is_the_commit_and_whether_the_folder_has_changes(tmp_path: Path) -> None:
+    head = commit(tmp_path, "model/a.py")
+    revision = revision_of(tmp_path / "model", ["a.py"])
+    assert revision is not None
+    assert (revision.commit, revision.dirty) == (head, False)
+    (tmp_path / "model" / "a.py").write_text("2")
+    assert is_dirty(tmp_path / "model")
+
+
+@needs_git
 def test_files_that_no_commit_has_count_if_the_build_read_them(tmp_path: Path) -> None:
     """Neither the bundle that was written beside the program nor a key makes it dirty."""
-    git(tmp_path, "init", "-q")
-    (tmp_path / "deploy").mkdir()
-    (tmp_path / "src" / "model").mkdir(parents=True)
-    (tmp_path / "deploy" / "model.toml").write_text("")
-    (tmp_path / "src" / "model" / "old.py").write_text("1")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
+    commit(tmp_path, "deploy/model.toml", "src/model/old.py")
     (tmp_path / "deploy" / "model.aotb").write_text("")
     (tmp_path / "deploy" / "sizes ü.txt").write_text("")
     (tmp_path / "src" / "model" / "new.py").write_text("1")
@@ -83,10 +84,7 @@ def test_a_folder_outside_of_a_repository_has_none(
 
 @needs_git
 def test_a_repository_cannot_have_programs_run(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q")
-    (tmp_path / "a.py").write_text("1")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "first")
+    commit(tmp_path, "a.py")
     git(tmp_path, "config", "core.fsmonitor", f"touch {tmp_path}/ran; true")
     assert revision_of(tmp_path, []) is not None
     assert not (tmp_path / "ran").exists()
@@ -104,13 +102,10 @@ def test_who_builds_is_stated_or_in_the_environment(monkeypatch: pytest.MonkeyPa
         assert caught.value.code == "AOTC-E092"
 
 
-def test_the_environment_decides_where_it_says_something() -> None:
+def test_the_environment_states_the_time_of_a_build_or_else_the_clock_in_whole_seconds() -> None:
     assert stated_time({}) is None
     stated = stated_time({"SOURCE_DATE_EPOCH": "1700000000"})
     assert stated == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC) == time_of_build(stated)
-
-
-def test_else_the_clock_does_in_whole_seconds() -> None:
     found = time_of_build(None)
     assert found.microsecond == 0 and found.tzinfo is UTC
     assert timedelta() <= datetime.now(UTC) - found < timedelta(minutes=1)

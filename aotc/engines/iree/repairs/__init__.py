@@ -76,11 +76,6 @@ def repair(module: Any, weights: Collection[int] = ()) -> None:
 
 
 def _put_in_other_words(module: Any, repairs: Repairs) -> None:
-    for operation in _found(module, repairs):
-        repairs[operation.name](operation)
-
-
-def _found(module: Any, repairs: Repairs) -> list[Any]:
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
@@ -89,4 +84,5 @@ def _found(module: Any, repairs: Repairs) -> list[Any]:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    for operation in found:
+        repairs[operation.name](operation)

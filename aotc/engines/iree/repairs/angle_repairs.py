@@ -1,5 +1,5 @@
-"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of
-negative numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
+"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of negative
+numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
 
 A quarter turn is taken off as often as it fits, in float64, and polynomials that are exact to
 float32's last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k with m below
@@ -13,15 +13,16 @@ from functools import cache
 from typing import Any
 
 from aotc.engines.iree.repairs.repair_text import (
+    UnrepairableError,
     chosen,
     constants,
     kind_of,
     like,
     pair,
     replace,
-    require_arrays,
     shape_of,
     tensor,
+    within,
 )
 
 _PI = Fraction(
@@ -59,7 +60,8 @@ def angle(operation: Any) -> None:
     kind, element = kind_of(operation.results[0])
     if element not in ("f16", "bf16", "f32"):
         return
-    require_arrays(operation)
+    if parent := within(operation):
+        raise UnrepairableError(f"{operation.name} within {parent}")
     shape = shape_of(operation.results[0])
     single, wide, whole = like(kind, "f32"), like(kind, "f64"), like(kind, "i32")
     first, second = table()

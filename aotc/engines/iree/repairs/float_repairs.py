@@ -17,7 +17,6 @@ from aotc.engines.iree.repairs.repair_text import (
     bools,
     chosen,
     constants,
-    is_negative,
     kind_of,
     like,
     pair,
@@ -37,6 +36,7 @@ def power(operation: Any) -> None:
         return
     # IREE makes no small float16 of a float64.
     wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
+    bits = like(kind, "i64")
     replace(
         operation,
         constants(wide, zero="0.0", one="1.0", two="2.0", infinity="0x7FF0000000000000")
@@ -65,7 +65,9 @@ def power(operation: Any) -> None:
     %none = stablehlo.divide %zero, %zero : {wide}
     %odd_case = stablehlo.select %is_end, %power, %none : {chosen(wide)}
     %below = stablehlo.select %is_whole, %signed, %odd_case : {chosen(wide)}
-{is_negative("%x", "%is_negative", wide, "f64")}
+    %bits = stablehlo.bitcast_convert %x : ({wide}) -> {bits}
+    %no_bits = stablehlo.constant dense<0> : {bits}
+    %is_negative = stablehlo.compare LT, %bits, %no_bits, SIGNED : {pair(bits)}
     %all = stablehlo.select %is_negative, %below, %power : {chosen(wide)}
     %is_no_number = stablehlo.compare NE, %x, %x : {pair(wide)}
     %kept = stablehlo.select %is_no_number, %x, %all : {chosen(wide)}

@@ -89,9 +89,10 @@ def scatter(operation: Any) -> None:
         return
     neutral = _neutral(operation) if count == 1 else None
     batches = list(numbers.scatter_indices_batching_dims)
+    arguments, value = _returned(operation)
     alone = (
         count == 1
-        and _keeps_update(operation)
+        and value == arguments[1]  # whatever was there
         and prod(
             size
             for axis, size in enumerate(shape_of(indices))
@@ -252,12 +253,6 @@ def _returned(operation: Any) -> tuple[list[Any], Any]:
     block = operation.regions[0].blocks[0]
     *_, last = block.operations
     return list(block.arguments), last.operation.operands[0]
-
-
-def _keeps_update(operation: Any) -> bool:
-    """Whether the function of a scatter gives the update, whatever was there."""
-    arguments, value = _returned(operation)
-    return bool(value == arguments[1])
 
 
 def _neutral(operation: Any) -> str | None:

@@ -72,12 +72,6 @@ def within(operation: Any) -> str:
     return ""
 
 
-def require_arrays(operation: Any) -> None:
-    """Raises UnrepairableError for an operation that works on single numbers."""
-    if parent := within(operation):
-        raise UnrepairableError(f"{operation.name} within {parent}")
-
-
 def kind_of(value: Any) -> tuple[str, str]:
     """A value's type, and that of its elements."""
     return str(value.type), str(ir.RankedTensorType(value.type).element_type)
@@ -120,12 +114,3 @@ def constants(kind: str, **values: str) -> str:
         f"    %{name} = stablehlo.constant dense<{value}> : {kind}\n"
         for name, value in values.items()
     )
-
-
-def is_negative(value: str, name: str, kind: str, element: str) -> str:
-    """Lines that say whether a float has a sign, be it zero or no number."""
-    bits = like(kind, f"i{FLOAT_BITS[element]}")
-    return f"""    {name}_bits = stablehlo.bitcast_convert {value} : ({kind}) -> {bits}
-    {name}_none = stablehlo.constant dense<0> : {bits}
-    {name} = stablehlo.compare LT, {name}_bits, {name}_none, SIGNED : {pair(bits)}
-"""

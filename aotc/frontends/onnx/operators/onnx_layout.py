@@ -295,22 +295,16 @@ def range_(call: Call, start: Value, limit: Value, delta: Value) -> Value:
     return jnp.arange(first, last, step, dtype=call.computed(np.int64))
 
 
-def _pad_widths(
-    call: Call, x: Value, pads: Sequence[Any], axes: Sequence[int]
-) -> list[tuple[Any, Any]]:
-    if len(pads) != 2 * len(axes):
-        call.damaged(f"{len(pads)} pads for {len(axes)} axes")
-    widths: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
-    for index, axis in enumerate(axes):
-        widths[axis] = pads[index], pads[index + len(axes)]
-    return widths
-
-
 @operator("Pad", deciding=(1, 3))
 def pad(call: Call, x: Value, pads: Value = None, value: Value = None, axes: Value = None) -> Value:
     stated = call.attribute("pads") if pads is None else call.ints(pads, "pads")
     over = axes_of(call, axes, x.ndim)
-    widths = _pad_widths(call, x, stated, range(x.ndim) if over is None else over)
+    along = range(x.ndim) if over is None else over
+    if len(stated) != 2 * len(along):
+        call.damaged(f"{len(stated)} pads for {len(along)} axes")
+    widths: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
+    for index, axis in enumerate(along):
+        widths[axis] = stated[index], stated[index + len(along)]
     mode = call.attribute("mode")
     x = call.traced(x)
     call.shaped([size + sum(width) for size, width in zip(x.shape, widths, strict=True)])

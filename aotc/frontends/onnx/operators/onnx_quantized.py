@@ -115,22 +115,28 @@ def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
     return wide - offset
 
 
+def _whole_product(call: Call, a: Any, b: Any, a_zero: Value, b_zero: Value) -> Any:
+    rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
+    return jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
+
+
+def _whole_convolution(call: Call, x: Any, w: Any, x_zero: Value, w_zero: Value) -> Any:
+    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
+    return convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
+
+
 @operator("MatMulInteger")
 def mat_mul_integer(
     call: Call, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None
 ) -> Value:
-    a, b = call.traced(a), call.traced(b)
-    rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
-    return jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
+    return _whole_product(call, call.traced(a), call.traced(b), a_zero, b_zero)
 
 
 @operator("ConvInteger")
 def conv_integer(
     call: Call, x: Value, w: Value, x_zero: Value = None, w_zero: Value = None
 ) -> Value:
-    x, w = call.traced(x), call.traced(w)
-    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
-    return convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
+    return _whole_convolution(call, call.traced(x), call.traced(w), x_zero, w_zero)
 
 
 def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
@@ -142,23 +148,13 @@ def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value)
 
 
 @operator("QLinearMatMul")
-def q_linear_mat_mul(
-    call: Call,
-    a: Value,
-    a_scale: Value,
-    a_zero: Value,
-    b: Value,
-    b_scale: Value,
-    b_zero: Value,
-    scale: Value,
-    zero: Value,
-) -> Value:
+def q_linear_mat_mul(call: Call, *inputs: Value) -> Value:
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = inputs
     a, b = call.traced(a), call.traced(b)
     if a.dtype in FLOAT8:
         total = jnp.matmul(a.astype(jnp.float32), b.astype(jnp.float32))
     else:
-        rows = _centred(call, a, a_zero, max(a.ndim - 2, 0))
-        total = jnp.matmul(rows, _centred(call, b, b_zero, b.ndim - 1))
+        total = _whole_product(call, a, b, a_zero, b_zero)
     left, right = call.traced(a_scale), call.traced(b_scale)
     if left.ndim == 1 and left.size > 1:
         left = left[:, None]
@@ -167,23 +163,12 @@ def q_linear_mat_mul(
 
 
 @operator("QLinearConv")
-def q_linear_conv(
-    call: Call,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value,
-    w: Value,
-    w_scale: Value,
-    w_zero: Value,
-    scale: Value,
-    zero: Value,
-    bias: Value = None,
-) -> Value:
+def q_linear_conv(call: Call, *inputs: Value) -> Value:
+    x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, *biases = inputs
     x, w = call.traced(x), call.traced(w)
-    window = window_of(call, x.shape[2:], call.attribute("kernel_shape") or w.shape[2:])
-    total = convolved(call, _centred(call, x, x_zero, 1), _centred(call, w, w_zero, 0), window)
+    total = _whole_convolution(call, x, w, x_zero, w_zero)
     shape = (1, -1) + (1,) * (x.ndim - 2)
-    if bias is not None:
+    for bias in biases:
         total = total + call.traced(bias).reshape(shape)
     factor = call.traced(x_scale) * call.traced(w_scale).reshape(-1)
     factor = factor.reshape(()) if factor.size == 1 else factor.reshape(shape)

@@ -60,17 +60,14 @@ def _recurrent(
     default: Sequence[str],
     gates: int,
     step: Callable[..., Any],
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value,
-    lengths: Value,
-    initial: Sequence[Value],
+    inputs: Sequence[Value],
     peepholes: Value = None,
 ) -> tuple[Any, ...]:
     """All directions of a layer. step: of states, the row's share of the gates, R, its bias, the
-    peepholes and the activations, to states.  initial: of each state, the hidden one first.
+    peepholes and the activations, to states.  inputs: x, W, R, bias, lengths of sequences, and the
+    initial value of each state, the hidden one first.
     """
+    x, w, r, bias, lengths, *initial = inputs
     x, w, r = map(call.traced, (x, w, r))
     last = bool(call.attribute("layout", 0))
     x = jnp.swapaxes(x, 0, 1) if last else x
@@ -127,33 +124,22 @@ def _bounded(x: Any, bound: float | None) -> Any:
     return x if bound is None else jnp.clip(x, -bound, bound)
 
 
+def _given(inputs: Sequence[Value], count: int) -> list[Value]:
+    """As many inputs, those that are left out as None."""
+    return [*inputs, *[None] * (count - len(inputs))]
+
+
 @operator("RNN")
-def rnn(
-    call: Call,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value = None,
-    lengths: Value = None,
-    hidden: Value = None,
-) -> tuple[Value, ...]:
+def rnn(call: Call, *inputs: Value) -> tuple[Value, ...]:
     def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
         (h,) = states
         return (functions[0](_bounded(share + h @ r.T + rb, bound)),)
 
-    return _recurrent(call, ("Tanh",), 1, step, x, w, r, bias, lengths, [hidden])
+    return _recurrent(call, ("Tanh",), 1, step, _given(inputs, 6))
 
 
 @operator("GRU")
-def gru(
-    call: Call,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value = None,
-    lengths: Value = None,
-    hidden: Value = None,
-) -> tuple[Value, ...]:
+def gru(call: Call, *inputs: Value) -> tuple[Value, ...]:
     before = bool(call.attribute("linear_before_reset"))
 
     def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
@@ -170,21 +156,12 @@ def gru(
             new = last + (reset * h) @ r[2 * size :].T + rb[2 * size :]
         return ((1 - z) * g(_bounded(new, bound)) + z * h,)
 
-    return _recurrent(call, ("Sigmoid", "Tanh"), 3, step, x, w, r, bias, lengths, [hidden])
+    return _recurrent(call, ("Sigmoid", "Tanh"), 3, step, _given(inputs, 6))
 
 
 @operator("LSTM")
-def lstm(
-    call: Call,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value = None,
-    lengths: Value = None,
-    hidden: Value = None,
-    cell: Value = None,
-    peepholes: Value = None,
-) -> tuple[Value, ...]:
+def lstm(call: Call, *inputs: Value) -> tuple[Value, ...]:
+    *rest, peepholes = _given(inputs, 8)
     coupled = bool(call.attribute("input_forget"))
     peeped = None if peepholes is None else call.traced(peepholes)
 
@@ -201,4 +178,4 @@ def lstm(
         return o * out(c), c
 
     default = ("Sigmoid", "Tanh", "Tanh")
-    return _recurrent(call, default, 4, step, x, w, r, bias, lengths, [hidden, cell], peeped)
+    return _recurrent(call, default, 4, step, rest, peeped)

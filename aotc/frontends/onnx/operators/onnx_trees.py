@@ -288,6 +288,8 @@ def tree_ensemble(call: Call, x: Value) -> Value:
     table[own, target] = weight
     given[own, target] = True
     is_leaf = np.arange(total) >= inner
+    # Each tree is a leaf: a node both of whose ways lead to it.
+    is_stump = bool((yes[roots] == no[roots]).all())
     order = np.array([1, 2, 3, 4, 5, 6, 7])  # LEQ, LT, GTE, GT, EQ, NEQ, MEMBER from 0 on
     forest = Forest(
         np.concatenate([feature, zeros]).astype(np.int64),
@@ -297,7 +299,7 @@ def tree_ensemble(call: Call, x: Value) -> Value:
         no,
         np.concatenate([tracks, zeros.astype(bool)]),
         roots,
-        _depth(call, yes, no, is_leaf, roots) if not _stumps(yes, no, roots) else 1,
+        1 if is_stump else _depth(call, yes, no, is_leaf, roots),
         table,
         given,
         members,
@@ -310,11 +312,6 @@ def tree_ensemble(call: Call, x: Value) -> Value:
         "post_transform": names[call.attribute("post_transform", 0)],
     }
     return transformed(call, result).astype(x.dtype)
-
-
-def _stumps(yes: Ints, no: Ints, roots: Ints) -> bool:
-    """Whether every tree is a leaf: a node both of whose ways lead to it."""
-    return bool((yes[roots] == no[roots]).all())
 
 
 def _members(

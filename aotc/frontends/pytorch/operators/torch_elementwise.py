@@ -349,11 +349,14 @@ def xlogy(self: Any, other: Any) -> Array:
     return jnp.where(jnp.isnan(y), y, jnp.where(x == 0, 0, x * jnp.log(y)))
 
 
+def between(a: Array, b: Array, weight: Any) -> Array:
+    """A number from one to the other, in torch's order of operations, which is exact at both."""
+    near = a + weight * (b - a)
+    return jnp.where(jnp.abs(weight) < 0.5, near, b - (b - a) * (1 - weight))
+
+
 @op("lerp.Scalar", "lerp.Tensor")
 def lerp(self: Array, end: Array, weight: Any) -> Array:
-    def between(a: Array, b: Array, w: Array) -> Array:
-        return jnp.where(jnp.abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1 - w))
-
     a, b = promoted(self, end)
     return rounded(between, a, b, as_dtype(weight, a.dtype))
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.pytorch.operators.torch_elementwise import add, div, mul, sub
+from aotc.frontends.pytorch.operators.torch_elementwise import add, between, div, mul, sub
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.torch_dtypes import (
     INT,
@@ -343,12 +343,6 @@ def _middle_of_all(x: Array, skip_nan: bool) -> Array:
     return _middle(x.reshape(-1), 0, False, skip_nan)[0]
 
 
-def _lerp(a: Array, b: Array, weight: Any) -> Array:
-    """Torch's order of operations, which is exact at both ends."""
-    near = a + weight * (b - a)
-    return jnp.where(jnp.abs(weight) < 0.5, near, b - (b - a) * (1 - weight))
-
-
 def _quantile(
     self: Array,
     q: Any,
@@ -376,7 +370,7 @@ def _quantile(
     made = jnp.take_along_axis(values, below.astype(jnp.int32), -1, mode="clip")
     if interpolation in ("linear", "midpoint"):
         above = jnp.take_along_axis(values, jnp.ceil(at).astype(jnp.int32), -1, mode="clip")
-        made = _lerp(made, above, 0.5 if interpolation == "midpoint" else at - below)
+        made = between(made, above, 0.5 if interpolation == "midpoint" else at - below)
     made = jnp.moveaxis(made, -1, 0)
     if keepdim:
         where = tuple(range(rank)) if dim is None else ((dim % rank,) if rank else ())

@@ -15,7 +15,7 @@ from aotc.frontends.pytorch.operators.torch_reductions import axes_of
 from aotc.frontends.pytorch.torch_dtypes import as_dtype, category, join
 from aotc.frontends.pytorch.torch_refusals import Unsupported, few
 from aotc.frontends.pytorch.torch_schema import TensorMeta
-from aotc.frontends.pytorch.torch_strides import contiguous as contiguous_in_memory
+from aotc.frontends.pytorch.torch_symbols import contiguous as contiguous_in_memory
 
 FAMILY = Family()
 op = FAMILY

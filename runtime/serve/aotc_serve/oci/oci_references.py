@@ -4,7 +4,6 @@ https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md names re
 
 from __future__ import annotations
 
-import os
 import re
 
 from msgspec import Struct
@@ -93,11 +92,6 @@ def parse(text: str) -> Reference:
     if colon and not _TAG.match(tag):
         raise _malformed(text, "a tag that is none")
     return Reference(host, repository, tag, digest)
-
-
-def parse_place(place: str | os.PathLike[str]) -> Reference | None:
-    """The reference that a caller means; None for a file. Raises RegistryError (AOTC-E771)."""
-    return parse(place) if isinstance(place, str) and is_reference(place) else None
 
 
 def _has_port(host: str) -> bool:

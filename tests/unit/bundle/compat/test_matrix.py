@@ -44,8 +44,8 @@ def on(features: list[str], **facts: Any) -> HostFacts:
     return host(isa=frozenset(features), **facts)
 
 
-def row(manifests: dict[str, BundleManifest], facts: HostFacts) -> Row:
-    (found,) = matrix(manifests, {"web1": facts}, [], KNOWN)
+def row(manifests: dict[str, BundleManifest], facts: HostFacts, known: list[Target] = KNOWN) -> Row:
+    (found,) = matrix(manifests, {"web1": facts}, [], known)
     return found
 
 
@@ -68,7 +68,7 @@ def test_a_target_below_what_the_host_has_is_usable_and_says_what_would_use_more
 
 def test_features_that_are_none_of_vectors_make_no_target_better() -> None:
     scalar = target("v3-and-more", [*V3, "adx", "sha"])
-    (found,) = matrix(bundle("v3"), {"web1": on([*V3, "adx", "sha"])}, [], [scalar, *KNOWN])
+    found = row(bundle("v3"), on([*V3, "adx", "sha"]), [scalar, *KNOWN])
     assert found.level is Level.OPTIMAL
 
 
@@ -81,8 +81,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
 def test_a_target_that_this_host_cannot_run_is_not_better(other: Target) -> None:
-    (found,) = matrix(bundle("v4"), {"web1": on([*V4, "avx512bw"])}, [], [other])
-    assert found.level is Level.OPTIMAL
+    assert row(bundle("v4"), on([*V4, "avx512bw"]), [other]).level is Level.OPTIMAL
 
 
 def test_no_comes_with_every_reason_and_the_features_that_are_missing() -> None:
@@ -110,24 +109,17 @@ def test_a_host_without_jaxlib_is_a_no_as_nothing_of_it_could_be_certified() -> 
 
 def test_what_an_engine_needs_and_the_host_has_none_of_is_no_better_target() -> None:
     other = target("other", [*V4, "avx512bw"], platform="iree")
-    facts = {n: Accelerator("iree", n, ("d",), 0, "1") for n in (0, 1)}
-    levels = {
-        n: matrix(bundle("v4"), {"h": on([*V4, "avx512bw"], accelerators=(has,))}, [], [other])
-        for n, has in facts.items()
-    }
-    assert [levels[n][0].level for n in (0, 1)] == [Level.OPTIMAL, Level.USABLE]
+    for devices, level in ((0, Level.OPTIMAL), (1, Level.USABLE)):
+        has = Accelerator("iree", devices, ("d",), 0, "1")
+        facts = on([*V4, "avx512bw"], accelerators=(has,))
+        assert row(bundle("v4"), facts, [other]).level is level
 
 
 def test_where_none_runs_the_known_targets_that_would_are_named_best_first() -> None:
-    found = row(bundle("v4"), on(V3))
-    assert found.build_for == ("v3", "v2")
-    (found,) = matrix(bundle("v4"), {"web1": on(V3)}, [], KNOWN[2:])
-    assert found.build_for == (), "none of them would"
-
-
-def test_no_target_is_proposed_for_what_another_target_would_not_change() -> None:
-    assert row(bundle("v4"), on(V3, memory_bytes=1)).build_for == ()
-    assert row(bundle("v4"), on(V3, jaxlib="0.1")).build_for == ()
+    assert row(bundle("v4"), on(V3)).build_for == ("v3", "v2")
+    assert row(bundle("v4"), on(V3), KNOWN[2:]).build_for == (), "none of them would"
+    for facts in (on(V3, memory_bytes=1), on(V3, jaxlib="0.1")):
+        assert row(bundle("v4"), facts).build_for == (), "another target would change nothing"
 
 
 def test_versions_are_tried_on_every_host_instead_of_its_own() -> None:
@@ -143,7 +135,7 @@ def test_versions_are_tried_on_every_host_instead_of_its_own() -> None:
 
 def test_what_jaxlib_needs_of_a_processor_is_known_of_x86_alone() -> None:
     arm = bundle("v3", architecture="aarch64", isa=["neon"])
-    (found,) = matrix(arm, {"arm": on(["neon"], architecture="aarch64")}, [], [])
+    found = row(arm, on(["neon"], architecture="aarch64"), [])
     assert (found.runs, found.cells[0].findings) == ("v3", ())
 
 
@@ -161,13 +153,15 @@ NEEDS = {
 }
 
 
+ENGINE = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
+
+
 def test_what_jaxlib_itself_needs_is_asked_of_xlas_targets_alone() -> None:
     other = manifest(
         target={"name": "v2", "platform": "iree", "features": ["sse2"]},
         requires={"isa": ["sse2"], "custom_call_targets": [], **NEEDS},
     )
-    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
-    old = on(["sse2"], jaxlib="0.12.0", accelerators=(engine,))
+    old = on(["sse2"], jaxlib="0.12.0", accelerators=(ENGINE,))
     assert row({"v2": other}, old).runs == "v2"
     mixed = row({"v2": other, **bundle("v3")}, old)
     assert mixed.runs is None
@@ -176,20 +170,14 @@ def test_what_jaxlib_itself_needs_is_asked_of_xlas_targets_alone() -> None:
 
 def test_vectors_of_arm_make_one_target_better_than_another() -> None:
     triple = "aarch64-unknown-linux-gnu"
-    plain = {"name": "plain", "triple": triple, "platform": "iree", "features": ["neon"]}
-    made = manifest(
-        target=plain,
-        requires={
-            "isa": ["neon"],
-            "architecture": "aarch64",
-            "custom_call_targets": [],
-            **NEEDS,
-        },
+    needs = {"isa": ["neon"], "architecture": "aarch64", "custom_call_targets": [], **NEEDS}
+    plain = manifest(
+        target={"name": "plain", "triple": triple, "platform": "iree", "features": ["neon"]},
+        requires=needs,
     )
-    engine = Accelerator(platform="iree", devices=1, kinds=("d",), memory_bytes=0, plugin="1")
-    facts = host(architecture="aarch64", isa=frozenset({"neon", "sve"}), accelerators=(engine,))
+    facts = on(["neon", "sve"], architecture="aarch64", accelerators=(ENGINE,))
     wide = target("wide", ["neon", "sve"], triple=triple, platform="iree")
-    (found,) = matrix({"plain": made}, {"web1": facts}, [], [wide])
+    found = row({"plain": plain}, facts, [wide])
     assert found.level is Level.USABLE
     assert found.cells[0].evidence.better == {"wide": ("sve",)}
 

@@ -149,9 +149,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("code", "expected", "found"), FAILURES, ids=[str(i) for i in range(len(FAILURES))]
-)
+@pytest.mark.parametrize(("code", "expected", "found"), FAILURES, ids=range(len(FAILURES)))
 def test_a_plug_in_that_fails_is_one_finding(
     install: Install, code: str, expected: str, found: str
 ) -> None:

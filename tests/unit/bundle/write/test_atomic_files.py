@@ -7,6 +7,7 @@ import fcntl
 import os
 import signal
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,9 @@ def test_a_file_that_replaces_another_keeps_its_mode_unless_one_is_asked_for(
         assert mode(file) == kept
     assert write_atomically(file, [b"newest ", memoryview(b"one")], mode=0o640) == 10
     assert (mode(file), file.read_bytes()) == (0o640, b"newest one")
-
-
-def test_a_file_never_gets_rights_that_only_programs_have(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"old")
-    (tmp_path / "file").chmod(0o4755)
-    write_atomically(tmp_path / "file", [b"new"])
-    assert mode(tmp_path / "file") == 0o755
+    file.chmod(0o4755)
+    write_atomically(file, [b"new"])
+    assert mode(file) == 0o755, "never rights that only programs have"
 
 
 def test_what_replaces_a_folder_keeps_the_modes_of_what_it_replaces(tmp_path: Path) -> None:
@@ -87,44 +84,45 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -
     assert contents(tmp_path) == {"file": b"old"}
 
 
-def test_the_data_is_on_disk_before_the_name_points_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A power cut after a rename without fsync leaves an empty file."""
-    events: list[str] = []
-    fsync, replace = os.fsync, Path.replace
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is brought to disk, by its name, and "rename"."""
+    found, fsync = list[str](), os.fsync
 
     def synced(descriptor: int) -> None:
-        is_folder = Path(f"/proc/self/fd/{descriptor}").resolve().is_dir()
-        events.append("sync folder" if is_folder else "sync file")
+        found.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
         fsync(descriptor)
 
-    def replaced(self: Path, target: Path) -> Path:
-        events.append("rename")
-        return replace(self, target)
+    def renaming(rename: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def renamed(self: Path, target: Path) -> Path:
+            found.append("rename")
+            return rename(self, target)
+
+        return renamed
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "replace", replaced)
-    write_atomically(tmp_path / "file", [b"new"], check=lambda _: events.append("check"))
-    assert events == ["check", "sync file", "rename", "sync folder"]
+    for name in ("rename", "replace"):
+        monkeypatch.setattr(Path, name, renaming(getattr(Path, name)))
+    return found
+
+
+def test_the_data_is_on_disk_before_the_name_points_to_it(
+    tmp_path: Path, events: list[str]
+) -> None:
+    """A power cut after a rename without fsync leaves an empty file."""
+    part = list[str]()
+
+    def check(path: Path) -> None:
+        part.append(path.name)
+        events.append("check")
+
+    write_atomically(tmp_path / "file", [b"new"], check=check)
+    assert events == ["check", *part, "rename", tmp_path.name]
 
 
 def test_what_a_folder_holds_is_on_disk_before_the_folder_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, events: list[str]
 ) -> None:
-    events: list[str] = []
-    fsync, rename = os.fsync, Path.rename
-
-    def synced(descriptor: int) -> None:
-        events.append(Path(f"/proc/self/fd/{descriptor}").resolve().name)
-        fsync(descriptor)
-
-    def renamed(self: Path, target: Path) -> Path:
-        events.append("rename")
-        return rename(self, target)
-
-    monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(Path, "rename", renamed)
     layout = tmp_path / "layout"
     write_folder_atomically(layout, NEW.items(), lambda _: events.append("check"))
     files = [Path(name).name for name in NEW]

@@ -136,6 +136,12 @@ def damaged(request: bytes) -> bytes:
     return answer.replace(b"avx", b"fma")
 
 
+def answering(**fields: Any) -> Meddle:
+    """A worker that gives this answer to whatever it is asked."""
+    answer = executor_messages.Answer(**fields)
+    return lambda request: executor_messages.encode_answer(request, answer)
+
+
 def to_another(request: bytes) -> bytes:
     return executor_messages.encode_answer(request + b"?", truthful(request))
 
@@ -143,9 +149,7 @@ def to_another(request: bytes) -> bytes:
 def wrong_code(request: bytes) -> bytes:
     made = truthful(request).executable
     assert made is not None
-    return executor_messages.encode_answer(
-        request, executor_messages.Answer(executable=replace(made, serialized=b"evil"))
-    )
+    return answering(executable=replace(made, serialized=b"evil"))(request)
 
 
 def changed_on_the_way(request: bytes) -> bytes:
@@ -156,18 +160,13 @@ def something_else(request: bytes) -> Any:
     return None
 
 
-def no_answer(request: bytes) -> bytes:
-    return executor_messages.encode_answer(request, executor_messages.Answer())
-
-
 def no_text(request: bytes) -> bytes:
     body = msgspec.msgpack.encode({"differences": ["X"]}).replace(b"X", b"\xff")
     return executor_messages._digest(request, body) + body
 
 
-def without_a_code(request: bytes) -> bytes:
-    refusal = Finding("no code", "there", "this", "that", "")
-    return executor_messages.encode_answer(request, executor_messages.Answer(findings=(refusal,)))
+no_answer = answering()
+without_a_code = answering(findings=(Finding("no code", "there", "this", "that", ""),))
 
 
 @pytest.mark.parametrize(
@@ -187,22 +186,13 @@ def test_an_answer_is_refused_that_is(meddle: Meddle) -> None:
     assert code_of(Recording(meddle)) == "AOTC-E915"
 
 
-def test_a_worker_that_says_that_the_build_was_stopped_does_not_stop_it() -> None:
-    def stopped(request: bytes) -> bytes:
-        return executor_messages.encode_answer(request, executor_messages.Answer(stopped=True))
-
-    assert code_of(Recording(stopped)) == "AOTC-E914"
-
-
 class AtOnce(Executor):
     """Stops the build, and answers before it returns."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         self.asking.stop()
         done: Future[Any] = Future()
-        done.set_result(
-            executor_messages.encode_answer(args[0], executor_messages.Answer(stopped=True))
-        )
+        done.set_result(answering(stopped=True)(args[0]))
         return done
 
     asking: ExecutorBackend
@@ -223,47 +213,50 @@ def test_a_worker_begins_nothing_for_a_build_that_was_stopped() -> None:
     assert truthful(data) == executor_messages.Answer(stopped=True)
 
 
-def broken(request: bytes) -> bytes:
-    raise ModuleNotFoundError("No module named 'aotc'")
+class Giving(Cluster):
+    """A cluster that gives this future for every task. trouble: as of a cluster."""
+
+    def __init__(self, future: Future[Any], trouble: str = "") -> None:
+        self.future, self.told = future, trouble
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return self.future
+
+    def trouble(self) -> str:
+        return self.told
 
 
-def test_a_worker_that_raises_whatever_is_a_lost_task() -> None:
-    with Recording(broken) as executor, pytest.raises(CompileError) as caught:
-        backend(executor).compile(SMALL)
-    assert caught.value.code == "AOTC-E914"
-    assert "No module named 'aotc'" in caught.value.findings[0].found
-
-
-def test_an_executor_that_was_shut_down_is_a_lost_task() -> None:
+def shut_down() -> Executor:
     executor = Recording()
     executor.shutdown()
-    with pytest.raises(CompileError) as caught:
-        backend(executor).compile(SMALL)
-    assert caught.value.code == "AOTC-E914"
+    return executor
 
 
-def test_a_task_that_others_cancel_is_a_lost_task() -> None:
-    class Cancelling(Recording):
-        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-            future: Future[Any] = Future()
-            future.cancel()
-            return future
+def ended(error: Exception | None) -> Executor:
+    """A cluster whose tasks end with this error; without one, they are cancelled."""
+    future: Future[Any] = Future()
+    if error is None:
+        future.cancel()
+    else:
+        future.set_exception(error)
+    return Giving(future)
 
-    assert code_of(Cancelling()) == "AOTC-E914"
+
+LOST: dict[str, tuple[Callable[[], Executor], str]] = {
+    "that a worker says was stopped": (lambda: Recording(answering(stopped=True)), "by itself"),
+    "that raises whatever": (lambda: ended(ModuleNotFoundError("aotc")), "Error: aotc"),
+    "that others cancel": (lambda: ended(None), "cancelled"),
+    "for an executor that was shut down": (shut_down, "RuntimeError"),
+    "for a cluster without workers": (lambda: Giving(Future(), "no worker for 60 s"), "60 s"),
+}
 
 
-def test_a_cluster_without_workers_is_not_waited_for_for_ever() -> None:
-    class Empty(Cluster):
-        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-            return Future()
-
-        def trouble(self) -> str:
-            return "no worker for 60 s"
-
-    with Empty() as executor, pytest.raises(CompileError) as caught:
+@pytest.mark.parametrize(("lose", "found"), LOST.values(), ids=LOST.keys())
+def test_a_task_is_lost(lose: Callable[[], Executor], found: str) -> None:
+    with lose() as executor, pytest.raises(CompileError) as caught:
         backend(executor).compile(SMALL)
     (finding,) = caught.value.findings
-    assert finding.code == "AOTC-E914" and "no worker for 60 s" in finding.found
+    assert finding.code == "AOTC-E914" and found in finding.found
 
 
 def test_a_task_that_never_ends_is_left_when_the_build_is_stopped() -> None:

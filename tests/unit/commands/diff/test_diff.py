@@ -259,9 +259,10 @@ def with_manifest(old: Review, **change: Any) -> Review:
         else value
         for name, value in change.items()
     }
-    changed = replace(target, manifest=msgspec.structs.replace(target.manifest, **fields))
-    names = {name: value for name, value in fields.items() if name in ("name", "version")}
-    return replace(old, root=named(repr(change)), targets={V3: changed}, **names)
+    manifest = msgspec.structs.replace(target.manifest, **fields)
+    contents = msgspec.structs.replace(old.contents, manifests={V3: manifest})
+    targets = {V3: replace(target, manifest=manifest)}
+    return replace(old, root=named(repr(change)), contents=contents, targets=targets)
 
 
 @pytest.mark.parametrize("field", BundleManifest.__struct_fields__)

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from aotc.commands.profiles.call_cost import CostModel, Polynomial
+from aotc.commands.profiles.call_cost import CostModel
 from aotc.commands.profiles.profile_routing import serve
 from aotc.commands.profiles.size_space import Axis, Counts, Points, Space
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
@@ -29,8 +29,8 @@ def space(
     return Space("encode", made, relations, ())
 
 
-def polynomial(exponents: list[list[int]], coefficients: list[float]) -> Polynomial:
-    return Polynomial("flops", 0.0, np.array(exponents), np.array(coefficients))
+def polynomial(exponents: list[list[int]], coefficients: list[float]) -> CostModel:
+    return CostModel("flops", 0.0, np.array(exponents), np.array(coefficients))
 
 
 def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import CostModel, Elements
+from aotc.commands.profiles.call_cost import CostModel, elements
 from aotc.commands.profiles.profile_choice import best_runs, choose
 from aotc.commands.profiles.profile_routing import serve
 from aotc.commands.profiles.size_space import Counts, Points, Space
@@ -94,26 +94,26 @@ def test_a_profile_never_breaks_a_relation(seed: int) -> None:
 def test_a_dimension_that_is_not_padded_gets_exact_sizes() -> None:
     points = np.array([[1, 10], [1, 90], [7, 20], [7, 80]])
     within = space(("batch", 8), ("seq", 100), policies={"batch": FAIL})
-    choice = choose(within, points, np.array([5, 5, 5, 5]), Elements(), 2)
+    choice = choose(within, points, np.array([5, 5, 5, 5]), elements(2), 2)
     assert choice.profiles.tolist() == [[1, 90], [7, 80]]
 
 
 def test_where_nothing_is_padded_the_most_frequent_sizes_are_covered() -> None:
     points = np.array([[1], [2], [3], [4]])
     within = space(("batch", 8), policy=FAIL)
-    choice = choose(within, points, np.array([5, 90, 1, 80]), Elements(), 2)
+    choice = choose(within, points, np.array([5, 90, 1, 80]), elements(1), 2)
     assert choice.profiles.tolist() == [[2], [4]]
 
 
 def test_covering_everything_comes_before_a_low_cost() -> None:
     points = np.array([[1], [1000]])
-    choice = choose(space(("seq", 1000)), points, np.array([10**9, 1]), Elements(), 1)
+    choice = choose(space(("seq", 1000)), points, np.array([10**9, 1]), elements(1), 1)
     assert choice.profiles.tolist() == [[1000]]
 
 
 def test_twenty_thousand_different_sizes_are_within_reach() -> None:
     sizes = np.arange(1, 20_001)[:, None]
-    choice = choose(space(("seq", 20_000)), sizes, np.ones(20_000, dtype=np.int64), Elements(), 4)
+    choice = choose(space(("seq", 20_000)), sizes, np.ones(20_000, dtype=np.int64), elements(1), 4)
     assert choice.profiles.ravel().tolist() == [5000, 10000, 15000, 20000]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import Elements, fit, probe_sizes, spread
+from aotc.commands.profiles.call_cost import elements, fit, probe_sizes, spread
 from tests.unit.commands.profiles.spaces import polynomial, random_traffic
 
 
@@ -46,7 +46,7 @@ def test_no_model_makes_a_larger_size_cheaper(seed: int) -> None:
     where = probes(9, 40)
     noisy = random.uniform(1, 10, len(where))
     points, _ = random_traffic(seed, 60, 8, 39)
-    for model in (fit(where, noisy, "flops"), Elements()):
+    for model in (fit(where, noisy, "flops"), elements(2)):
         for step in ([1, 0], [0, 1]):
             assert (model.costs(points + step) >= model.costs(points) * (1 - 1e-12)).all()
 

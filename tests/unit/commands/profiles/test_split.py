@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import Elements
+from aotc.commands.profiles.call_cost import elements
 from aotc.commands.profiles.profile_choice import _requests, choose
 from aotc.commands.profiles.profile_routing import by_model, calls_of, serve
 from aotc.commands.profiles.traffic_check import Calls, check_traffic
@@ -95,7 +95,7 @@ def test_sizes_that_no_call_has_are_chosen_where_they_add_up_to_those_it_has() -
 
 def test_of_equal_costs_the_one_with_fewer_calls_is_chosen() -> None:
     within = space(("batch", 40), policy=SPLIT)
-    choice = choose(within, np.array([[1], [9], [40]]), np.array([9, 5, 1]), Elements(), 3)
+    choice = choose(within, np.array([[1], [9], [40]]), np.array([9, 5, 1]), elements(1), 3)
     assert choice.profiles.ravel().tolist() == [1, 9, 40]
 
 

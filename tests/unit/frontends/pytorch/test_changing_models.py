@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 
 from aotc.base.errors import CaptureError
-from aotc.capture.model_files.frontend_protocol import Model, ModelFile
+from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.steps import follow, initial
 from tests.unit.frontends.pytorch.test_hostile_files import (
@@ -25,14 +24,9 @@ from tests.unit.frontends.pytorch.test_hostile_files import (
     members,
     zipped,
 )
+from tests.unit.frontends.pytorch.test_written_files import FILES, read
 
-FILES = Path(__file__).parent / "files"
 BOTH = ("", ".decomposed")
-
-
-def read(name: str, signature: str | None = None, *, enable_x64: bool = False) -> Model:
-    data = (FILES / f"{name}.pt2").read_bytes()
-    return PyTorch().read(ModelFile(f"{name}.pt2", data, signature, lambda _: b"", enable_x64))
 
 
 @pytest.mark.parametrize("suffix", BOTH)
@@ -80,7 +74,7 @@ def test_an_input_that_is_written_comes_back_by_its_name(suffix: str) -> None:
 
 @pytest.mark.parametrize("signature", ["initial_state", "model:initial_state"])
 def test_the_state_before_the_first_call_is_a_function_of_the_file(signature: str) -> None:
-    model = read("cache", signature)
+    model = read("cache", signature=signature)
     assert model.inputs == () and set(model.weights) == {"decay"}, "the others are made, not stored"
     made = jax.jit(model.function)(dict(model.weights))
     expected = initial(read("cache"))
@@ -102,7 +96,7 @@ def test_the_state_before_the_first_call_is_a_function_of_the_file(signature: st
 )
 def test_a_signature_without_such_a_state_is_refused(name: str, signature: str) -> None:
     with pytest.raises(CaptureError) as caught:
-        read(name, signature)
+        read(name, signature=signature)
     assert caught.value.code == "AOTC-E845"
 
 

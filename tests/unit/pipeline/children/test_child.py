@@ -10,23 +10,22 @@ import pytest
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_parent
-from aotc.pipeline import user_processes
 from aotc.pipeline.children.program_worker import Job
+from aotc.pipeline.user_processes import crash_refused
 
 
 def run(worker: str, folder: Path) -> None:
     """Run a module with this source as a worker."""
     (folder / "a_worker.py").write_text(worker)
-    user_processes.run(
-        worker_parent.module("aotc.pipeline.children.program_worker"),
-        Job("a_worker", str(folder), b""),
-        type(None),
-        within=folder,
-        variables=dict(os.environ) | {"PYTHONPATH": str(folder)},
-        failure_code="AOTC-E835",
-        doing="the capture process",
-        processes=Processes(),
-    )
+    with crash_refused("AOTC-E835", "the capture process", None):
+        worker_parent.run(
+            worker_parent.module("aotc.pipeline.children.program_worker"),
+            Job("a_worker", str(folder), b""),
+            type(None),
+            within=folder,
+            environment=dict(os.environ) | {"PYTHONPATH": str(folder)},
+            processes=Processes(),
+        )
 
 
 FULL_DISK = """

@@ -111,14 +111,6 @@ def test_functions_and_training_are_refused(number: int) -> None:
         read(model(b"", field(number, b"")))
 
 
-def test_loops_within_loops_have_an_end() -> None:
-    graph = b""
-    for _ in range(200):
-        graph = node(field(6, graph))
-    with pytest.raises(GraphError, match="deeper"):
-        read(model(graph))
-
-
 @pytest.mark.parametrize("loops", [64, 65])
 def test_so_many_loops_within_each_other_and_no_more(loops: int) -> None:
     graph = b""

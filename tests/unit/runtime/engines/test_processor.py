@@ -1,4 +1,6 @@
-"""What a host has of an engine's library, told without importing it, and its only device."""
+"""What a host has of an engine's library, told without importing it, and its only device; and this
+host's processor, as jaxlib serializes it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from aotc_runtime.base.errors import BackendError
 from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.engines.iree import iree_engine as iree
 from aotc_runtime.engines.processor_engine import Library, ProcessorEngine
+from aotc_runtime.engines.xla.xla_cpu_device import target_machine
 
 from ..samples import refused
 
@@ -99,3 +102,15 @@ def test_a_library_that_cannot_be_imported_is_told_with_what_installs_it() -> No
     finding = caught.value.findings[0]
     assert finding.code == "AOTC-E758"
     assert "pip install abacus-base-runtime" in finding.hint and "`beads`" in finding.hint
+
+
+def message(*fields: tuple[int, bytes]) -> bytes:
+    """A protobuf message of texts, each shorter than 128 bytes."""
+    return b"".join(bytes([8 * key + 2, len(text)]) + text for key, text in fields)
+
+
+@pytest.mark.parametrize("cpu", ["rocketlake", "znver4", "sapphirerapids"])
+def test_target_machine_takes_a_name_of_any_length(cpu: str) -> None:
+    fields = (1, b"x86_64-unknown-linux-gnu"), (2, cpu.encode()), (3, b"+avx,-sse4a")
+    found = target_machine(b"\x12\x00\x2a\x7f" + message(*fields))
+    assert found == ("x86_64-unknown-linux-gnu", cpu, "+avx,-sse4a")

@@ -24,8 +24,3 @@ def test_a_key_is_the_same_in_whatever_order_sizes_are_told(
 def test_keys_are_in_the_order_of_their_numbers_not_of_their_labels() -> None:
     keys = [executable_key("f", {"n": n}) for n in (64, 8, 1)] + [ExecutableKey("e")]
     assert [key.label for key in sorted(keys)] == ["e", "f[n=1]", "f[n=8]", "f[n=64]"]
-
-
-def test_other_sizes_and_other_entry_points_are_other_executables() -> None:
-    every = [("f", {"n": 1}), ("f", {"n": 2}), ("f", {"m": 1}), ("f", {}), ("g", {"n": 1})]
-    assert len({executable_key(name, sizes) for name, sizes in every}) == len(every)

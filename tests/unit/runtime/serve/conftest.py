@@ -10,6 +10,7 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
+from aotc_serve.service.bundle_repository import Repository, Settings
 from tests.e2e.small_programs import build_signed
 
 Bundle = tuple[Path, Path]
@@ -80,56 +81,49 @@ function = "program:scaled"
 inputs.x = { shape = ["batch", 4], dtype = "float32" }
 inputs.factor = { shape = [], dtype = "float32" }
 out_of_profile.batch = "split"
-
-[entry_points.masked]
-function = "program:masked"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", mask = "mask" }
-
-[entry_points.first]
-function = "program:first"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", mask = "mask" }
-
-[entry_points.counted]
-function = "program:counted"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-inputs.count = { shape = [], dtype = "int32" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = { policy = "pad", length = "count" }
-
-[entry_points.filled]
-function = "program:filled"
-inputs.x = { shape = ["batch", "seq", 4], dtype = "float32" }
-profiles = [
-    { batch = 1, seq = 8 }, { batch = 4, seq = 8 },
-    { batch = 1, seq = 16 }, { batch = 4, seq = 16 },
-]
-out_of_profile.batch = "split"
-out_of_profile.seq = "pad"
 """
+
+TEXTS = """
+[entry_points.{name}]
+function = "program:{name}"
+inputs.x = {{ shape = ["batch", "seq", 4], dtype = "float32" }}
+{inputs}
+profiles = [
+    {{ batch = 1, seq = 8 }}, {{ batch = 4, seq = 8 }},
+    {{ batch = 1, seq = 16 }}, {{ batch = 4, seq = 16 }},
+]
+out_of_profile.batch = "split"
+out_of_profile.seq = {policy}
+"""
+
+MASK = 'inputs.mask = { shape = ["batch", "seq"], dtype = "bool" }'
+MANIFEST += "".join(
+    TEXTS.format(name=name, inputs=inputs, policy=policy)
+    for name, inputs, policy in (
+        ("masked", MASK, '{ policy = "pad", mask = "mask" }'),
+        ("first", MASK, '{ policy = "pad", mask = "mask" }'),
+        (
+            "counted",
+            'inputs.count = { shape = [], dtype = "int32" }',
+            '{ policy = "pad", length = "count" }',
+        ),
+        ("filled", "", '"pad"'),
+    )
+)
 
 
 @pytest.fixture(scope="session")
 def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
     folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
     return folder / "joins.aotb", folder / "trust.toml"
+
+
+@pytest.fixture(scope="module")
+def repository(joins: Bundle) -> Iterator[Repository]:
+    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
+    found.load_all(strict=True)
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Small requests that are known to be quick are answered where they are read, by the same rules."""
+"""Small requests that are known to be quick are answered where they are read, by the same rules;
+and which requests those are.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,17 @@ from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, from_bytes
 from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
+from aotc_serve.service import request_service as module
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.request_service import HELD_SECONDS, Service
-from aotc_serve.service.served_loading import Settings
+from aotc_serve.service.request_service import (
+    BARRED_TIMES,
+    HELD_SECONDS,
+    QUICK_BYTES,
+    QUICK_MOST,
+    QUICK_SECONDS,
+    Quick,
+    Service,
+)
 
 from ..samples import refused
 
@@ -32,14 +42,6 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 URL = b"/v2/models/joins.scaled/infer"
 PLACE = "/v2/models/joins.scaled/infer"
 Headers = list[tuple[bytes, bytes]]
-
-
-@pytest.fixture(scope="module")
-def repository(joins: tuple[Path, Path]) -> Iterator[Repository]:
-    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
-    found.load_all(strict=True)
-    yield found
-    found.close()
 
 
 @pytest.fixture
@@ -276,3 +278,52 @@ def test_a_refusal_keeps_the_connection_and_what_it_held(served: Served) -> None
     assert wire.answer()[0].startswith(b"HTTP/1.1 400")
     text = served.ask("GET", "/metrics")[2].decode()
     assert "aotc_server_request_bytes 0.0" in text and "aotc_server_requests 0.0" in text
+
+
+KIND = ("m", "", 100)
+
+
+def test_nothing_is_quick_before_it_was_tried() -> None:
+    assert not Quick().holds(KIND)
+
+
+def test_what_was_quick_is_until_it_takes_long() -> None:
+    quick = Quick()
+    quick.took(KIND, QUICK_SECONDS / 10)
+    assert quick.holds(KIND) and not quick.holds(("m", "", 101))
+    quick.took(KIND, QUICK_SECONDS * 10)
+    assert not quick.holds(KIND)
+    for _ in range(20):
+        quick.took(KIND, QUICK_SECONDS / 10)
+    assert quick.holds(KIND)
+
+
+def test_large_requests_never_are() -> None:
+    quick = Quick()
+    quick.took(("m", "", QUICK_BYTES + 1), 0.0)
+    assert not quick.holds(("m", "", QUICK_BYTES + 1))
+
+
+def test_names_that_clients_make_up_do_not_fill_the_memory() -> None:
+    quick = Quick()
+    for size in range(3 * QUICK_MOST):
+        quick.took(("m", "", size), 0.0)
+    assert len(quick._seconds) <= QUICK_MOST
+
+
+def test_a_model_is_barred_for_many_times_as_long_as_it_held_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    quick = Quick()
+    for kind in (KIND, ("other", "", 100)):
+        quick.took(kind, 0.0)
+    quick.held("m", HELD_SECONDS)
+    assert quick.holds(KIND)
+    quick.held("m", 1.0)
+    assert not quick.holds(KIND) and quick.holds(("other", "", 100))
+    now += BARRED_TIMES - 1
+    assert not quick.holds(KIND)
+    now += 1
+    assert quick.holds(KIND)

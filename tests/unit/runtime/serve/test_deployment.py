@@ -16,7 +16,6 @@ import aotc_runtime
 from aotc_runtime import AotcError
 from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pinned
 from aotc_serve.service.bundle_repository import Repository
-from aotc_serve.service.served_loading import Settings
 
 BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
@@ -38,18 +37,13 @@ def test_text_and_numbers_mean_the_same() -> None:
         ({"max_body": "much"}, "max_body"),
         ({"max_tensor": "0"}, "max_tensor"),
         ({"trust": None}, "deployment"),
+        ({"bundle": None}, "deployment"),
     ],
 )
 def test_other_arguments_are_refused(change: dict[str, Any], where: str) -> None:
     with pytest.raises(AotcError) as caught:
         arguments_of({**BOTH, **change})
     assert (caught.value.code, caught.value.findings[0].where) == ("AOTC-E785", where)
-
-
-def test_both_bundle_and_policy_have_to_be_named() -> None:
-    for name in BOTH:
-        with pytest.raises(AotcError, match="AOTC-E785"):
-            arguments_of({name: BOTH[name]})
 
 
 def test_a_file_is_pinned_by_the_digest_that_was_verified(
@@ -105,19 +99,6 @@ def test_another_bundle_than_the_pinned_one_is_never_served(
     place.write_bytes(flipped(good))
     with pytest.raises(AotcError, match="AOTC-E2"):
         load(place, what)
-
-
-def test_without_a_pin_any_bundle_of_the_policy_is_served(
-    digits_bundle: tuple[Path, Path],
-) -> None:
-    bundle, policy = digits_bundle
-    said: list[str] = []
-    repository = Repository(
-        [str(bundle)], [policy], Settings(), lambda event, _: said.append(event)
-    )
-    repository.load_all(strict=True)
-    repository.close()
-    assert said == ["serving"]
 
 
 def test_without_ray_the_import_names_the_extra() -> None:

@@ -13,8 +13,8 @@ from served import Served, serving
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
-from aotc_serve.batching.request_batching import Chooser, Sized, joined, plan_of, taken_apart
-from aotc_serve.inference.served_models import models_of
+from aotc_serve.batching.request_batching import Chooser, Plan, Sized, joined, plan_of, taken_apart
+from aotc_serve.inference.served_models import Model, models_of
 
 RANDOM = np.random.default_rng(4)
 
@@ -25,6 +25,14 @@ Bundle = tuple[Path, Path]
 def loaded(joins: Bundle) -> Iterator[LoadedBundle]:
     with aotc_runtime.load(joins[0], trust=joins[1]) as bundle:
         yield bundle
+
+
+def planned(loaded: LoadedBundle, name: str) -> tuple[Model, Plan]:
+    """A model, and how its requests are joined."""
+    model = models_of(loaded)[f"joins.{name}"]
+    plan = plan_of(model)
+    assert plan is not None
+    return model, plan
 
 
 def test_only_what_was_proven_to_be_split_is_joined(loaded: LoadedBundle) -> None:
@@ -62,9 +70,7 @@ COUNTS: dict[str, tuple[list[int], int]] = {
 def test_so_many_are_joined_as_make_the_cheapest_call(
     loaded: LoadedBundle, waiting: list[int], count: int
 ) -> None:
-    model = models_of(loaded)["joins.rows"]
-    plan = plan_of(model)
-    assert plan is not None
+    model, plan = planned(loaded, "rows")
     sized = [Sized(rows, (), ()) for rows in waiting]
     assert Chooser(model, plan).choose(sized) == list(range(count))
 
@@ -81,9 +87,7 @@ LENGTHS: dict[str, tuple[list[tuple[int, int]], list[int]]] = {
 def test_of_other_lengths_those_are_joined_that_make_the_cheapest_call(
     loaded: LoadedBundle, waiting: list[tuple[int, int]], places: list[int]
 ) -> None:
-    model = models_of(loaded)["joins.masked"]
-    plan = plan_of(model)
-    assert plan is not None
+    model, plan = planned(loaded, "masked")
     sized = [Sized(rows, (length,), ()) for rows, length in waiting]
     assert Chooser(model, plan).choose(sized) == places
 
@@ -93,9 +97,7 @@ def test_of_other_lengths_those_are_joined_that_make_the_cheapest_call(
 def test_what_was_joined_of_other_lengths_comes_apart(
     loaded: LoadedBundle, name: str, lengths: list[int]
 ) -> None:
-    model = models_of(loaded)[f"joins.{name}"]
-    plan = plan_of(model)
-    assert plan is not None
+    model, plan = planned(loaded, name)
     chooser = Chooser(model, plan)
     requests = [[RANDOM.random((1, length, 4), np.float32)] for length in lengths]
     if len(lengths) == 5:
@@ -113,9 +115,7 @@ def test_what_was_joined_of_other_lengths_comes_apart(
 
 
 def test_what_saves_too_little_is_not_joined(loaded: LoadedBundle, encoder_bundle: Bundle) -> None:
-    models = models_of(loaded)
-    plan = plan_of(models["joins.rows"])
-    assert plan is not None and Chooser(models["joins.rows"], plan).is_worth_it
+    assert Chooser(*planned(loaded, "rows")).is_worth_it
     with aotc_runtime.load(encoder_bundle[0], trust=encoder_bundle[1]) as bundle:
         (model,) = {id(each): each for each in models_of(bundle).values()}.values()
         # Four texts at once cost nine tenths of what they cost one after the other.
@@ -125,9 +125,7 @@ def test_what_saves_too_little_is_not_joined(loaded: LoadedBundle, encoder_bundl
 
 
 def test_what_was_joined_comes_apart(loaded: LoadedBundle) -> None:
-    model = models_of(loaded)["joins.rows"]
-    plan = plan_of(model)
-    assert plan is not None
+    model, plan = planned(loaded, "rows")
     chooser = Chooser(model, plan)
     requests = [[RANDOM.random((size, 4), np.float32) for _ in range(2)] for size in (3, 1, 9, 3)]
     sized = [chooser.sized(request) for request in requests]

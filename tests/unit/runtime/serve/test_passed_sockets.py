@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -122,36 +122,33 @@ def test_sockets_for_another_process_are_left_alone(
             process.kill()
 
 
-def test_several_sockets_are_refused(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
-    sockets += [listening(), listening()]
-    assert refused(passing(digits_bundle, sockets))["found"] == "2 of them"
+def datagrams() -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.bind(("127.0.0.1", 0))
+    return made
 
 
-def test_what_is_no_number_is_refused(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
-    sockets.append(listening())
-    assert refused(passing(digits_bundle, sockets, "-1"))["found"] == "-1 of them"
-
-
-def test_a_socket_that_does_not_listen_is_refused(
-    digits_bundle: Bundle, sockets: list[socket.socket]
+@pytest.mark.parametrize(
+    ("make", "number", "found"),
+    [
+        (lambda place: [listening(), listening()], "", "2 of them"),
+        (lambda place: [listening()], "-1", "-1 of them"),
+        (lambda place: [socket.socket(socket.AF_INET, socket.SOCK_STREAM)], "", "not listening"),
+        (lambda place: [datagrams()], "", "SOCK_DGRAM"),
+        (lambda place: [listening(socket.AF_UNIX, str(place / "socket"))], "", "AF_UNIX"),
+    ],
+    ids=["several", "no number", "not listening", "datagrams", "in the file system"],
+)
+def test_other_sockets_are_refused(
+    make: Callable[[Path], list[socket.socket]],
+    number: str,
+    found: str,
+    digits_bundle: Bundle,
+    sockets: list[socket.socket],
+    tmp_path: Path,
 ) -> None:
-    sockets.append(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-    assert "not listening" in refused(passing(digits_bundle, sockets))["found"]
-
-
-def test_a_socket_of_datagrams_is_refused(
-    digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
-    sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    sockets[0].bind(("127.0.0.1", 0))
-    assert "SOCK_DGRAM" in refused(passing(digits_bundle, sockets))["found"]
-
-
-def test_a_socket_in_the_file_system_is_refused(
-    digits_bundle: Bundle, sockets: list[socket.socket], tmp_path: Path
-) -> None:
-    sockets.append(listening(socket.AF_UNIX, str(tmp_path / "socket")))
-    assert "AF_UNIX" in refused(passing(digits_bundle, sockets))["found"]
+    sockets += make(tmp_path)
+    assert found in refused(passing(digits_bundle, sockets, number))["found"]
 
 
 def test_what_is_no_socket_is_refused(digits_bundle: Bundle) -> None:

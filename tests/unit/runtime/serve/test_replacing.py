@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import socket
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from served import Served, serving
 from waiting import SECONDS, until
 
 import aotc_runtime
-from aotc_serve.server_process import _teller
 
 
 @pytest.fixture
@@ -78,18 +76,6 @@ def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("serving", 2)
         assert served.post("/v2/repository/index")[1][0]["reason"] == ""
-
-
-def test_each_event_is_one_line_of_text_with_its_time(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    tell = _teller(as_json=False)
-    tell("refused", {"bundle": "a b\n.aotb", "codes": ["AOTC-E103"], "reason": 'of "x"\x1b[2J'})
-    (line,) = capsys.readouterr().out.splitlines()
-    time, _, rest = line.partition(" ")
-    assert datetime.fromisoformat(time).tzinfo is not None
-    said = r'refused bundle="a b\n.aotb" codes=AOTC-E103 reason="of \"x\"\x1b[2J"'
-    assert rest == said
 
 
 def minimum(text: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,11 @@ from aotc_serve.inference.request_memory import Claim
 from aotc_serve.inference.served_models import Model
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
-from aotc_serve.service.bundle_repository import Repository, Settings
+from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import Asked, Service
 
 ROWS = np.ones((2, 4), np.float32)
 SIZE = 1000
-
-
-@pytest.fixture(scope="module")
-def repository(joins: tuple[Path, Path]) -> Iterator[Repository]:
-    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
-    found.load_all(strict=True)
-    yield found
-    found.close()
 
 
 class Slow:

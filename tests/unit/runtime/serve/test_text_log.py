@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from aotc_serve.server_process import _teller
@@ -28,5 +30,6 @@ def test_value_is_one_word_or_quoted(
     value: object, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _teller(as_json=False)("refused", {"bundle": value, "serving": "nothing"})
-    _, _, event = capsys.readouterr().out.partition(" ")
+    time, _, event = capsys.readouterr().out.partition(" ")
+    assert datetime.fromisoformat(time).tzinfo is not None
     assert event == f"refused bundle={expected} serving=nothing\n"

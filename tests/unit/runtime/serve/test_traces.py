@@ -6,8 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,19 +19,11 @@ from aotc_serve.http.http_app import application
 from aotc_serve.inference.request_spans import Traces
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
-from aotc_serve.service.bundle_repository import Repository, Settings
+from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import Service
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
-
-
-@pytest.fixture(scope="module")
-def repository(joins: tuple[Path, Path]) -> Iterator[Repository]:
-    found = Repository([str(joins[0])], [joins[1]], Settings(), lambda event, facts: None)
-    found.load_all(strict=True)
-    yield found
-    found.close()
 
 
 def traced(

@@ -134,17 +134,6 @@ def test_closing_while_calls_run_refuses_or_serves_and_nothing_else(digits_bundl
     assert results and all(np.array_equal(result, expected) for result in results)
 
 
-def test_several_copies_of_a_bundle_live_side_by_side(digits_bundle: Bundle) -> None:
-    image = images(2)[1]
-    copies = [aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) for _ in range(3)]
-    one, two, three = (copy["predict"](image)["probabilities"] for copy in copies)
-    copies[1].close()
-    np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(copies[0]["predict"](image)["probabilities"], three)
-    for bundle in copies:
-        bundle.close()
-
-
 def test_reading_an_array_while_it_is_donated_gives_all_of_it_or_a_refusal(
     train: LoadedBundle,
 ) -> None:

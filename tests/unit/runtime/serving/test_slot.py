@@ -68,25 +68,17 @@ def test_the_old_bundle_stays_open_as_long_as_a_call_runs_in_it(digits_bundle: B
             slot.replace(new, timeout=0.05)
         assert old.state is State.READY, "its call has not ended"
         assert slot.bundle is new, "new calls go to the new one"
-    slot.replace(load(digits_bundle), timeout=30)
+    with slot.calling():
+        last = load(digits_bundle)
+        replacing = threading.Thread(target=slot.replace, args=(last,))
+        replacing.start()
+        while slot.bundle is not last:
+            time.sleep(0.001)
+        assert new.state is State.READY and replacing.is_alive()
+    replacing.join(30)
     assert new.state is State.CLOSED
     old.close()
-    slot.bundle.close()
-
-
-def test_replacing_waits_for_the_last_call(digits_bundle: Bundle) -> None:
-    old = load(digits_bundle)
-    slot = BundleSlot(old)
-    with slot.calling():
-        new = load(digits_bundle)
-        replacing = threading.Thread(target=slot.replace, args=(new,))
-        replacing.start()
-        while slot.bundle is not new:
-            time.sleep(0.001)
-        assert old.state is State.READY and replacing.is_alive()
-    replacing.join(30)
-    assert old.state is State.CLOSED
-    new.close()
+    last.close()
 
 
 def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> None:

@@ -1,10 +1,13 @@
-"""Reading through a mapped file in little memory."""
+"""Reading through a mapped file in little memory, and how far that is."""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import random
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,9 +15,11 @@ import pytest
 
 from aotc_runtime.base.digest import pieces, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
+from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
 from aotc_runtime.system.streamed_bundle import (
     PIECE_BYTES,
     look_into,
+    nobody,
     pass_file,
 )
 
@@ -93,3 +98,45 @@ def test_a_bundle_that_is_looked_into_holds_what_is_loaded(
 ) -> None:
     path = write(tmp_path)
     assert dict(look_into(path).members) == dict(open_bundle(path).members)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    (tmp_path / "layout" / "blobs").mkdir(parents=True)
+    for name, size in (("blobs/one", LARGE_BYTES - 1), ("index.json", 1)):
+        (tmp_path / "layout" / name).touch()
+        os.truncate(tmp_path / "layout" / name, size)
+    return tmp_path / "layout"
+
+
+def test_a_terminal_shows_it_and_is_clean_afterwards(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", screen := Terminal())
+    with line_of_progress("hash", large, quiet=False) as told:
+        told(LARGE_BYTES // 2)
+        assert screen.getvalue() == "\rhash  32 of 64 MiB"
+        told(1)  # too soon to be drawn again
+    assert screen.getvalue() == "\rhash  32 of 64 MiB\r\x1b[K"
+
+
+def test_nothing_is_said_where_nobody_sees_it(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, quiet in ((io.StringIO(), False), (None, False), (Terminal(), True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with line_of_progress("hash", large, quiet=quiet) as told:
+            assert told is nobody
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    os.truncate(large / "blobs" / "one", 0)
+    with line_of_progress("hash", large, quiet=False) as told:
+        assert told is nobody
+
+
+def test_the_size_of_a_bundle_is_that_of_its_files(large: Path) -> None:
+    assert bytes_at(large) == LARGE_BYTES
+    assert bytes_at(large / "index.json") == 1
+    assert bytes_at(large / "nothing") == 0

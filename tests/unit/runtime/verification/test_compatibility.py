@@ -1,7 +1,10 @@
-"""May these executables run here: every check, and that every field has one."""
+"""May these executables run here, and those of which target: every check, and that every field has
+one.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,7 +12,8 @@ import pytest
 
 from aotc_runtime.schema.bundle_manifest import BuiltWith, BundleManifest, Requirements
 from aotc_runtime.schema.host_facts import Accelerator
-from aotc_runtime.verification.host_compatibility import CHECKS, check_host
+from aotc_runtime.verification.choice_report import choice_report
+from aotc_runtime.verification.host_compatibility import CHECKS, check_host, choose_target
 from aotc_runtime.verification.host_findings import READS_STABLEHLO
 
 from ..samples import REF, host, manifest
@@ -69,6 +73,29 @@ def gpus(**change: Any) -> Accelerator:
 
 
 GPUS = gpus()
+
+LAPACK = {"requires": {"custom_call_targets": ["lapack_sgesdd_ffi"]}}
+
+IREE: dict[str, Any] = {
+    "target": {"platform": "iree-vulkan"},
+    "requires": {
+        "platform": "iree-vulkan",
+        "custom_call_targets": [],
+        "device": {
+            "kinds": ["radeon"],
+            "memory_bytes": 0,
+            "plugin": "iree-base-runtime",
+            "accepts_plugin": ["3.13.0"],
+        },
+    },
+}
+ON_IREE: dict[str, Any] = {"jaxlib": "9.9", "libc": "glibc 2.17"}
+"""Another engine's executables need no jaxlib."""
+
+
+def iree(**change: Any) -> Accelerator:
+    facts: dict[str, Any] = {"devices": 1, "kinds": ("radeon",), "plugin": "3.13.0"}
+    return Accelerator(platform="iree-vulkan", **{**facts, **change})
 
 
 def codes(change: dict[str, Any], **facts: Any) -> list[str]:
@@ -145,6 +172,15 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
         ({"requires": {"custom_call_targets": ["xla_ffi_python_cpu_callback"]}}, {}, ["AOTC-E504"]),
         ({"requires": {"custom_call_targets": ["TopK2"]}}, {}, ["AOTC-E504"]),
         ({"requires": {"custom_call_targets": ["my_lapack_x"]}}, {}, ["AOTC-E504"]),
+        (LAPACK, {"libraries": ()}, ["AOTC-E510"]),
+        (LAPACK, {"libraries": ("scipy",)}, []),
+        (LAPACK, {"libraries": None}, []),
+        ({"requires": {"custom_call_targets": ["TopK"]}}, {"libraries": ()}, []),
+        (IREE, ON_IREE | {"accelerators": (iree(),)}, []),
+        (IREE, ON_IREE | {"accelerators": (iree(plugin="3.12.0"),)}, ["AOTC-E403"]),
+        (IREE, ON_IREE | {"accelerators": (iree(kinds=("geforce",)),)}, ["AOTC-E508"]),
+        (IREE, ON_IREE | {"accelerators": (iree(devices=0),)}, ["AOTC-E501"]),
+        (IREE, ON_IREE, ["AOTC-E501", "AOTC-E403"]),
         ({}, {"memory_bytes": 999}, ["AOTC-E551"]),
         ({"requires": {"memory_bytes": 0}}, {"memory_bytes": 0}, []),
     ],
@@ -216,31 +252,6 @@ def test_what_jaxlib_reads_is_what_it_says() -> None:
     assert READS_STABLEHLO.get(__version__, says) == says
 
 
-@pytest.mark.parametrize(
-    ("targets", "libraries", "expected"),
-    [
-        (["lapack_sgesdd_ffi"], (), ["AOTC-E510"]),
-        (["lapack_sgesdd_ffi"], ("scipy",), []),
-        (["lapack_sgesdd_ffi"], None, []),
-        (["TopK"], (), []),
-        ([], (), []),
-    ],
-)
-def test_lapack_needs_scipy_and_nothing_else_does(
-    targets: list[str], libraries: tuple[str, ...] | None, expected: list[str]
-) -> None:
-    change = {"requires": {"custom_call_targets": targets}}
-    assert codes(change, libraries=libraries) == expected
-
-
-def test_every_missing_processor_feature_is_named() -> None:
-    (finding,) = check_host(
-        manifest(requires={"isa": ["avx2", "fma", "amx-tile", "avx512f"]}), host()
-    )
-    assert "amx-tile, avx512f" in finding.expected
-    assert "avx2" not in finding.expected
-
-
 def test_the_hint_for_another_jaxlib_is_a_command_and_names_both_versions() -> None:
     (finding,) = check_host(manifest(), host(jaxlib="0.13.0"))
     assert "0.11.2 or 0.12.0" in finding.expected and "0.13.0" in finding.found
@@ -299,61 +310,88 @@ def test_every_engine_that_lacks_is_named_with_its_package() -> None:
     assert left.expected == "slate 1"
 
 
-@pytest.mark.parametrize("as_meanwhile", [False, True])
-def test_results_that_are_cut_count_as_memory_where_a_policy_pads(as_meanwhile: bool) -> None:
-    pad = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
-    later = {"policy": "compile", "most": 1, "seconds": 1, "meanwhile": pad}
-    plain = manifest()
-    document = msgspec.to_builtins(plain)
-    document["entry_points"]["predict"]["out_of_profile"] = {
-        "batch": later if as_meanwhile else pad
-    }
-    padding = msgspec.convert(document, BundleManifest)
-    output_bytes = plain.entry_points["predict"].profiles[0].memory.output_bytes
-    assert [f.code for f in check_host(plain, host(memory_bytes=1000))] == []
-    short = check_host(padding, host(memory_bytes=1000 + output_bytes - 1))
-    assert [f.code for f in short] == ["AOTC-E551"] and "1008" in short[0].expected
-    assert check_host(padding, host(memory_bytes=1000 + output_bytes)) == []
-
-
-def test_results_of_another_part_and_all_joined_count_as_memory_where_a_policy_splits() -> None:
-    plain = manifest()
-    document = msgspec.to_builtins(plain)
-    split = {"policy": "split", "proof": []}
-    document["entry_points"]["predict"]["out_of_profile"] = {"batch": split}
-    splitting = msgspec.convert(document, BundleManifest)
-    output_bytes = plain.entry_points["predict"].profiles[0].memory.output_bytes
-    short = check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes - 1))
-    assert [f.code for f in short] == ["AOTC-E551"]
-    assert check_host(splitting, host(memory_bytes=1000 + 3 * output_bytes)) == []
-
-
-IREE: dict[str, Any] = {
-    "platform": "iree-vulkan",
-    "custom_call_targets": [],
-    "device": {
-        "kinds": ["radeon"],
-        "memory_bytes": 0,
-        "plugin": "iree-base-runtime",
-        "accepts_plugin": ["3.13.0"],
-    },
-}
+PAD = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
 
 
 @pytest.mark.parametrize(
-    ("has", "codes"),
+    ("policy", "factor"),
     [
-        ({"devices": 1, "kinds": ("radeon",), "plugin": "3.13.0"}, []),
-        ({"devices": 1, "kinds": ("radeon",), "plugin": "3.12.0"}, ["AOTC-E403"]),
-        ({"devices": 1, "kinds": ("geforce",), "plugin": "3.13.0"}, ["AOTC-E508"]),
-        ({"devices": 0, "plugin": "3.13.0"}, ["AOTC-E501"]),
-        (None, ["AOTC-E501", "AOTC-E403"]),
+        (PAD, 1),
+        ({"policy": "compile", "most": 1, "seconds": 1, "meanwhile": PAD}, 1),
+        ({"policy": "split", "proof": []}, 3),
     ],
+    ids=["cut", "cut meanwhile", "another part, and all joined"],
 )
-def test_another_engine_is_asked_for_its_own_version_and_jaxlib_does_not_matter(
-    has: dict[str, Any] | None, codes: list[str]
+def test_results_count_as_memory_where_a_policy_pads_or_splits(
+    policy: dict[str, Any], factor: int
 ) -> None:
-    bundle = manifest(target={"platform": "iree-vulkan"}, requires=IREE)
-    known = () if has is None else (Accelerator(platform="iree-vulkan", **has),)
-    here = host(accelerators=known, jaxlib="9.9", libc="glibc 2.17")
-    assert [finding.code for finding in check_host(bundle, here)] == codes
+    document = msgspec.to_builtins(manifest())
+    document["entry_points"]["predict"]["out_of_profile"] = {"batch": policy}
+    bundle = msgspec.convert(document, BundleManifest)
+    more = factor * bundle.entry_points["predict"].profiles[0].memory.output_bytes
+    (short,) = check_host(bundle, host(memory_bytes=1000 + more - 1))
+    assert short.code == "AOTC-E551" and f"{1000 + more} bytes" in short.expected
+    assert check_host(bundle, host(memory_bytes=1000 + more)) == []
+
+
+def targets(**isa: list[str]) -> dict[str, Any]:
+    return {
+        name: manifest(target={"name": name}, requires={"isa": features})
+        for name, features in isa.items()
+    }
+
+
+def chosen(bundle: dict[str, Any], *isa: str) -> str:
+    choice = choose_target(bundle, host(isa=frozenset(isa)), None)
+    assert choice.findings == ()
+    return choice.target
+
+
+def test_the_best_target_is_the_one_with_most_features_that_this_host_has() -> None:
+    bundle = targets(v2=["sse2"], v3=["sse2", "avx2"], v4=["sse2", "avx2", "fma", "avx512f"])
+    assert chosen(bundle, "avx2", "fma", "sse2") == "v3"
+    assert chosen(bundle, "avx2", "fma", "sse2", "avx512f") == "v4"
+    assert chosen(bundle, "sse2") == "v2"
+
+
+def test_equal_targets_are_chosen_by_name() -> None:
+    assert chosen(targets(b=["avx2"], a=["avx2"]), "avx2") == "a"
+
+
+def test_if_no_target_fits_every_reason_of_every_target_is_given() -> None:
+    choice = choose_target(targets(v3=["avx2"], v4=["avx512f"]), host(isa=frozenset()), None)
+    assert [(f.code, f.where.split()[-1]) for f in choice.findings] == [
+        ("AOTC-E502", "v3"),
+        ("AOTC-E502", "v4"),
+    ]
+
+
+def test_a_wanted_target_is_judged_alone() -> None:
+    choice = choose_target(targets(v3=["avx2"], v4=["avx512f"]), host(), "v4")
+    assert choice.target == "v4" and [f.code for f in choice.findings] == ["AOTC-E502"]
+    assert [candidate.target for candidate in choice.candidates] == ["v4"]
+
+
+def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
+    (finding,) = choose_target(targets(cpu3=[], cpu4=[]), host(), "cpu3x", ["v2"]).findings
+    assert finding.code == "AOTC-E505" and "cpu3, cpu4" in finding.expected
+    assert finding.found == "no such target" and finding.hint == "did you mean cpu3?"
+    (finding,) = choose_target(targets(v3=[]), host(), "nothing like it").findings
+    assert "`aotc inspect`" in finding.hint
+
+
+def test_a_target_that_was_left_out_is_told_from_one_that_never_was() -> None:
+    (finding,) = choose_target(targets(v3=[]), host(), "v4", ["v4"]).findings
+    assert finding.code == "AOTC-E505" and "left out" in finding.found
+
+
+def test_a_choice_tells_every_candidate_best_first_with_the_reasons_against_it() -> None:
+    bundle = targets(v2=["sse2"], v3=["sse2", "avx2"], v4=["avx512f", "avx512bw"])
+    document = json.loads(json.dumps(choice_report(choose_target(bundle, host(), None, ["v5"]))))
+    assert document["rule"] == "most processor features"
+    assert document["absent"] == ["v5"]
+    told = [(c["target"], c["fits"], c["features"]) for c in document["candidates"]]
+    assert told == [("v3", True, 2), ("v2", True, 1), ("v4", False, 2)]
+    (reason,) = document["candidates"][-1]["findings"]
+    assert reason["code"] == "AOTC-E502" and "avx512bw, avx512f" in reason["expected"]
+    assert choice_report(choose_target(bundle, host(), "v3"))["rule"] == "named"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,10 @@ from aotc_runtime.base import limits
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
-from aotc_runtime.verification.policy_rules import check_identity
+from aotc_runtime.verification.policy_types import policy_problems
 from aotc_runtime.verification.public_keys import load_public_key
 
-from ..samples import manifest, refused
+from ..samples import refused
 
 PEM = LocalSigner.ephemeral().public_pem()
 
@@ -157,40 +158,6 @@ def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
     assert refused.value.code == "AOTC-E310" and refused.value.findings[0].where == "here"
 
 
-def test_the_threshold_is_at_most_the_number_of_distinct_keys() -> None:
-    other = TrustedKey(public_key=LocalSigner.ephemeral().public_pem())
-    key = TrustedKey(public_key=PEM)
-    assert len(policy_keys(TrustPolicy(schema=1, name="x", keys=(key, other), threshold=2))) == 2
-    with refused("AOTC-E309"):
-        policy_keys(TrustPolicy(schema=1, name="x", keys=(key, key), threshold=2))
-
-
-@pytest.mark.parametrize(
-    ("name", "minimum", "expected"),
-    [
-        ("sample", "", []),
-        ("sam*", "1.2.0", []),
-        ("s?mple", "1.1", []),
-        ("other", "", ["AOTC-E306"]),
-        ("SAMPLE", "", ["AOTC-E306"]),
-        ("sample", "1.2.1", ["AOTC-E307"]),
-        ("sample", "1.2.0.post1", ["AOTC-E307"]),
-        ("other", "2", ["AOTC-E306", "AOTC-E307"]),
-        ("sample", "newest", ["AOTC-E307"]),
-    ],
-)
-def test_name_and_version_are_checked_together(
-    name: str, minimum: str, expected: list[str]
-) -> None:
-    policy = TrustPolicy(
-        schema=1, name=name, keys=(TrustedKey(public_key=PEM),), minimum_version=minimum
-    )
-    assert [finding.code for finding in check_identity(manifest(), policy)] == expected
-    oldest = msgspec.structs.replace(policy, name="sample", minimum_version="0")
-    (refused,) = check_identity(manifest(version="nightly"), oldest)
-    assert (refused.code, refused.found) == ("AOTC-E307", "nightly")
-
-
 def test_a_missing_policy_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrustError) as refused:
         read_policy(tmp_path / "missing.toml")
@@ -273,18 +240,6 @@ def test_one_key_has_one_window(table: str) -> None:
 SPELLED = (PEM + "\n", "\n" + PEM, PEM.replace("\n", "\r\n"), PEM.strip())
 
 
-def test_a_key_is_valid_from_its_first_to_its_last_moment_unless_it_is_revoked() -> None:
-    begin, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    stated = TrustedKey(public_key=PEM, not_before=begin, not_after=end)
-    policy = TrustPolicy(schema=1, name="x", keys=(stated,))
-    (key,) = policy_keys(policy).values()
-    moments = [begin.timestamp() - 1, begin.timestamp(), end.timestamp(), end.timestamp() + 1]
-    assert [key.state(m) for m in moments] == ["not yet valid", "valid", "valid", "expired"]
-    revoked = msgspec.structs.replace(policy, revoked=Revoked(keys=(key.id,)))
-    (lost,) = policy_keys(revoked).values()
-    assert {lost.state(moment) for moment in moments} == {"revoked"}
-
-
 SMALL_ORDER = {
     "order 1": "01" + "00" * 31,
     "order 1, with a sign": "01" + "00" * 30 + "80",
@@ -318,3 +273,86 @@ def test_a_key_of_small_order_is_nobodys(point: str, table: str) -> None:
         bad = msgspec.structs.replace(policy, **{table: (TrustedKey(public_key=pem),)})
         with refused("AOTC-E310"):
             (policy_keys if table == "keys" else certifier_keys)(bad)
+
+
+POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "expected", "found"),
+    [
+        ({"schema": "1"}, "p schema", "1", "'1'"),
+        ({"keys": [{"public_key": 1}]}, "p keys[0].public_key", "a string", "1"),
+        ({"thresold": 1}, "p thresold", "one of schema, name, keys, threshold", "an unknown key"),
+        ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of public_key", "an unknown key"),
+        ({"limits": {"bytes": 1}}, "p limits.bytes", "one of blob_bytes", "an unknown key"),
+        ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
+        ({"accepts": {"jaxlib": []}}, "p accepts.jaxlib", "an array that is not empty", "[]"),
+        ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
+        ({"name": {"public_key": "x"}}, "p name", "a string", "{'public_key': 'x'}"),
+        ({"name": ["x"]}, "p name", "a string", "['x']"),
+        ({"limits": 4096}, "p limits", "a table", "4096"),
+        ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", "'ci'"),
+        (
+            {"minimum_build_time": datetime(2026, 1, 1)},
+            "p minimum_build_time",
+            "a time with its offset, such as 2027-01-01T00:00:00Z",
+            "2026-01-01T00:00:00",
+        ),
+    ],
+)
+def test_a_problem_names_its_place_what_would_do_and_what_stands_there(
+    change: dict[str, Any], where: str, expected: str, found: str
+) -> None:
+    (finding,) = policy_problems(POLICY | change, "p")
+    assert (finding.code, finding.where, finding.found) == ("AOTC-E309", where, found)
+    assert finding.expected.startswith(expected)
+
+
+def test_lines_and_words_that_come_close_are_told(tmp_path: Path) -> None:
+    text = """name = "digits"
+threshold = 1
+thresold = 1
+furthest_fallback = "splti"
+minimum_build_time = 2026-01-01T00:00:00
+
+[[keys]]
+public_key = "x"
+not_after = "soon"
+
+[revoked]
+roots = [
+    "sha256:1",
+]
+"""
+    path = tmp_path / "trust.toml"
+    path.write_text(text)
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
+    assert found.pop(":1 schema").found == "no such key"
+    assert sorted(found) == [
+        ":13 revoked.roots[0]",
+        ":3 thresold",
+        ":4 furthest_fallback",
+        ":5 minimum_build_time",
+        ":9 keys[0].not_after",
+    ]
+    assert found[":3 thresold"].hint == "did you mean threshold?"
+    assert found[":4 furthest_fallback"].hint == "did you mean split?"
+    assert found[":4 furthest_fallback"].expected == "one of compile, fail, pad, split"
+    assert "without quotes" in found[":9 keys[0].not_after"].hint
+
+
+def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) -> None:
+    """One key in two spellings is one key."""
+    path = tmp_path / "trust.toml"
+    pem = LocalSigner.ephemeral().public_pem()
+    keys = "".join(
+        f"[[keys]]\npublic_key = {json.dumps(each)}\n" for each in (pem, pem.replace("\n", "\r\n"))
+    )
+    path.write_text(f'schema = 1\nname = "x"\nthreshold = 2\n{keys}')
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")

@@ -1,18 +1,22 @@
-"""Filling, masking, cutting, splitting and joining arrays."""
+"""Filling, cutting, splitting and joining arrays, and the masks and lengths of padded calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
-from aotc_runtime.schema.bundle_manifest import DType
+from aotc_runtime.schema.bundle_manifest import DType, EntryPoint
 from aotc_runtime.serving.routing.padded_arrays import cut, fill_value, mask, pad
+from aotc_runtime.serving.routing.padding_masks import Length, Mask, masks_of
 from aotc_runtime.serving.routing.split_calls import axis_of, join, piece
+
+from ...samples import DOCUMENT
 
 Shapes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=3)
 
@@ -70,3 +74,35 @@ def test_what_does_not_carry_the_dimension_is_the_first_parts() -> None:
     np.testing.assert_array_equal(joined, one)
     assert not np.shares_memory(joined, one)
     assert axis_of(("batch", 3), "batch") == 0 and axis_of(("2*batch", 3), "batch") is None
+
+
+def test_masks_and_lengths_are_found_among_parameters_with_arrays_and_without() -> None:
+    parameters = [
+        {"name": name, "kind": "positional_or_keyword", "tree": tree, "donated": False}
+        for name, tree in (
+            ("nothing", {"node": "none"}),
+            ("x", {"node": "leaf", "index": 0}),
+            ("real", {"node": "leaf", "index": 1}),
+            ("rows", {"node": "leaf", "index": 2}),
+        )
+    ]
+    inputs: list[dict[str, Any]] = [
+        {"path": path, "dtype": dtype, "shape": shape, "weak_type": False}
+        for path, dtype, shape in (
+            ("x", "float32", ["batch", 3]),
+            ("real", "bool", ["batch"]),
+            ("rows", "int32", []),
+        )
+    ]
+    pad = {"policy": "pad", "fill": {}, "mask": "real", "length": "rows", "proof": []}
+    document = {
+        **DOCUMENT["entry_points"]["predict"],
+        "parameters": parameters,
+        "inputs": inputs,
+        "out_of_profile": {"batch": pad},
+    }
+    mask, length = masks_of(msgspec.convert(document, EntryPoint))
+    assert isinstance(mask, Mask) and (mask.leaf, mask.dimensions) == (1, {"batch"})
+    assert isinstance(length, Length) and (length.leaf, length.dimension) == (2, "batch")
+    np.testing.assert_array_equal(mask.array((3,), {"batch": 2}), [True, True, False])
+    assert length.array((), {"batch": 2}) == 2 and length.dtype == np.int32

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
-from aotc.frontends.pytorch.operators import OPERATORS
+from aotc.frontends.pytorch.operators import OPERATORS, torch_factorizations, torch_pooling
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 NAN, INF = math.nan, math.inf
@@ -175,3 +178,107 @@ def test_scales_of_torchao_are_those_of_torch_for_halves_and_a_range_from_zero()
     assert zero.dtype == jnp.int32
     _, zero = made(choose, x * NAN, "ASYMMETRIC", [1, 2], jnp.int8)
     assert zero.tolist() == [-(2**31)]
+
+
+# Pooling and resizing of axes whose size varies.
+
+POOLS: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: torch_pooling._max_pool(x, [3], [2], [1], [1], True, rank=1),
+    "max of few": lambda x: torch_pooling._max_pool(x, [2], [3], [0], [1], True, rank=1),
+    "mean": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, False, None, rank=1),
+    "mean of padding too": lambda x: torch_pooling._avg_pool(
+        x, [3], [2], [1], True, True, None, rank=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_a_last_window_that_reaches_beyond_is_that_of_each_size(name: str) -> None:
+    shape = export.symbolic_shape("1,2,n", constraints=["n >= 3"])
+    every = export.export(jax.jit(POOLS[name]))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    for size in range(3, 12):
+        x = np.random.default_rng(size).normal(size=(1, 2, size)).astype(np.float32)
+        np.testing.assert_allclose(every.call(x), POOLS[name](x), rtol=1e-6)
+
+
+RESIZED: dict[str, Callable[[Any], Any]] = {
+    "nearest": lambda x: torch_pooling._nearest(x, 2, 7, False, None, exact=False),
+    "linear": lambda x: torch_pooling._linear(x, 2, 7, False, None),
+    "linear aligned": lambda x: torch_pooling._linear(x, 2, 7, True, None),
+    "cubic": lambda x: torch_pooling._cubic(x, 2, 7, False, None),
+    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, cubic=False),
+}
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_resizing_from_a_known_size_makes_no_integers_of_numbers(name: str) -> None:
+    """OpenVINO refuses that conversion; where the size varies, the same is computed in the call."""
+    x = np.random.default_rng(0).normal(size=(1, 2, 19)).astype(np.float32)
+    module = jax.jit(RESIZED[name]).lower(x).as_text()
+    assert not re.search(r"stablehlo.convert .*f32>\) -> tensor<.*i32>", module)
+    shape = export.symbolic_shape("1,2,n")
+    every = export.export(jax.jit(RESIZED[name]))(jax.ShapeDtypeStruct(shape, jnp.float32))
+    np.testing.assert_allclose(every.call(x), jax.jit(RESIZED[name])(x), rtol=1e-5, atol=1e-6)
+
+
+# Matrices that have problems.
+
+SINGULAR = [
+    ([[2, 1], [1, 3]], 0),
+    ([[1, 2], [2, 4]], 2),
+    ([[0, 0], [0, 1]], 1),
+    ([[1, 0, 0], [0, 0, 0], [0, 0, 0]], 2),
+]
+"""Matrices, and the first 0 on the diagonal of the upper triangle by LAPACK's getrf, from 1."""
+
+NOT_POSITIVE = [
+    ([[2, 1], [1, 3]], 0),
+    ([[1, 2], [2, 1]], 2),
+    ([[-1, 0], [0, 1]], 1),
+    ([[1, 0, 0], [0, -1, 0], [0, 0, -1]], 2),
+    ([[1, 0, 0], [0, 1, 0], [0, 0, 0]], 3),
+    ([[float("nan"), 0], [0, 1]], 1),
+]
+"""Matrices, and the first leading minor that is not positive by LAPACK's potrf, from 1."""
+
+
+@pytest.mark.parametrize(("rows", "info"), SINGULAR)
+def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
+    rows: list[list[float]], info: int
+) -> None:
+    matrix = jnp.asarray([rows, np.eye(len(rows))], jnp.float32)
+    right = jnp.ones((2, len(rows), 1), jnp.float32)
+
+    def said(matrix: jax.Array) -> list[jax.Array]:
+        return [
+            torch_factorizations.inverse_ex(matrix)[1],
+            torch_factorizations.lu_factor_ex(matrix)[2],
+            torch_factorizations.lu_with_info(matrix)[2],
+            torch_factorizations.solve_ex(matrix, right)[1],
+            torch_factorizations.solve_with_factors(matrix, right)[3],
+        ]
+
+    for each in jax.jit(said)(matrix):
+        assert each.dtype == np.int32 and each.tolist() == [info, 0]
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("kind", ["float32", "complex64"])
+@pytest.mark.parametrize(("rows", "info"), NOT_POSITIVE)
+def test_a_matrix_that_is_not_positive_is_told_by_its_first_minor_that_is_not(
+    rows: list[list[float]], info: int, kind: str, upper: bool
+) -> None:
+    matrix = np.array([rows, np.eye(len(rows))], kind)
+    # The other triangle is not read.
+    matrix = matrix + 9 * (np.tril(np.ones_like(matrix), -1) if upper else np.triu(matrix, 1))
+    found = jax.jit(lambda each: torch_factorizations.cholesky_ex(each, upper)[1])(matrix)
+    assert found.dtype == np.int32 and found.tolist() == [info, 0]
+
+
+def test_of_matrices_without_elements_none_has_a_problem() -> None:
+    empty = jnp.zeros((3, 0, 0), jnp.float32)
+    for info in (
+        torch_factorizations.inverse_ex(empty)[1],
+        torch_factorizations.cholesky_ex(empty)[1],
+    ):
+        assert info.tolist() == [0, 0, 0]

@@ -1,18 +1,24 @@
-"""What a driver says of its GPUs, as the facts that bundles are compared with."""
+"""What a driver says of its GPUs, and the system of TPUs, as bundles are compared with it."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aotc.engines.tpu.tpu_topologies import GENERATIONS
 from aotc_runtime.base.errors import BackendError
+from aotc_runtime.engines.engine_registry import accelerators
 from aotc_runtime.engines.xla import cuda_facts as cuda
+from aotc_runtime.engines.xla import tpu_facts as tpu
 from aotc_runtime.engines.xla import xla_engine
-from aotc_runtime.engines.xla.cuda_facts import Driver, Gpu, facts
+from aotc_runtime.engines.xla.cuda_facts import Driver, Gpu
+from aotc_runtime.engines.xla.tpu_facts import CHIPS, GIB, read_chips
 from aotc_runtime.engines.xla.xla_cuda_device import CudaDevice
+from aotc_runtime.engines.xla.xla_tpu_device import TpuDevice
 from aotc_runtime.schema.host_facts import Accelerator
 
 H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)
@@ -20,7 +26,7 @@ A100 = Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80_000_000_000)
 
 
 def test_the_least_of_several_devices_counts() -> None:
-    assert facts(Driver(13020, "580.82.07", (H200, A100, H200)), "0.12.0") == Accelerator(
+    assert cuda.facts(Driver(13020, "580.82.07", (H200, A100, H200)), "0.12.0") == Accelerator(
         platform="cuda",
         devices=3,
         kinds=("NVIDIA A100-SXM4-80GB", "NVIDIA H200"),
@@ -34,12 +40,12 @@ def test_the_least_of_several_devices_counts() -> None:
 
 @pytest.mark.parametrize(("number", "version"), [(13000, "13.0"), (12080, "12.8"), (11040, "11.4")])
 def test_versions_of_cuda_are_read_from_its_numbers(number: int, version: str) -> None:
-    assert facts(Driver(number, "", (H200,)), "").driver == version
+    assert cuda.facts(Driver(number, "", (H200,)), "").driver == version
 
 
 def test_a_driver_without_devices_and_no_driver_are_no_devices() -> None:
-    assert facts(None, "0.12.0") == Accelerator(platform="cuda", devices=0, plugin="0.12.0")
-    idle = facts(Driver(13000, "580.1", ()), "")
+    assert cuda.facts(None, "0.12.0") == Accelerator(platform="cuda", devices=0, plugin="0.12.0")
+    idle = cuda.facts(Driver(13000, "580.1", ()), "")
     assert (idle.devices, idle.kinds, idle.compute_capability) == (0, (), "")
     assert idle.driver_release == "580.1"
 
@@ -151,3 +157,70 @@ def test_dlpack_is_told_that_arrays_are_on_a_gpu() -> None:
 
 def test_structures_are_as_the_driver_has_them() -> None:
     assert ctypes.sizeof(cuda._NvmlMemory) == 24
+
+
+V5E, TPU7X = CHIPS["0x0063"], CHIPS["0x0076"]
+
+
+def attach(folder: Path, place: str, vendor: str, number: str) -> None:
+    (folder / place).mkdir()
+    (folder / place / "vendor").write_text(f"{vendor}\n")
+    (folder / place / "device").write_text(f"{number}\n")
+
+
+def test_chips_are_found_among_the_devices_of_the_bus(tmp_path: Path) -> None:
+    attach(tmp_path, "0000:00:01.0", "0x8086", "0x0063")
+    attach(tmp_path, "0000:00:02.0", "0x1ae0", "0x0042")
+    attach(tmp_path, "0000:00:04.0", "0x1ae0", "0x0063")
+    attach(tmp_path, "0000:00:04.1", "0x1ae0", "0x0063")
+    attach(tmp_path, "0000:00:05.0", "0x1ae0", "0x0063")
+    (tmp_path / "0000:00:06.0").mkdir()
+    assert read_chips(tmp_path) == [V5E, V5E]
+    assert read_chips(tmp_path / "none") == []
+
+
+def test_devices_are_counted_as_libtpu_shows_them() -> None:
+    assert tpu.facts([V5E] * 4, "0.0.50", {}) == Accelerator(
+        platform="tpu", devices=4, kinds=("TPU v5 lite",), memory_bytes=16 * GIB, plugin="0.0.50"
+    )
+    assert tpu.facts([TPU7X] * 4, "", {}).devices == 8
+    assert tpu.facts([], "0.0.50", {}) == Accelerator(platform="tpu", devices=0, plugin="0.0.50")
+
+
+@pytest.mark.parametrize("name", tpu.VISIBLE)
+def test_a_process_that_may_use_some_has_those(name: str) -> None:
+    assert tpu.facts([TPU7X] * 4, "", {name: "0,2"}).devices == 4
+    assert tpu.facts([TPU7X] * 4, "", {name: ""}).devices == 8
+    assert tpu.facts([TPU7X], "", {name: "0,1,2,3"}).devices == 2
+
+
+def test_kinds_and_devices_are_those_that_targets_are_compiled_for() -> None:
+    known = {generation.kind: generation.cores for generation in GENERATIONS.values()}
+    assert all(known[chip.kind] == chip.devices for chip in CHIPS.values())
+
+
+def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tpu, "read_chips", lambda _: [V5E])
+    found = xla_engine.facts("tpu")
+    assert found is not None and found.devices == 1
+    assert "tpu" in [each.platform for each in accelerators({"xla": ("cuda", "tpu")})]
+
+
+def test_arrays_on_a_tpu_have_no_dlpack() -> None:
+    device = TpuDevice.__new__(TpuDevice)
+    with pytest.raises(BufferError):
+        device.dlpack_device()
+    with pytest.raises(BufferError):
+        device.to_dlpack(None)
+
+
+def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla_engine, "_serving", None)
+    monkeypatch.setattr(
+        "aotc_runtime.engines.xla.xla_tpu_device.library_of",
+        lambda *of: Path("/none/libtpu.so"),
+    )
+    with pytest.raises(BackendError) as caught:
+        xla_engine.start("tpu")
+    assert caught.value.findings[0].code == "AOTC-E758"
+    assert xla_engine._serving is None

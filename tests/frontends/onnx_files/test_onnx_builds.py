@@ -1,0 +1,123 @@
+"""Builds of ONNX models: an example, references that are recorded anew, the order of weights, and
+what a second build does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="onnx is not installed: `make test-onnx-frontend` installs it")
+
+import onnx
+from onnx import helper
+
+import aotc_runtime
+from aotc.capture.model_entry_points import open_models
+from aotc.capture.weight_layouts import laid_out
+from aotc.commands.record_expected import model_recorder
+from aotc.commands.record_expected.recording_process import record
+from aotc.config.build_manifest import read_build_manifest
+from tests.e2e.rebuilt_models import Rebuilt, packages, ran
+from tests.frontends.onnx_files.making import simple
+
+MANIFESTS = Path(__file__).parents[3] / "manifests"
+BERT = MANIFESTS / "bert"
+N = helper.make_node
+
+
+def test_a_bert_answers_as_pytorch_does(built: Callable[[str], tuple[Path, Path]]) -> None:
+    bundle, policy = built("bert")
+    inputs, expected = np.load(BERT / "inputs.npz"), np.load(BERT / "expected.npz")
+    loaded = aotc_runtime.load(bundle, trust=policy)
+    found = loaded["encode"](inputs["input_ids"], inputs["attention_mask"])["pooled"]
+    np.testing.assert_allclose(found, expected["pooled[batch=4]"], rtol=1e-5, atol=1e-6)
+    loaded.close()
+
+
+def test_onnxruntime_gives_what_pytorch_gave() -> None:
+    pytest.importorskip("onnxruntime")
+    recorded = record(MANIFESTS / "bert.toml", None, Path(sys.executable))
+    assert recorded.framework.startswith("onnxruntime ")
+    expected = np.load(BERT / "expected.npz")
+    assert recorded.arrays.keys() == {*expected.files}
+    for name, array in recorded.arrays.items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_so_does_the_reference_evaluator() -> None:
+    framework, run = model_recorder._onnx_reference(str(BERT / "bert.onnx"))
+    found = run(dict(np.load(BERT / "inputs.npz")))
+    assert framework.startswith("onnx.reference ")
+    expected = np.load(BERT / "expected.npz")["pooled[batch=4]"]
+    np.testing.assert_allclose(found["pooled"], expected, rtol=1e-5, atol=1e-6)
+
+
+MANIFEST = """
+schema = 1
+name = "m"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+
+[entry_points.m]
+source = "m.onnx"
+"""
+
+
+def test_kernels_of_convolutions_are_and_other_weights_are_as_the_file_has_them(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    given = {
+        "kernel": rng.normal(size=(5, 3, 2, 4)).astype(np.float32),
+        "table": rng.normal(size=(1, 1, 8, 6)).astype(np.float32),
+        "grown": rng.normal(size=(5, 7, 3, 2)).astype(np.float32),
+    }
+    nodes = [
+        N("Conv", ["x", "kernel"], ["a"]),
+        N("Add", ["a", "table"], ["b"]),
+        N("ConvTranspose", ["b", "grown"], ["y"]),
+    ]
+    made = simple(nodes, (1, 3, 9, 9), **given)
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    (tmp_path / "m.toml").write_text(MANIFEST)
+    models = laid_out(open_models(read_build_manifest(tmp_path / "m.toml")), {"m": {}})
+    opened = models.opened["m"]
+    assert opened.orders["kernel"] == (2, 3, 1, 0)  # height, width, in, out
+    assert "table" not in opened.orders
+    stored = opened.model.weights
+    assert np.array_equal(stored["kernel"], given["kernel"].transpose(2, 3, 1, 0))
+    assert np.array_equal(stored["table"], given["table"])
+    x = rng.normal(size=(1, 3, 9, 9)).astype(np.float32)
+    plain = open_models(read_build_manifest(tmp_path / "m.toml")).opened["m"].model
+    found = opened.model.function(dict(stored), x)["y"]
+    np.testing.assert_allclose(found, plain.function(dict(plain.weights), x)["y"], rtol=1e-5)
+
+
+W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
+
+
+def test_a_second_build_only_traces_and_another_byte_beside_or_within_runs_it_anew(
+    tmp_path: Path,
+) -> None:
+    made = simple([N("MatMul", ["x", "w"], ["y"], "product")], (4, 8), w=W)
+    onnx.external_data_helper.convert_model_to_external_data(made, location="w", size_threshold=0)
+    onnx.save(made, tmp_path / "model.onnx")
+    data = tmp_path / "w"
+    assert data.stat().st_size >= W.nbytes
+    model = Rebuilt(tmp_path, "model.onnx", (tmp_path / "model.onnx").read_bytes())
+    first = model.build()
+    assert {"onnx", "protobuf"} <= packages(first)
+    assert ran(model.build()).keys() == {"capture", "pack"}
+    model.replace(data, W.tobytes()[:8], W.tobytes()[:7] + b"\x3f")
+    beside = model.build()
+    assert ran(beside)["capture"] == ("file w changed",)
+    assert beside.bundle.root_digest != first.bundle.root_digest
+    model.replace(model.file, b"product", b"produce")
+    assert ran(model.build())["capture"] == ("file model.onnx changed",)
+    model.tighten()
+    assert "parity of cpu-x86-64-v3" in ran(model.build())
