@@ -112,7 +112,7 @@ ONNX_RUNTIME = Edges(
     gather.whole gather.batched.clip gather.along.inside.clip segment.segment_sum.float32
     control.scan_carry_array running.cumprod.float32.reverse running.cummin.float32
     reduce.two_operands.float32 statistics.median.float32 sort.lexsort.float32 sort.nonzero.int32
-    shape.split shape.insert unary.lgamma.float32 unary.erf_inv.float32 unary.erfc.float32
+    shape.split shape.insert unary.erf_inv.float32 unary.erfc.float32
     unary.softplus.float32 unary.elu.float32 unary.shifted.int8 unary.parity.int8
     reduce.sum.1.int32 reduce.prod.1.int32 reduce.sum.1.int64 reduce.prod.1.int64
     binary.shift_right_arithmetic.uint32 reduce.argmax.1.float64 reduce.argmin.1.float64
@@ -130,6 +130,7 @@ ONNX_RUNTIME = Edges(
         "window.max_grad.float32": "stablehlo.select_and_scatter",
         "unary.popcnt.int32": "stablehlo.popcnt",
         "unary.clz.int32": "stablehlo.count_leading_zeros",
+        "unary.lgamma.float32": "stablehlo.count_leading_zeros",
         "binary.mul.complex64": "complex<f32>",
         "binary.mul.complex128": "complex<f64>",
         "convert.float32.float8_e4m3fn": "f8E4M3FN",
