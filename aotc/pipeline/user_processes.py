@@ -468,7 +468,7 @@ def waited_for[T](
             on_stage("weights", done, total)
             shown = done
     found = captured.result()
-    if shown:
+    if total >= LARGE_BYTES and scratch.weights_written():
         on_stage("weights", total, total)
     return found
 

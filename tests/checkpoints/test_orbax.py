@@ -24,7 +24,6 @@ from aotc.base.errors import CaptureError
 from aotc.capture import orbax_checkpoint
 from aotc.capture.checkpoint_tensors import open_weights
 from aotc.capture.orbax_checkpoint import ArrayBytes
-from aotc.capture.weight_files import Fetched
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_specs import WeightsSpec
@@ -76,7 +75,6 @@ def opened(folder: Path, scratch: Path, **more: Any) -> dict[str, Any]:
     spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)}, **more)
     _, tensors = open_weights(spec, WHERE, scratch)
     for tensor in tensors.values():
-        assert isinstance(tensor.file, Fetched)
         tensor.file.fetch()
     return {
         name: np.frombuffer(b"".join(each.chunks()), each.dtype).reshape(each.shape)

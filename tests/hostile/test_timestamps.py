@@ -478,7 +478,7 @@ def test_an_authority_that_gives_no_timestamp_leaves_the_bundle_as_it_is(
 ) -> None:
     before = bundle.read_bytes()
     with pytest.raises(UsageError) as refused:
-        endorse(bundle, LocalSigner.ephemeral(), timestamp=command)
+        endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, command))
     (found,) = refused.value.findings
     assert found.code == "AOTC-E026" and said in found.found
     assert bundle.read_bytes() == before

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from aotc.pipeline.provisional_bundle import ProvisionalBundle
+from aotc.pipeline.parity_check import ProvisionalBundle
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CompileError
