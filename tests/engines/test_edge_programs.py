@@ -71,7 +71,8 @@ NOT_BY_IREE = {
 
 IREE = Edges(
     """
-    binary.pow.float16 binary.pow.float32 binary.pow.float64 conv.depthwise.float16 conv.plain.bfloat16 conv.plain.float16
+    binary.pow.float16 binary.pow.float32 binary.pow.float64 conv.depthwise.float16
+    conv.plain.bfloat16 conv.plain.float16
     convert.bool.bfloat16 convert.float64.float16 convert.int32.bfloat16 convert.float32.int8
     dot.converted.bool.bfloat16 dot.converted.bool.float32 dot.converted.bool.int32
     dot.converted.uint16.float64 dot.converted.uint32.int64 dot.converted.uint8.float32
@@ -106,14 +107,14 @@ IREE = Edges(
         "unary.exp.complex64": "complex<f32>",
         "unary.log.complex64": "complex<f32>",
         "unary.log1p.complex64": "complex<f32>",
-        "binary.div.complex64": "stablehlo.divide of complex numbers, which XLA has",
+        "binary.div.complex64": "complex<f32>",
         "binary.mul.complex128": "complex<f64>",
         "convert.float32.float8_e4m3fn": "f8E4M3FN",
         "linalg.cholesky.float32": "lapack_spotrf_ffi",
-        "scatter.dtype.complex64": "stablehlo.scatter of complex numbers",
+        "scatter.dtype.complex64": "complex<f32>",
         "small.expm1.float64": "stablehlo.exponential_minus_one of float64",
         "small.log1p.float64": "stablehlo.log_plus_one of float64",
-        "unary.tanh.complex64": "stablehlo.tanh of complex numbers",
+        "unary.tanh.complex64": "complex<f32>",
         "window.min_grad.float32": "stablehlo.select_and_scatter",
     },
 )

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from aotc.pipeline.parity_check import ProvisionalBundle
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CompileError
 from aotc.commands.tune import startup_measurement, tuning_process
 from aotc.commands.tune.tuning_messages import Job
+from aotc.pipeline.parity_check import ProvisionalBundle
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 JOB = Job(
