@@ -18,10 +18,10 @@ from typing import Any
 import jax
 import jax.export
 import numpy as np
-from jaxlib.mlir import ir
 
 from aotc.base.constants import CONSTANTS_AS_ARGUMENTS, CPU_DEVICES
 from aotc.base.errors import refusal
+from aotc.compile.mlir import mlir_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,9 @@ def serialize_portable(module: Any, version: str) -> bytes:
         from jaxlib import _jax
 
         serialize = _jax.mlir.serialize_portable_artifact
-    artifact: bytes = serialize(module, version, _has_operation(module, "chlo.scan"))
+    has_scan = bool(mlir_context.operations_named(module, ("chlo.scan",)))
+    artifact: bytes = serialize(module, version, has_scan)
     return artifact
-
-
-def _has_operation(module: Any, name: str) -> bool:
-    found = False
-
-    def look(operation: Any) -> Any:
-        nonlocal found
-        found |= operation.name == name
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
-
-    module.operation.walk(look)
-    return found
 
 
 def import_for_lowering() -> None:

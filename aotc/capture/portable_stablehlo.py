@@ -14,6 +14,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from aotc.base.stages import Module
 from aotc.capture import jax_private
+from aotc.compile.mlir.mlir_context import operations_named
 from aotc_runtime.base.digest import sha256
 
 MODULE_NAME = "aotc"
@@ -89,20 +90,15 @@ def _state_precision(module: ir.Module) -> None:
     HIGH and HIGHEST, and algorithms.
     """
 
-    def visit(operation: Any) -> ir.WalkResult:
-        if operation.name in PRODUCTS and "algorithm" not in operation.attributes:
-            element = ir.ShapedType(operation.operands[0].type).element_type
-            stated = [DEFAULT_PRECISION] * 2
-            if "precision_config" in operation.attributes:
-                stated = [str(each) for each in operation.attributes["precision_config"]]
-            if str(element) in FLOAT32 and DEFAULT_PRECISION in stated:
-                asked = [HIGHEST if each == DEFAULT_PRECISION else each for each in stated]
-                operation.attributes["precision_config"] = ir.Attribute.parse(
-                    f"[{', '.join(asked)}]"
-                )
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    for operation in operations_named(module, PRODUCTS):
+        element = str(ir.ShapedType(operation.operands[0].type).element_type)
+        if element not in FLOAT32 or "algorithm" in operation.attributes:
+            continue
+        stated = [DEFAULT_PRECISION] * 2
+        if "precision_config" in operation.attributes:
+            stated = [str(each) for each in operation.attributes["precision_config"]]
+        asked = ", ".join(HIGHEST if each == DEFAULT_PRECISION else each for each in stated)
+        operation.attributes["precision_config"] = ir.Attribute.parse(f"[{asked}]")
 
 
 def _rename_functions(module: ir.Module) -> None:
@@ -146,12 +142,4 @@ def _name(operation: Any) -> str:
 
 
 def _custom_calls(module: ir.Module) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(operation: Any) -> ir.WalkResult:
-        if operation.name == "stablehlo.custom_call":
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    return operations_named(module, ("stablehlo.custom_call",))

@@ -8,6 +8,9 @@ in any case, and lacks names for the rest of the process unless it is asked for 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdyMpmd, _stablehlo
 from jaxlib.mlir.dialects import sdy
@@ -31,6 +34,19 @@ def read_artifact(artifact: bytes) -> ir.Module:
     ir.MLIRError.
     """
     return _stablehlo.deserialize_portable_artifact(new_context(), artifact)
+
+
+def operations_named(module: Any, names: Collection[str]) -> list[Any]:
+    """The operations of a module with one of these names, those in regions too, in its order."""
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name in names:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
 
 
 def stablehlo_version() -> str:

@@ -121,17 +121,9 @@ PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy
 
 def custom_call_targets(module: Any) -> list[str]:
     """The targets of the custom calls in an MLIR module, sorted, without those of PARTITIONING."""
-    found: set[str] = set()
-
-    def visit(operation: Any) -> Any:
-        if operation.name == "stablehlo.custom_call":
-            name = str(ir.StringAttr(operation.attributes["call_target_name"]).value)
-            if not PARTITIONING.fullmatch(name):
-                found.add(name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return sorted(found)
+    calls = mlir_context.operations_named(module, ("stablehlo.custom_call",))
+    names = {str(ir.StringAttr(call.attributes["call_target_name"]).value) for call in calls}
+    return sorted(name for name in names if not PARTITIONING.fullmatch(name))
 
 
 def operations(module: Any) -> dict[str, int]:
