@@ -76,8 +76,8 @@ class FunctionCoverage(_Part, frozen=True):
 
 
 class Coverage(_Part, frozen=True):
-    """What of the program went into an entry point's modules: over all of its profiles, by file, as
-    the manifest's folder has it; functions by name.
+    """The parts of the program that went into an entry point's modules: over all of its profiles,
+    by file, as the manifest's folder has it; functions by name.
     """
 
     files: dict[str, tuple[FunctionCoverage, ...]] = {}

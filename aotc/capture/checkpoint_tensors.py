@@ -140,7 +140,7 @@ def _tensors(file: WeightsFile) -> Tensors:
 
 
 def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
-    """What a file is instead of safetensors, and what to do.
+    """Return what a file is instead of safetensors, and a hint.
 
     start: its first bytes, nine at least.  refused: the finding of the safetensors reader.
     """

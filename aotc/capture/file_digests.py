@@ -30,8 +30,8 @@ LARGE_BYTES = 2**20
 
 
 class State(NamedTuple):
-    """What tells whether a file is still the same. changed: when anything of it was changed, which
-    no program sets, so that one which puts back the time of modification is noticed.
+    """The state of a file, equal while it is the same file. changed: when anything of it was
+    changed, which no program sets, so that a time of modification that is put back is noticed.
     """
 
     device: int

@@ -22,7 +22,7 @@ PASSPHRASE = "AOTC_KEY_PASSPHRASE"
 """The variable that holds a passphrase."""
 
 PASSPHRASE_BYTES_MAX = 1023
-"""What OpenSSL encrypts a key with."""
+"""The longest passphrase with which OpenSSL encrypts a key, in bytes."""
 
 FILE_BYTES_MAX = 2**16
 """The size of a file whose first line is a passphrase; what follows is not looked at."""

@@ -24,10 +24,10 @@ SHOWN_MAX = 60
 """Longer values are told by their digest."""
 
 NONE = "-"
-"""What is not there."""
+"""The value of a key that is missing on one side."""
 
 PROOF_ERRORS = "proof errors"
-"""How the path of a change ends that is about the errors of trials."""
+"""The end of the path of a change that is about errors of trials."""
 
 KINDS = {
     "identity": "name, version, format",
@@ -65,7 +65,7 @@ class Change:
 
     @property
     def is_rounding(self) -> bool:
-        """Whether it is about an error against plain JAX, within the tolerance on both sides."""
+        """Return whether it is an error against plain JAX, within the tolerance on both sides."""
         if NONE in (self.before, self.after):
             return False
         is_error = self.path in ("max_abs", "max_rel") or self.path.endswith(PROOF_ERRORS)

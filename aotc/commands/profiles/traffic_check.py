@@ -1,4 +1,4 @@
-"""How well the profiles of a bundle serve some traffic, and which of it they serve worst.
+"""Judge how well the profiles of a bundle serve some traffic, and find the worst served calls.
 
 Needs no trust policy: nothing is loaded.
 """

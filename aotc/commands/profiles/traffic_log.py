@@ -86,7 +86,7 @@ def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[n
 
 
 class _Gathered:
-    """What is read of a log, line by line. names: of all dimensions, each of which a line has to
+    """The contents of a log, line by line. names: of all dimensions, each of which a line has to
     state.
     """
 

@@ -1,4 +1,4 @@
-"""Who a bundle is and who stands behind it; what it was made from, with what and by whom, as its
+"""The sections on a bundle: its identity and signers; its sources, tools and builders, as the
 attestations say.
 
 Predicates are anybody's JSON: whatever has the shape of provenance or of a bill of materials is
@@ -154,7 +154,7 @@ def counts(claim: Claim, verified: bool) -> Mark:
 
 
 def toolchain(review: Review) -> Iterator[Part]:
-    """What compiled it, and the weights."""
+    """The toolchain and the weights."""
     manifests = [(name, target.manifest) for name, target in review.targets.items()]
     yield table(
         "Built with",

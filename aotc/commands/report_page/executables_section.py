@@ -192,7 +192,7 @@ def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
 
 
 def capture(review: Review) -> Iterator[Part]:
-    """What of the program went into the modules."""
+    """The parts of the program that went into the modules."""
     known = [
         (name, coverage)
         for target in review.targets.values()
@@ -254,7 +254,7 @@ def _missed(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
 
 
 def placement(review: Review) -> Iterator[Part]:
-    """Who does which part of the work."""
+    """The share of the work that each library or kernel does."""
     compiled = _compiled(review)
     if not compiled:
         yield Text("Nothing is known of who does the work: there is no evidence of it.", "bad")
