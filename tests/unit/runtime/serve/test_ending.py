@@ -117,24 +117,23 @@ def refuses(served: Served) -> bool:
 
 
 class Asking(threading.Thread):
-    """A client that asks until it is refused. keeps: a connection for all requests, as long as the
-    server keeps it.  answers: statuses.  lost: what befell a request that was sent.
+    """A client behind a load balancer, which opens no connection to a server that is ending.
+
+    keeps: one connection for all requests, as long as the server keeps it. answers: the statuses.
+    lost: what happened to a request that got no answer.
     """
 
-    def __init__(self, served: Served, keeps: bool) -> None:
+    def __init__(self, served: Served, keeps: bool, ending: threading.Event) -> None:
         super().__init__()
-        self._served, self._keeps = served, keeps
+        self._served, self._keeps, self._ending = served, keeps, ending
         self.answers: list[int] = []
         self.lost: list[str] = []
 
     def run(self) -> None:
-        while True:
+        while not self._ending.is_set():
             connection = self._served.connect()
             try:
                 connection.connect()
-            except ConnectionRefusedError:
-                return
-            try:
                 while connection.sock is not None:
                     self.answers.append(self._served.infer("digits", INPUTS, connection)[0])
                     if not self._keeps:
@@ -149,14 +148,19 @@ class Asking(threading.Thread):
 def test_sigterm_under_load_loses_no_request(
     keeps: bool, options: tuple[str, ...], digits_bundle: tuple[Path, Path]
 ) -> None:
-    with serving(digits_bundle[:1], digits_bundle[1:], *options) as served:
-        clients = [Asking(served, keeps) for _ in range(8)]
+    ending = threading.Event()
+    with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600", *options) as served:
+        clients = [Asking(served, keeps, ending) for _ in range(8)]
         for client in clients:
             client.start()
         until(lambda: all(len(client.answers) > 5 for client in clients), "they are served")
         served.process.send_signal(signal.SIGTERM)
+        until(lambda: served.get("/v2/health/ready")[0] == 503, "balancers are told")
+        ending.set()
         for client in clients:
             client.join(SECONDS)
+        assert not any(client.is_alive() for client in clients)
+        served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(SECONDS) == 0
     assert [client.lost for client in clients] == [[]] * 8
     assert {status for client in clients for status in client.answers} == {200}
