@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from aotc.cli.cache_options import VARIABLE, cache_option, size_option, store_of
-from aotc.cli.command_output import FILE, Output, command, fail, note_ignored, print_notes
+from aotc.cli.command_output import FILE, Output, command, note_ignored, print_notes
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
 from aotc.cli.completion_command import target_names
 from aotc.cli.key_option import key_options, signer_of
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from aotc.pipeline.cache.cache_store import Cache
     from aotc.pipeline.cached_backend import OpenCompilers
     from aotc.pipeline.cached_tasks import Done
-    from aotc.pipeline.task_history import Unfinished
 
 
 def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
@@ -168,49 +166,31 @@ def build(
     compiling: AbstractContextManager[OpenCompilers] = (
         optional("--executor")(executor) if executor else nullcontext(on_this_host)
     )
-    left: list[Unfinished] = []
-    try:
-        with compiling as compilers, progress(quiet=out.json) as on_stage:
-            built = build_bundle(
-                manifest,
-                output=layout or output,
-                form=Form.LAYOUT if layout else Form.ARCHIVE,
-                targets=targets,
-                signer=signer,
-                jobs=jobs,
-                on_stage=on_stage,
-                on_output=_print_output if out.verbose else lambda process, text: None,
-                tuning=tuner() if tuner else recorded,
-                cache=cache,
-                builder=builder_id,
-                sbom=sbom,
-                save_tuning=save_tuning,
-                before_packing=again,
-                keep_going=keep_going,
-                compilers=compilers,
-                on_done=_print_task if out.verbose and not out.json else lambda done: None,
-                on_failed=left.append,
-            )
-    except AotcError as error:
-        return _failed(out, error, left, explain=explain)
+    with compiling as compilers, progress(quiet=out.json) as on_stage:
+        built = build_bundle(
+            manifest,
+            output=layout or output,
+            form=Form.LAYOUT if layout else Form.ARCHIVE,
+            targets=targets,
+            signer=signer,
+            jobs=jobs,
+            on_stage=on_stage,
+            on_output=_print_output if out.verbose else lambda process, text: None,
+            tuning=tuner() if tuner else recorded,
+            cache=cache,
+            builder=builder_id,
+            sbom=sbom,
+            save_tuning=save_tuning,
+            before_packing=again,
+            keep_going=keep_going,
+            compilers=compilers,
+            on_done=_print_task if out.verbose and not out.json else lambda done: None,
+        )
     from aotc.report.build_report import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}
     out.result(report, lambda: _print(built, out, explain=explain, reproduced=again is not None))
     return 0
-
-
-def _failed(out: Output, error: AotcError, left: list[Unfinished], *, explain: bool) -> int:
-    """Report what became of the tasks, and then the findings. left: one, or none."""
-    from aotc.report.build_report import unfinished_lines, unfinished_report
-
-    extra: dict[str, Any] = {}
-    for unfinished in left:
-        if out.json:
-            extra = unfinished_report(unfinished)
-        else:
-            warn(*unfinished_lines(unfinished, explain=explain))
-    return fail(out, error, **extra)
 
 
 def _print_output(process: str, text: str) -> None:

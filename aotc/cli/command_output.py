@@ -100,14 +100,11 @@ def note_ignored(variables: Sequence[str]) -> None:
     warn(f"note: {names} ignored; compiler options belong in target files")
 
 
-def fail(output: Output, error: AotcError, **extra: Any) -> int:
-    """Report an error; its exit code. `-v` adds the exception behind it, if there is one.
-
-    extra: more keys of the JSON document.
-    """
+def fail(output: Output, error: AotcError) -> int:
+    """Report an error, with `-v` also the exception behind it. Return its exit code."""
     if output.verbose and error.__cause__ is not None:
         warn_of(error)
-    report_findings(output, error.findings, error.exit_code, **extra)
+    report_findings(output, error.findings, error.exit_code)
     return error.exit_code
 
 

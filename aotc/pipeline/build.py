@@ -50,7 +50,6 @@ from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
-from aotc.pipeline.task_history import OnFailed
 from aotc.pipeline.task_progress import OnStage
 from aotc.pipeline.user_processes import LARGE_BYTES, OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
@@ -105,7 +104,6 @@ def build(
     cache: Cache | None = None,
     keep_going: bool = False,
     on_done: OnDone = lambda done: None,
-    on_failed: OnFailed = lambda unfinished: None,
     builder: str | None = None,
     sbom: Path | None = None,
     save_tuning: Path | None = None,
@@ -119,7 +117,6 @@ def build(
     signer: signs the provenance; a bundle that nobody signed does not load.
     jobs: compilations at a time; by default one for each CPU of this process.
     on_stage: told of progress.  on_done: told of each task that ended, from any thread.
-    on_failed: told what became of all tasks, before findings that end the build are raised.
     on_output: given what the program printed, and the traceback if it raised.
     tuning: measure candidates on this host, or take the choices of a tuning file.
     cache: where earlier builds kept their results; none by default.
@@ -147,7 +144,7 @@ def build(
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
-    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done, on_failed) as run:
+    with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
@@ -161,7 +158,6 @@ def build(
         file = _tuning_file(run, program, compiled) if tuning else None
         with (
             run.stage("pack"),
-            run.tasks.attempt(Kind.PACK, ""),
             run.tasks.timed(Task(Kind.PACK, "", {})),
         ):
             on_stage("pack", 0, 0)

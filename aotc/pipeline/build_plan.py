@@ -22,7 +22,6 @@ from aotc.compile.cpu.cpu_kind import ProcessorKind
 from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.manifest_problem import spell
-from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import Target, WeightArgument, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -31,17 +30,6 @@ _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 
 type Wanted = Mapping[str, Sequence[ExecutableKey]]
 """The executables of each target, by its name, in their order."""
-
-
-def planned_tasks(wanted: Wanted) -> Iterator[tuple[Kind, str]]:
-    """The tasks of a build of all this: kinds, and what each makes."""
-    yield Kind.CAPTURE, ""
-    yield Kind.REFERENCE, ""
-    for target, keys in wanted.items():
-        for key in keys:
-            yield Kind.EXECUTABLE, f"{key.label} for {target}"
-        yield Kind.PARITY, f"of {target}"
-    yield Kind.PACK, ""
 
 
 def resolve_candidates(

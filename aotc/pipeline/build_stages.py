@@ -29,7 +29,6 @@ from aotc.pipeline.build_plan import (
     Wanted,
     compile_jobs,
     first_refusal,
-    planned_tasks,
 )
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
@@ -37,7 +36,7 @@ from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
-from aotc.pipeline.task_history import OnFailed, open_tasks
+from aotc.pipeline.task_history import open_tasks
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
 from aotc.pipeline.user_processes import OnOutput, Source
@@ -172,7 +171,6 @@ def open_run(
     on_stage: OnStage,
     on_output: OnOutput,
     on_done: OnDone,
-    on_failed: OnFailed,
 ) -> Iterator[BuildRun]:
     """Open the cache, a scratch folder, workers and backends; the arguments are those of `build`.
 
@@ -181,9 +179,7 @@ def open_run(
     """
     failures, meter = Failures(keep_going=request.keep_going), Meter(on_stage, on_done)
     manifest = request.manifest
-    opened = open_tasks(cache, manifest.path, manifest.name, meter.done, on_failed)
-    with opened as (tasks, compared):
-        tasks.expect(planned_tasks(request.wanted))
+    with open_tasks(cache, manifest, meter.done) as (tasks, compared):
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]
         backends = backends_for([*request.targets, *every, *beside], failures)
@@ -191,7 +187,6 @@ def open_run(
             scratch_folder() as folder,
             Workers(jobs or len(os.sched_getaffinity(0))) as workers,
             compilers(backends, tasks, workers) as (cached, compile_workers),
-            tasks.ending(),
         ):
             workers.also_stop([*backends.values(), *([cache] if cache else [])])
             yield BuildRun(

@@ -51,9 +51,8 @@ class CachedBackend:
         raises.
         """
         of = f"{job.label} for {job.target.name}"
-        with self._tasks.attempt(Kind.EXECUTABLE, of):
-            task = Task(Kind.EXECUTABLE, of, {**self._parts, **job_parts(job)})
-            return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
+        task = Task(Kind.EXECUTABLE, of, {**self._parts, **job_parts(job)})
+        return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
 
     def stop(self) -> None:
         """End what the backend compiles."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,7 +18,6 @@ from aotc.base.msgpack_values import unpacked
 from aotc.pipeline.cache.cache_store import Cache
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
-from aotc_runtime.base.errors import AotcError
 
 SCHEMA = "1"
 """Version of what entries hold. It is a part of every key, so that older entries are not found."""
@@ -131,26 +130,6 @@ class Done:
     seconds: float
 
 
-class End(StrEnum):
-    """What becomes of a task that has no result."""
-
-    FAILED = "failed"
-    STOPPED = "stopped"
-    NOT_BEGUN = "not begun"
-
-
-@dataclass(frozen=True, slots=True)
-class Undone:
-    """A task without a result. name: as of a `Task`.  codes: of the findings that it failed with,
-    each once; it was stopped, or never begun, because of others.
-    """
-
-    kind: Kind
-    name: str
-    end: End
-    codes: tuple[str, ...] = ()
-
-
 type OnDone = Callable[[Done], None]
 
 
@@ -167,42 +146,6 @@ class Tasks:
         self._last, self._on_done = last, on_done
         self._lock = threading.Lock()
         self._done: dict[str, Done] = {}
-        self._undone: dict[str, Undone] = {}
-        self._ending = False
-
-    def expect(self, planned: Iterable[tuple[Kind, str]]) -> None:
-        """These there will be if nothing fails: kinds, and what each makes."""
-        for kind, of in planned:
-            self._without_result(kind, of, End.NOT_BEGUN)
-
-    @contextmanager
-    def attempt(self, kind: Kind, of: str) -> Iterator[None]:
-        """Note what becomes of a task if the block, which is all of it, does not end well."""
-        try:
-            yield
-        except BaseException as error:
-            if isinstance(error, AotcError) and not self._ending:
-                codes = tuple(dict.fromkeys(finding.code for finding in error.findings))
-                self._without_result(kind, of, End.FAILED, codes)
-            else:
-                self._without_result(kind, of, End.STOPPED)
-            raise
-
-    @contextmanager
-    def ending(self) -> Iterator[None]:
-        """If the block is left by an exception, what fails from then on was stopped because of it:
-        a process that was killed cannot say so.
-        """
-        try:
-            yield
-        except BaseException:
-            self._ending = True
-            raise
-
-    def _without_result(self, kind: Kind, of: str, end: End, codes: tuple[str, ...] = ()) -> None:
-        name = Task(kind, of, {}).name
-        with self._lock:
-            self._undone[name] = Undone(kind, name, end, codes)
 
     def run[T](self, task: Task, type_: type[T], make: Callable[[], T]) -> T:
         """The result of a task from the cache, or a new one by `make`. Raises what `make`
@@ -260,13 +203,6 @@ class Tasks:
             )
         capture = next((d.reasons for d in every if d.task.kind is Kind.CAPTURE), ())
         return tuple(replace(done, reasons=_traced_back(done, capture)) for done in every)
-
-    def undone(self) -> tuple[Undone, ...]:
-        """Every task that was expected or attempted, and has no result, in the order of a build."""
-        order = list(Kind)
-        with self._lock:
-            left = [each for name, each in self._undone.items() if name not in self._done]
-        return tuple(sorted(left, key=lambda each: (order.index(each.kind), _by_number(each.name))))
 
     def record(self) -> Last:
         """Keep the parts of every task's key for the next build."""

@@ -198,7 +198,7 @@ class ParityCheck:
         return proofs
 
     def _run(self, task: Task, judge: Judge, provisional: ProvisionalBundle) -> Ran:
-        with self._tasks.attempt(task.kind, task.of), self._tasks.timed(task) as keeping:
+        with self._tasks.timed(task) as keeping:
             ran = parity_process.run(
                 provisional.bundle,
                 provisional.policy,

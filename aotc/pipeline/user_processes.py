@@ -228,14 +228,13 @@ def capture(
     weights = KeptWeights(tasks.store, manifest.path)
 
     def trace() -> CapturedProgram:
-        with tasks.attempt(Kind.CAPTURE, ""):
-            started, parts = tasks.clock(), source.parts()
-            weights.lay_out(scratch)
-            source.execute(CAPTURE, options, workers, on_output, advance)
-            seconds = tasks.clock() - started
-            program = _captured(scratch)
-            parts |= _read_parts(scratch, program)
-            tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
+        started, parts = tasks.clock(), source.parts()
+        weights.lay_out(scratch)
+        source.execute(CAPTURE, options, workers, on_output, advance)
+        seconds = tasks.clock() - started
+        program = _captured(scratch)
+        parts |= _read_parts(scratch, program)
+        tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         weights.keep(scratch)
         return program
 
@@ -273,20 +272,19 @@ def reference(
     def compute() -> None:
         folder = source.scratch.folder
         task = Task(Kind.REFERENCE, "", dict(_reference_parts(source, program)))
-        with tasks.attempt(Kind.REFERENCE, ""):
-            every = program.entry_points.values()
-            is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
-            if is_keyed and restore_files(task, folder, tasks):
-                tasks.note(task, cached=True)
-                return
-            if workers.jobs > 1:
-                parity_process.begin()  # which has imported its libraries by the time of parity
-            job = replace(source.job, threads=max(1, workers.jobs - 1))
-            started = tasks.clock()
-            replace(source, job=job).execute(REFERENCE, {}, workers, on_output, on_trial)
-            tasks.note(task, cached=False, seconds=tasks.clock() - started)
-            if is_keyed:
-                keep_files(task, folder, REFERRED, tasks)
+        every = program.entry_points.values()
+        is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
+        if is_keyed and restore_files(task, folder, tasks):
+            tasks.note(task, cached=True)
+            return
+        if workers.jobs > 1:
+            parity_process.begin()  # which has imported its libraries by the time of parity
+        job = replace(source.job, threads=max(1, workers.jobs - 1))
+        started = tasks.clock()
+        replace(source, job=job).execute(REFERENCE, {}, workers, on_output, on_trial)
+        tasks.note(task, cached=False, seconds=tasks.clock() - started)
+        if is_keyed:
+            keep_files(task, folder, REFERRED, tasks)
 
     return workers.submit(compute, urgent=True)
 

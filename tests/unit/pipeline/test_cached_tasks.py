@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from aotc.base.errors import CompileError
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import (
     ALWAYS,
@@ -14,18 +13,15 @@ from aotc.pipeline.cached_tasks import (
     GONE,
     OFF,
     UNKNOWN,
-    End,
     Files,
     Kind,
     Task,
     Tasks,
-    Undone,
     changes,
     keep_files,
     restore_files,
 )
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import Finding
 
 A, B = sha256(b"a"), sha256(b"b")
 
@@ -140,41 +136,6 @@ def test_tasks_are_in_the_order_of_their_numbers() -> None:
         "f[batch=8",
         "f[batch=16",
     ]
-
-
-def failing(*codes: str) -> CompileError:
-    return CompileError(*(Finding(code, "", "", str(n), "") for n, code in enumerate(codes)))
-
-
-def test_what_has_no_result_failed_or_was_stopped_or_was_never_begun() -> None:
-    tasks = Tasks(None, {})
-    names = ["f[n=8]", "f[n=16]", "f[n=32]"]
-    tasks.expect([(Kind.PACK, ""), *((Kind.EXECUTABLE, name) for name in names), (Kind.PARITY, "")])
-    with tasks.attempt(Kind.EXECUTABLE, "f[n=8]"):
-        tasks.note(Task(Kind.EXECUTABLE, "f[n=8]", {}), cached=True)
-    with pytest.raises(CompileError), tasks.attempt(Kind.EXECUTABLE, "f[n=16]"):
-        raise failing("AOTC-E902", "AOTC-E901", "AOTC-E902")
-    with pytest.raises(KeyboardInterrupt), tasks.attempt(Kind.PARITY, ""):
-        raise KeyboardInterrupt
-    assert tasks.undone() == (
-        Undone(Kind.EXECUTABLE, "executable f[n=16]", End.FAILED, codes=("AOTC-E902", "AOTC-E901")),
-        Undone(Kind.EXECUTABLE, "executable f[n=32]", End.NOT_BEGUN),
-        Undone(Kind.PARITY, "parity", End.STOPPED),
-        Undone(Kind.PACK, "pack", End.NOT_BEGUN),
-    )
-
-
-def test_what_is_killed_because_of_another_failure_has_not_failed_itself() -> None:
-    tasks = Tasks(None, {})
-    with pytest.raises(CompileError), tasks.attempt(Kind.EXECUTABLE, "second"):
-        first = tasks.attempt(Kind.EXECUTABLE, "first")
-        with pytest.raises(CompileError), tasks.ending(), first:
-            raise failing("AOTC-E901")
-        raise failing("AOTC-E902")
-    assert {each.name: each.end for each in tasks.undone()} == {
-        "executable first": End.FAILED,
-        "executable second": End.STOPPED,
-    }
 
 
 DATA = b"what a process left"

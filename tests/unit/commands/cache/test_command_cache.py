@@ -115,35 +115,6 @@ def test_explain_says_of_each_task_whether_it_ran_and_why_and_verbose_when_it_en
     assert executable["key"].startswith("sha256:")
 
 
-def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_path: Path) -> None:
-    entry = MANIFEST[MANIFEST.index("[entry_points.f]") :]
-    other = entry.replace("entry_points.f", "entry_points.g").replace("tiny:f", "tiny:g")
-    (tmp_path / "tiny.toml").write_text(MANIFEST + other)
-    call = "jax.ffi.ffi_call('mine', jax.ShapeDtypeStruct(x.shape, 'float32'))(x)"
-    program = f"import jax\ndef f(x):\n    return x + 1\ndef g(x):\n    return {call}\n"
-    (tmp_path / "tiny.py").write_text(program)
-    build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--keep-going")
-    failed = aotc(*build)
-    assert (failed.exit_code, failed.stdout) == (4, "")
-    lines = failed.stderr.splitlines()
-    at = lines.index("tasks       2 failed, 2 run, 2 not begun")
-    assert lines[at + 1] == "  failed    reference: AOTC-E842"
-    assert lines[at + 2] == "  failed    executable g for cpu-x86-64-v3: AOTC-E904"
-    assert lines[at + 3].startswith("AOTC-E904 ")
-    document = aotc(*build, "--json").document
-    assert {task["task"]: (task["status"], task["codes"]) for task in document["tasks"]} == {
-        "capture": ("run", []),
-        "reference": ("failed", ["AOTC-E842"]),
-        "executable f for cpu-x86-64-v3": ("cached", []),
-        "executable g for cpu-x86-64-v3": ("failed", ["AOTC-E904"]),
-        "parity of cpu-x86-64-v3": ("not begun", []),
-        "pack": ("not begun", []),
-    }
-    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E904", "AOTC-E842"]
-    assert document["compared_with"].startswith("nothing: ")
-    assert "\n  not begun pack\n" in aotc(*build, "--explain").stderr
-
-
 def test_a_build_that_was_reproduced_says_so_and_how_long_plain_jax_ran(
     aotc: Run, tmp_path: Path
 ) -> None:
