@@ -13,8 +13,8 @@ from aotc.cli.cache_options import VARIABLE, cache_option, size_option, store_of
 from aotc.cli.command_output import FILE, Output, command, note_ignored, print_notes
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
-from aotc.cli.completion_command import target_names
 from aotc.cli.key_option import key_options, signer_of
+from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:

@@ -36,9 +36,6 @@ CORE: dict[str, dict[str, str]] = {
     "Run and measure": {
         "run": "aotc.cli.run_command:run",
     },
-    "Shell": {
-        "completion": "aotc.cli.completion_command:completion",
-    },
 }
 """The commands of the main line by the headings of the help, in the order of their use."""
 

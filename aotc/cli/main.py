@@ -8,16 +8,35 @@ import sys
 from aotc.cli.stop_signals import Stops
 
 COMPLETE = "_AOTC_COMPLETE"
-"""Variable that the functions of `aotc completion` set when they ask for completions."""
+"""Variable by which click's completion functions of shells call `aotc`."""
+
+
+def complete(instruction: str) -> int:
+    """Answer a shell that completes a command line, or print its completion function.
+
+    https://click.palletsprojects.com/en/stable/shell-completion has the variables.
+
+    Args:
+        instruction: Such as `bash_complete` or `bash_source`.
+
+    Returns:
+        The exit code.
+    """
+    from click.shell_completion import shell_complete
+
+    from aotc.cli.command_group import cli
+
+    try:
+        return shell_complete(cli, {}, "aotc", COMPLETE, instruction)
+    except (KeyError, ValueError):  # variables of the shell are missing or malformed
+        return 1
 
 
 def main() -> None:
     """Run `aotc` with the arguments of this process."""
     arguments = sys.argv[1:]
-    if asked := os.environ.get(COMPLETE):
-        from aotc.cli.completion_command import complete
-
-        sys.exit(complete(asked))
+    if instruction := os.environ.get(COMPLETE):
+        sys.exit(complete(instruction))
     # Read by jaxlib when it is loaded. Its errors reach the user as our findings.
     verbose = "-v" in arguments or "--verbose" in arguments
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1" if verbose else "3")

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.target_option import target_names
 
 
 def _tolerance(context: click.Context, option: click.Parameter, value: float) -> float:

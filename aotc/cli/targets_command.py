@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.completion_command import target_names
+from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import render, say
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

@@ -8,8 +8,8 @@ import click
 
 from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.completion_command import target_names
 from aotc.cli.reference_options import PLACE, Place, fetching_options
+from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 
 

@@ -30,7 +30,6 @@ RAW = {
     "runtime/serve/aotc_serve/server_process.py": "lines of `logged` and `json_line`",
     "runtime/aotc_runtime/system/read_progress.py": "moves the cursor, and writes numbers",
     "aotc/cli/command_output.py": "texts of `render` and `document_text`",
-    "aotc/cli/completion_command.py": "a shell's program, from click",
     "aotc/cli/command_group.py": "texts of our own",
     "aotc/base/workers/zygote.py": "a child's; its parent quotes it",
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import BUNDLE_FILE, trust_option
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Run and measure"

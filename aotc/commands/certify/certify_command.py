@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.completion_command import target_option
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE, trust_option
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import BUNDLE_FILE, refuse_both, verified_options
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Review"

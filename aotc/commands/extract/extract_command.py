@@ -8,8 +8,8 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import BUNDLE_FILE, PATH
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Gate and ship"

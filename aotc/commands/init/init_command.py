@@ -9,8 +9,8 @@ import click
 
 from aotc.cli.command_output import Output, command, print_notes, report_findings
 from aotc.cli.command_progress import progress
-from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import PATH
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from aotc.cli.command_output import Output, command, note_ignored, report_findings
-from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import BUNDLE_FILE, PATH
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import printable, say
 
 HELP_SECTION = "Run and measure"

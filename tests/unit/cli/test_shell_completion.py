@@ -1,4 +1,4 @@
-"""`aotc completion`, and what a shell is answered."""
+"""Completion of command lines in shells."""
 
 from __future__ import annotations
 
@@ -6,31 +6,23 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from aotc.cli.completion_command import complete
-
-Run = Callable[..., Any]
+from aotc.cli.main import complete
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_function_of_a_shell_is_printed(aotc: Run, shell: str) -> None:
-    done = aotc("completion", shell)
-    assert done.exit_code == 0
-    assert f"_AOTC_COMPLETE={shell}_complete" in done.stdout
-
-
-def test_bash_takes_the_function(aotc: Run, tmp_path: Path) -> None:
+def test_bash_takes_the_function(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
-    (tmp_path / "aotc.bash").write_text(aotc("completion", "bash").stdout)
-    command = f"source {tmp_path}/aotc.bash && complete -p aotc"
-    shown = subprocess.run([bash, "-c", command], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "aotc.cli.main"]
+    environment = {**os.environ, "_AOTC_COMPLETE": "bash_source"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    (tmp_path / "aotc.bash").write_text(done.stdout)
+    command = [bash, "-c", f"source {tmp_path}/aotc.bash && complete -p aotc"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "-F _aotc_completion aotc" in shown.stdout
 
 
