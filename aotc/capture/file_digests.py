@@ -25,9 +25,6 @@ PIECE_BYTES = 2**20
 SETTLED_SECONDS = 1.0
 """A file that was written as lately as this may be written again and have the same times."""
 
-LARGE_BYTES = 2**20
-"""Below this, hashing a file again costs less than remembering its digest for another process."""
-
 
 class State(NamedTuple):
     """The state of a file, equal while it is the same file. changed: when anything of it was
@@ -42,16 +39,6 @@ class State(NamedTuple):
 
 
 _KNOWN: dict[State, str] = {}
-
-
-def learn(known: Mapping[State, str]) -> None:
-    """Believe digests that another process took, as long as the files are the same."""
-    _KNOWN.update(known)
-
-
-def known() -> dict[State, str]:
-    """The digests of large files that this process knows."""
-    return {state: digest for state, digest in _KNOWN.items() if state.size >= LARGE_BYTES}
 
 
 def digest_of(path: Path) -> str:

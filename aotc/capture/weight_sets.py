@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from msgspec import msgpack
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Tensor
@@ -25,7 +24,6 @@ from aotc.capture import (
 from aotc.capture.checkpoint_tensors import open_weights, require_wanted
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import BuildManifest
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.suggestions import with_article
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.system.bundle_files import map_file
@@ -56,18 +54,6 @@ class Weights:
         for tensor in self.tensors.values():
             if isinstance(tensor, StoredTensor):
                 tensor.file.fetch()
-
-    def cut(self) -> str:
-        """What the shards of these weights depend on, as a digest: bytes of files, and where each
-        tensor lies in them; empty where the values are not those of files.
-        """
-        rows = []
-        for path, tensor in self.tensors.items():
-            if not isinstance(tensor, StoredTensor):
-                return ""
-            place = (tensor.file.digest(), tensor.start, tensor.stored.name)
-            rows.append((path, *place, tensor.dtype.name, tensor.shape))
-        return sha256(msgpack.encode(rows)) if rows else ""
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.base.temporary_files import temporary_folder
-from aotc.capture.file_digests import State
 from aotc_runtime.base.digest import cores, pieces, sha256_of
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.parallel_calls import map_on_threads
@@ -55,16 +53,6 @@ def no_scratch(error: OSError) -> AotcError:
 
 WEIGHTS = "weights."
 """How names of the folders of weights sets begin."""
-
-
-class KnownWeights(Struct, frozen=True):
-    """What builds have found out about files of weights. digests: of large files, with the state in
-    which they had them.  cuts: digests of the shards in their order, by what they were cut from
-    (`aotc.capture.weight_sets.Weights.cut`).
-    """
-
-    digests: tuple[tuple[State, str], ...] = ()
-    cuts: dict[str, tuple[str, ...]] = {}
 
 
 class ProgramReads(Struct, frozen=True):
@@ -182,19 +170,6 @@ class Scratch:
 
         map_on_threads(write, list(enumerate(shards)), cores())
 
-    def take_weights(self, name: str, kept: Sequence[str]) -> bool:
-        """Take the files of a weights set from those that were kept; whether all of them are there.
-        kept: their digests, in order; none if nobody knows them.
-        """
-        files = [self.kept / digest.removeprefix("sha256:") for digest in kept]
-        if not files or not all(file.exists() for file in files):
-            return False
-        folder = self._weights(name)
-        folder.mkdir()
-        for number, file in enumerate(files):
-            os.link(file, folder / f"{number:06}.{file.name}.safetensors")
-        return True
-
     def weights_written(self) -> int:
         """How many bytes of weights there are by now."""
         sizes = 0
@@ -202,19 +177,6 @@ class Scratch:
             with suppress(FileNotFoundError):  # it has just got its name
                 sizes += path.stat().st_size
         return sizes
-
-    @property
-    def kept(self) -> Path:
-        """The folder with shards that earlier builds have cut, by their digests."""
-        return self.folder / "kept"
-
-    def write_known(self, known: KnownWeights) -> None:
-        """Leave what is known of files of weights, for the capture or by it."""
-        self._write("known", known)
-
-    def read_known(self) -> KnownWeights:
-        """What `write_known` left; nothing if nobody did."""
-        return self._read("known", KnownWeights) if self._is_there("known") else KnownWeights()
 
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave one captured entry point, which can be compiled while others are being captured."""

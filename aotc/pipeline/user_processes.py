@@ -12,7 +12,6 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +20,6 @@ from aotc.base import constants
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.evidence import Coverage
-from aotc.base.msgpack_values import unpacked
 from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment, worker_parent
@@ -33,21 +31,13 @@ from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_sections import program_sections
 from aotc.pipeline import code_identity
-from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks, keep_files, restore_files
 from aotc.pipeline.children.program_worker import Job
-from aotc.pipeline.scratch_folder import (
-    KnownWeights,
-    ProgramJob,
-    Scratch,
-    digest_of,
-    scratch_folder,
-)
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch, digest_of, scratch_folder
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import OnStage
-from aotc_runtime.base.digest import cores, sha256
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.schema.pytrees import NamedTupleNode, RecordNode, Tree, children
 from aotc_runtime.system.bundle_files import read_file
 
@@ -225,17 +215,14 @@ def capture(
         constants.CONSTANTS_AS_ARGUMENTS: "1",
         constants.CPU_DEVICES: str(prod(manifest.mesh.values())),
     }
-    weights = KeptWeights(tasks.store, manifest.path)
 
     def trace() -> CapturedProgram:
         started, parts = tasks.clock(), source.parts()
-        weights.lay_out(scratch)
         source.execute(CAPTURE, options, workers, on_output, advance)
         seconds = tasks.clock() - started
         program = _captured(scratch)
         parts |= _read_parts(scratch, program)
         tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
-        weights.keep(scratch)
         return program
 
     on_stage("capture", 0, total)
@@ -389,62 +376,6 @@ def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
 
 def _holds_class(tree: Tree) -> bool:
     return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))
-
-
-DIGESTS_KEPT = 4096
-"""States of files that are remembered for one manifest, the latest ones."""
-
-CUTS_KEPT = 8
-"""Weights sets that are remembered for one manifest, the latest ones."""
-
-
-class KeptWeights:
-    """What this host's cache knows of the weights of a manifest. store: None for no cache."""
-
-    def __init__(self, store: Cache | None, manifest: Path) -> None:
-        self._store = store
-        code = " ".join(code_identity.toolchain_code().values())
-        of = f"weights\0{manifest.resolve()}\0{code}"
-        self._place = sha256(of.encode(errors="surrogateescape")).removeprefix("sha256:")
-
-    def lay_out(self, scratch: Scratch) -> None:
-        """Leave what is known for the capture, and the shards that are as they were. Raises OSError
-        if there is no room.
-        """
-        if (store := self._store) is None:
-            return
-        known = self._read()
-        scratch.write_known(known)
-        scratch.kept.mkdir()
-        map_on_threads(
-            lambda digest: store.get_file(digest, scratch.kept / digest.removeprefix("sha256:")),
-            sorted({digest for cut in known.cuts.values() for digest in cut}),
-            cores(),
-        )
-
-    def keep(self, scratch: Scratch) -> None:
-        """Keep what the capture has found out, and the shards."""
-        if self._store is None:
-            return
-        found, before = scratch.read_known(), self._read()
-        wanted = {digest for cut in found.cuts.values() for digest in cut}
-        for path in scratch.folder.glob("weights.*/*.safetensors"):
-            if (digest := digest_of(path)) in wanted:
-                self._store.put_file(digest, path)
-        new = dict(found.digests)
-        digests = {k: v for k, v in before.digests if k not in new} | new
-        cuts = {k: v for k, v in before.cuts.items() if k not in found.cuts} | found.cuts
-        kept = KnownWeights(
-            tuple(digests.items())[-DIGESTS_KEPT:], dict([*cuts.items()][-CUTS_KEPT:])
-        )
-        self._store.write_record(self._place, msgspec.msgpack.encode(kept))
-
-    def _read(self) -> KnownWeights:
-        data = self._store.read_record(self._place) if self._store else None
-        try:
-            return unpacked(data, KnownWeights) if data else KnownWeights()
-        except ValueError:
-            return KnownWeights()
 
 
 LARGE_BYTES = 64 * 2**20

@@ -11,7 +11,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
 
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
@@ -24,8 +23,6 @@ from aotc.pipeline.cache.bounded_calls import (
     UnreachableError,
 )
 from aotc.pipeline.cache.cache_store import Contents, LocalStore
-from aotc_runtime.base.digest import sha256
-from aotc_runtime.system.streamed_bundle import pass_file
 
 FAILURES_MAX = 2
 """Failures in a row of a place that answers, after which it is given up."""
@@ -152,24 +149,6 @@ class SharedStore:
         """Keep the bytes in both stores, if possible."""
         self.local.put(key, data)
         self.remote.put(key, data)
-
-    def put_file(self, digest: str, path: Path) -> None:
-        """Keep a file in both stores, if possible."""
-        self.local.put_file(digest, path)
-        self.remote.put(digest, pass_file(path))
-
-    def get_file(self, digest: str, path: Path) -> bool:
-        """Put the file with this digest at a path, from the local store or else the remote one;
-        whether either has it. Raises OSError.
-        """
-        if self.local.get_file(digest, path):
-            return True
-        data = self.remote.get(digest)
-        if data is None or sha256(data) != digest:
-            return False
-        path.write_bytes(data)
-        self.local.put_file(digest, path)
-        return True
 
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about what went wrong in either store."""

@@ -1,10 +1,9 @@
 """The build cache: its protocol, and the one in a local folder.
 
 An entry is a file `ab/cdef…` named after its key. It begins with a SHA-256 over its key and data,
-so that an entry which is damaged, cut short or under the wrong name is not used. Shards of weights
-are kept as they are, named after their digests, under a second name (a hard link) where the file
-system allows that. Files are written beside their place and renamed, so that a killed build leaves
-a whole one or none. A file's modification time is when it was last used.
+so that an entry which is damaged, cut short or under the wrong name is not used. Files are written
+beside their place and renamed, so that a killed build leaves a whole one or none. A file's
+modification time is when it was last used.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ from typing import Protocol
 from aotc.base.directory_owner import is_ours
 from aotc.base.temporary_files import (
     PART,
-    hard_link,
     locked,
     remove_abandoned,
     remove_folder,
     temporary_file,
 )
-from aotc_runtime.base.digest import pieces, sha256, sha256_bytes
-from aotc_runtime.system.streamed_bundle import pass_file
+from aotc_runtime.base.digest import pieces, sha256_bytes
 
 MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
@@ -39,11 +36,6 @@ HEX = frozenset("0123456789abcdef")
 INNER_MODE = 0o700
 
 ENTRIES = "entries"
-
-FILES = "files"
-FILES_PART = 2
-"""Files that are kept as they are have one part in this many of a store's size: the weights of one
-large model do not drive out everything else."""
 
 RECORDS = "records"
 """What the last build of each manifest and bundle name did, for `--explain`; small, and no part of
@@ -74,14 +66,6 @@ class Cache(Protocol):
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
-    def put_file(self, digest: str, path: Path) -> None:
-        """Keep a file that has this digest, if possible, as `put` does."""
-
-    def get_file(self, digest: str, path: Path) -> bool:
-        """Put the file with this digest at a path where nothing is yet; whether there is one.
-        Raises OSError if there is no room.
-        """
-
     def notes(self) -> tuple[str, ...]:
         """Sentences for people: damaged entries, a place that cannot be written."""
 
@@ -101,10 +85,9 @@ class Cache(Protocol):
 def inner_folders(folder: Path) -> Iterator[Path]:
     """Folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
-    for kept in (folder / ENTRIES, folder / FILES):
-        yield kept
-        with suppress(FileNotFoundError, NotADirectoryError):
-            yield from sorted(kept.iterdir())
+    yield folder / ENTRIES
+    with suppress(FileNotFoundError, NotADirectoryError):
+        yield from sorted((folder / ENTRIES).iterdir())
 
 
 class LocalStore:
@@ -122,7 +105,7 @@ class LocalStore:
         """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
         made anew. One larger than the whole cache may be is not read.
         """
-        path = self._path(ENTRIES, key)
+        path = self._path(key)
         try:
             start, data = _read(path, len(MAGIC) + DIGEST_BYTES, self.limit)
         except OSError:
@@ -138,42 +121,9 @@ class LocalStore:
         """Keep the bytes if possible; data larger than the whole cache may be is not kept."""
         if len(data) <= self.limit:
             with self._noting_failure():
-                _write(self._made(ENTRIES, key), MAGIC + _digest(key, data), data)
-
-    def put_file(self, digest: str, path: Path) -> None:
-        """Keep a file that has this digest, if possible; its bytes are not read where the file
-        system can give it another name.
-        """
-        with self._noting_failure(), suppress(FileExistsError):  # another build has kept it
-            place = self._made(FILES, digest)
-            if not hard_link(path, place):
-                _write(place, pass_file(path))
-
-    def get_file(self, digest: str, path: Path) -> bool:
-        """Put the file with this digest at a path where nothing is yet; whether there is one. One
-        that has another digest by now is removed. Raises OSError if there is no room for it.
-        """
-        place = self._path(FILES, digest)
-        data = memoryview(b"")
-        try:
-            status = place.lstat()
-            if stat.S_ISREG(status.st_mode) and is_ours(status):
-                data = pass_file(place)
-        except FileNotFoundError:
-            return False
-        except (OSError, ValueError):  # such as an empty file, which cannot be mapped
-            pass
-        if sha256(data) != digest:
-            self._discard(place)
-            return False
-        with suppress(OSError):
-            os.utime(place)
-        try:
-            if not hard_link(place, path):
-                _write(path, data)
-        except FileNotFoundError:  # another build has just removed it
-            return False
-        return True
+                path = self._path(key)
+                self._make(path.parent)
+                _write(path, MAGIC + _digest(key, data), data)
 
     def notes(self) -> tuple[str, ...]:
         """Sentences for people about damaged entries and a folder that cannot be written."""
@@ -202,8 +152,7 @@ class LocalStore:
 
     def contents(self) -> Contents:
         """How many entries there are now, and their bytes."""
-        every = (*self._held(ENTRIES), *self._held(FILES))
-        sizes = [status.st_size for _, status in every]
+        sizes = [status.st_size for _, status in self._held()]
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
@@ -217,9 +166,7 @@ class LocalStore:
         with self._noting_failure():
             self._make(self.folder / ENTRIES)
             with locked(self.folder / ENTRIES):
-                removed = _removed([*self._held(FILES)], limit // FILES_PART)
-                more = _removed([*self._held(FILES), *self._held(ENTRIES)], limit)
-                removed = Contents(removed.entries + more.entries, removed.bytes + more.bytes)
+                removed = _removed([*self._held()], limit)
                 self._forget_old_records()
                 self._tidy()
         return removed
@@ -267,20 +214,16 @@ class LocalStore:
         with suppress(OSError):
             _remove(path)
 
-    def _path(self, kind: str, key: str) -> Path:
+    def _path(self, key: str) -> Path:
         digits = key.removeprefix("sha256:")
-        return self.folder / kind / digits[:2] / digits[2:]
+        return self.folder / ENTRIES / digits[:2] / digits[2:]
 
-    def _made(self, kind: str, key: str) -> Path:
-        """The place of a key, in a folder that is there. Raises OSError."""
-        path = self._path(kind, key)
-        self._make(path.parent)
-        return path
-
-    def _held(self, kind: str) -> Iterator[tuple[Path, os.stat_result]]:
-        """All entries or files that still exist when they are looked at, without other names."""
+    def _held(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield every entry that still exists when it is looked at; files of other names are left
+        out.
+        """
         try:
-            folders = sorted((self.folder / kind).iterdir())
+            folders = sorted((self.folder / ENTRIES).iterdir())
         except OSError:
             return
         for folder in folders:

@@ -33,7 +33,6 @@ from aotc.base.stages import (
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import shards, write_tensors
 from aotc.capture import (
-    file_digests,
     fixture_inputs,
     jax_private,
     project_files,
@@ -59,7 +58,7 @@ from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.children.user_process import runs_users_code
-from aotc.pipeline.scratch_folder import KnownWeights, ProgramJob, Scratch, digest_of
+from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import Mesh
@@ -81,8 +80,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     assert jax_private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-    job, known = ProgramJob.decode(program), scratch.read_known()
-    file_digests.learn(dict(known.digests))
+    job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models = open_models(job.manifest, scratch.folder, keeps_going=job.keeps_going)
     targets = _target_platforms(job)
@@ -129,11 +127,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    # Sources of weights are hashed beside all that follows; but where shards of them are known,
-    # they need not be cut if they are the same.
+    # Sources of weights are hashed beside all that follows.
     with _hashing(weights) as digests:
-        if known.cuts:
-            digests()
         # Compilers are at work by now; making fixtures runs the program's own functions, which
         # takes long.
         for name, entry_point in [*captured.items()]:
@@ -165,25 +160,18 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
         for name, tensors in sets.items():
             where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-            cut = weights[name].cut() if name in weights and known.cuts else ""
-            if not scratch.take_weights(name, known.cuts.get(cut, ())):
-                if name in weights:
-                    weights[name].fetch()
-                scratch.write_weights(name, shards(tensors, where=where))
+            if name in weights:
+                weights[name].fetch()
+            scratch.write_weights(name, shards(tensors, where=where))
             if name in weights and weights[name].made is not None:
                 written = read_shards(scratch.weights(name))
                 raise_if(plain_jax.misrecorded(weights[name].made, written, where))
         for file, digest in digests():
             _note(files, file, digest)
-    cut_of = {name: loaded.cut() for name, loaded in weights.items()}
-    shards_of = {
-        cut: tuple(map(digest_of, scratch.weights(name))) for name, cut in cut_of.items() if cut
-    }
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
     trial_files.write_plans(scratch.folder, trials)
-    scratch.write_known(KnownWeights(tuple(file_digests.known().items()), shards_of))
     scratch.write_program(
         CapturedProgram(
             entry_points=captured,

@@ -87,24 +87,6 @@ def test_what_cannot_be_opened_has_no_digest(path: Path, hashed: list[str]) -> N
         digest_of(path.parent)
 
 
-def test_what_another_process_knows_of_a_large_file_is_believed_while_it_is_the_same(
-    path: Path, hashed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path.write_bytes(bytes(file_digests.LARGE_BYTES))
-    digest = digest_of(path)
-    (found,) = {state: d for state, d in file_digests.known().items() if d == digest}.items()
-    monkeypatch.setattr(file_digests, "_KNOWN", {})
-    file_digests.learn(dict([found]))
-    assert digest_of(path) == digest and len(hashed) == 1
-    written_with_its_old_time(path)
-    assert digest_of(path) == sha256(b"other")
-
-
-def test_digests_of_small_files_are_not_told(path: Path) -> None:
-    digest = digest_of(path)
-    assert digest not in file_digests.known().values()
-
-
 class Written:
     """A file that somebody writes while it is read."""
 
