@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -49,19 +48,16 @@ _OTHER_FORMATS = (
 )
 
 
-def open_weights(
-    spec: WeightsSpec, where: str, scratch: Path | None = None
-) -> tuple[tuple[WeightsFile, ...], Tensors]:
-    """Every file of a weights set, and its tensors by the names that the program knows them by.
+def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...], Tensors]:
+    """Return every file of a weights set, and its tensors by the names that the program knows.
 
-    where: for messages.  scratch: as of `aotc.capture.orbax_checkpoint.open_checkpoint`. Raises
-    CaptureError (AOTC-E830) with everything that is wrong with names.
+    where: for messages. Raises CaptureError (AOTC-E830) with everything that is wrong with names.
     """
     files: list[WeightsFile] = []
     tensors: Tensors = {}
     problems: list[str] = []
     for prefix, source in (spec.source or {}).items():
-        opened, found = _open_one(main_file(source), where, scratch)
+        opened, found = _open_one(main_file(source), where)
         files += opened
         for name, tensor in found.items():
             renamed = name
@@ -79,14 +75,12 @@ def open_weights(
     return tuple(files), tensors
 
 
-def _open_one(
-    source: SourceFile, where: str, scratch: Path | None
-) -> tuple[list[WeightsFile], Tensors]:
-    """A file, what an index lists, or an Orbax checkpoint."""
+def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensors]:
+    """Open a file, what an index lists, or an Orbax checkpoint."""
     if is_orbax(source):
         from aotc.capture.orbax_checkpoint import open_checkpoint
 
-        return open_checkpoint(source, where, scratch)
+        return open_checkpoint(source, where)
     if not is_index(source):
         file = WeightsFile(source, where)
         return [file], _tensors(file)

@@ -62,14 +62,12 @@ class Opened:
 @dataclass(frozen=True, slots=True)
 class Models:
     """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
-    by entry point.  weights: by set.  scratch: of the build, if there is one.  refused: why entry
-    points were left out.
+    by entry point.  weights: by set.  refused: why entry points were left out.
     """
 
     manifest: BuildManifest
     opened: Mapping[str, Opened] = field(default_factory=dict)
     weights: Mapping[str, Weights] = field(default_factory=dict)
-    scratch: Path | None = None
     refused: tuple[Finding, ...] = ()
 
     def files(self) -> Iterator[tuple[str, str]]:
@@ -119,9 +117,7 @@ class Models:
 
     def load(self, name: str) -> Weights:
         """A weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
-        return (
-            self.weights[name] if name in self.weights else load(name, self.manifest, self.scratch)
-        )
+        return self.weights[name] if name in self.weights else load(name, self.manifest)
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
         """The function that a reference of the completed manifest names, which may be a model.
@@ -169,7 +165,6 @@ def open_models(
         replace(manifest, entry_points=entry_points, weights=sets),
         opened,
         weights,
-        scratch,
         tuple(found),
     )
 

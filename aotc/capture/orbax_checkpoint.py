@@ -1,8 +1,5 @@
-"""Weights that Orbax has saved: a folder with `_METADATA` and arrays in zarr, in an OCDBT database
-or in files.
+"""Weights that Orbax has saved, from a file that `aotc.capture.orbax_worker` writes.
 
-Native code reads the arrays (tensorstore, which comes with orbax-checkpoint), in a process of its
-own: a damaged checkpoint can end that and nothing else, and what it opens is not the program's.
 https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html has the format.
 """
 
@@ -11,42 +8,21 @@ from __future__ import annotations
 import resource
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 
 import jax.numpy as jnp
-from msgspec import Struct
 
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import temporary_folder
-from aotc.base.workers import confined_process as apart
-from aotc.base.workers import worker_environment, worker_parent
+from aotc.base.workers import confined_process, worker_environment, worker_parent
 from aotc.base.workers.confined_process import Apart
 from aotc.capture.checkpoint_tensors import require_none
+from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
-from aotc_runtime.base.canonical_json import decode_foreign
-from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError, BundleFormatError
-from aotc_runtime.base.limits import TENSOR_HEADER_BYTES_MAX, TENSOR_RANK_MAX
-from aotc_runtime.schema.bundle_manifest import DType
-from aotc_runtime.system.bundle_files import read_file
-from aotc_runtime.system.streamed_bundle import PIECE_BYTES
-
-ARRAYS = ("jax.Array", "np.ndarray", "scalar")
-"""Types of leaves that are arrays."""
-
-NOTHING = ("None", "Dict", "List", "Tuple", "NamedTuple", "Mapping")
-"""Types of leaves that hold nothing: None, and containers that are empty."""
-
-COMPRESSED_MAX = 2**15
-"""How many bytes one of a file can stand for: zstd writes 128 KiB that are all the same in 4 bytes.
-"""
+from aotc_runtime.base.errors import AotcError
 
 OTHER_FILES = 512
 """Files that a process has open beside those of a checkpoint."""
@@ -56,264 +32,75 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.
 
 LINES_SHOWN = 15
 
-EXPECTED = "a checkpoint that orbax-checkpoint has saved and finished, whole"
-AGAIN = "save it again with orbax-checkpoint 0.11 or later, or fetch it again, whole"
-
-
-class _Step(Struct, frozen=True):
-    key: str
-    key_type: int
-
-
-class _Value(Struct, frozen=True):
-    value_type: str
-    skip_deserialize: bool = False
-
-
-class _Leaf(Struct, frozen=True):
-    key_metadata: tuple[_Step, ...]
-    value_metadata: _Value
-
-
-class _Metadata(Struct, frozen=True):
-    """What is read of `_METADATA`. Without the last, chunks that are missing would count as equal
-    to a value of their own, and no damage would be seen.
-    """
-
-    tree_metadata: dict[str, _Leaf]
-    use_ocdbt: bool
-    use_zarr3: bool
-    store_array_data_equal_to_fill_value: bool
-
-
-class Job(Struct, frozen=True):
-    """folder: the checkpoint.  names: of its arrays.  into: a folder for their bytes, by number; if
-    it is empty, they are described.  apart: what reading them may use.  secrets: files that it must
-    not read.
-    """
-
-    folder: str
-    names: tuple[str, ...]
-    ocdbt: bool
-    zarr3: bool
-    into: str
-    apart: Apart
-    secrets: tuple[str, ...]
-
-
-class Described(Struct, frozen=True):
-    """An array of a checkpoint; of one that cannot be opened, why."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    problem: str
-
-
-class Checkpoint:
-    """A checkpoint that was opened. names: of its arrays as they are stored.  scratch: a folder for
-    their bytes.
-    """
-
-    def __init__(
-        self,
-        source: SourceFile,
-        where: str,
-        files: Sequence[WeightsFile],
-        metadata: _Metadata,
-        names: tuple[str, ...],
-        scratch: Path | None,
-    ) -> None:
-        self.source, self.where = source, where
-        self._files, self._metadata, self._names = files, metadata, names
-        self._scratch = scratch
-        self.folder: Path | None = None
-        self._digest = ""
-
-    def digest(self) -> str:
-        """A digest of all files of the checkpoint and their names."""
-        if not self._digest:
-            lines = (f"{file.source.path.name} {file.digest()}" for file in self._files)
-            self._digest = sha256("\n".join(lines).encode())
-        return self._digest
-
-    def describe(self) -> list[Described]:
-        """What each array is. Raises CaptureError (AOTC-E830, E835)."""
-        within = self._scratch or Path(tempfile.gettempdir())
-        with temporary_folder(within, "aotc-orbax-", "") as folder:
-            return self._run("", list[Described], folder)
-
-    def fetch(self) -> None:
-        """Write the bytes of every array into a folder, in a process that reads them chunk by
-        chunk. Raises CaptureError (AOTC-E830, E835), OSError if there is no room.
-        """
-        if self.folder is None:
-            assert self._scratch is not None, "a build has a scratch folder"
-            folder = Path(tempfile.mkdtemp(prefix="orbax-", dir=self._scratch))
-            self._run(str(folder), type(None), folder)
-            self.folder = folder
-
-    def _run[A](self, into: str, answer: type[A], within: Path) -> A:
-        place = self.source.path.parent
-        size = sum(file.size for file in self._files)
-        job = Job(
-            str(place),
-            self._names,
-            self._metadata.use_ocdbt,
-            self._metadata.use_zarr3,
-            into,
-            Apart.stated(size, str(within)),
-            apart.secrets(),
-        )
-        try:
-            return worker_parent.run(
-                worker_parent.module("aotc.capture.orbax_worker"),
-                job,
-                answer,
-                within=within,
-                environment=worker_environment.bare(),
-                processes=Processes(),
-            )
-        except worker_parent.CrashedError as crash:
-            raise self._ended(crash) from crash
-
-    def _ended(self, crash: worker_parent.CrashedError) -> AotcError:
-        """AOTC-E830 for bytes that crash their reader; E835 for one that somebody else has ended,
-        such as the system for want of memory, or that has failed by itself.
-        """
-        if -crash.status in CRASHES:
-            ended = describe_status(crash.status)
-            found = f"{self.source.text}: one that ends its reader: {ended}"
-            return refusal("AOTC-E830", self.where, found, expected=EXPECTED, hint=AGAIN)
-        expected = f"the process that reads {self.source.text} to finish"
-        return crash.refusal("AOTC-E835", self.where, expected, LINES_SHOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayBytes:
-    """The bytes of one array, where a `WeightsFile` would have those of a file."""
-
-    checkpoint: Checkpoint
-    number: int
-
-    @property
-    def source(self) -> SourceFile:
-        return self.checkpoint.source
-
-    @property
-    def where(self) -> str:
-        return self.checkpoint.where
-
-    def digest(self) -> str:
-        """A digest of the checkpoint and of which array of it this is."""
-        return sha256(f"{self.checkpoint.digest()} {self.number}".encode())
-
-    def fetch(self) -> None:
-        """Fetch the checkpoint."""
-        self.checkpoint.fetch()
-
-    def read(self, start: int, end: int) -> Iterator[bytes]:
-        """These of its bytes, in pieces, once the checkpoint was fetched. Raises OSError."""
-        assert self.checkpoint.folder is not None, "somebody fetches it before"
-        with (self.checkpoint.folder / str(self.number)).open("rb", buffering=0) as file:
-            file.seek(start)
-            for at in range(start, end, PIECE_BYTES):
-                yield file.read(min(PIECE_BYTES, end - at))
-
 
 def open_checkpoint(
-    source: SourceFile, where: str, scratch: Path | None
+    source: SourceFile, where: str
 ) -> tuple[list[WeightsFile], dict[str, StoredTensor]]:
-    """The files of a checkpoint and its arrays by their paths in the tree. source: its `_METADATA`.
-    where: for messages.  scratch: gets the bytes, if somebody asks for them.
+    """Return the files of a checkpoint, and its arrays by their paths in the tree.
 
-    Raises CaptureError (AOTC-E830) with everything that is wrong, and without tensorstore; OSError.
+    Args:
+        source: Its `_METADATA`.
+        where: For messages.
+
+    Raises:
+        CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where its process was
+            ended by something else, such as the system for want of memory.
+        OSError: There is no room for the arrays.
     """
-    if find_spec("tensorstore") is None:
-        found = f"{source.text}, and no tensorstore here"
-        hint = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
-        raise refusal("AOTC-E830", where, found, expected="orbax-checkpoint, to read it", hint=hint)
-    files, problems = list[WeightsFile](), list[str]()
     every = [*files_below(source)]
-    _allow(len(every))
-    for file in every:
-        if file.path.is_symlink():
-            problems.append(f"{file.text}: a link, which Orbax does not write")
-        else:
-            files.append(WeightsFile(file, where))
-    metadata = _read(source, where)
-    leaves = dict(_leaves(metadata, problems))
-    names = tuple(leaves.values())
-    tensors: dict[str, StoredTensor] = {}
-    if not problems:
-        checkpoint = Checkpoint(source, where, files, metadata, names, scratch)
-        size = sum(file.size for file in files)
-        described, total = zip(leaves, checkpoint.describe(), strict=True), 0
-        for number, (name, array) in enumerate(described):
-            if problem := array.problem or _wrong(array, size, total):
-                problems.append(f"{name}: {problem}")
-                continue
-            dtype = jnp.dtype(array.dtype)
-            total += prod(array.shape) * dtype.itemsize
-            data = ArrayBytes(checkpoint, number)
-            tensors[name] = StoredTensor(data, name, 0, dtype, array.shape, dtype)
-    told = [f"{source.text} {each}" for each in problems]
-    require_none(told, where, EXPECTED, AGAIN)
+    links = [f"{f.text}: a link, which Orbax does not write" for f in every if f.path.is_symlink()]
+    require_none(links, where, EXPECTED, AGAIN)
+    _allow_open_files(len(every))
+    files = [WeightsFile(file, where) for file in every]
+    with temporary_folder(Path(tempfile.gettempdir()), "aotc-orbax-", "") as folder:
+        into = folder / "arrays"
+        job = Job(
+            metadata=str(source.path),
+            text=source.text,
+            where=where,
+            into=str(into),
+            apart=Apart.stated(sum(file.size for file in files), str(folder)),
+            secrets=confined_process.secrets(),
+        )
+        try:
+            arrays = worker_parent.run(
+                worker_parent.module("aotc.capture.orbax_worker"),
+                job,
+                list[Array],
+                within=folder,
+                environment=worker_environment.bare(JAX_PLATFORMS="cpu"),
+                processes=Processes(),
+                seconds=job.apart.seconds,
+            )
+        except worker_parent.CrashedError as crash:
+            raise _ended(crash, source, where) from crash
+        # It stays open when its folder is removed.
+        written = WeightsFile(SourceFile(source.text, into), where)
+    tensors, start = dict[str, StoredTensor](), 0
+    for array in arrays:
+        dtype = jnp.dtype(array.dtype.value)
+        tensor = StoredTensor(written, array.name, start, dtype, array.shape, dtype)
+        tensors[array.name] = tensor
+        start += tensor.nbytes
+    if start != written.size or len(tensors) < len(arrays):
+        found = f"{source.text}: {written.size} bytes for arrays of {start}"
+        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
     return files, tensors
 
 
-def _allow(files: int) -> None:
-    """Have this process open so many files at once, as far as it may."""
+def _ended(crash: worker_parent.CrashedError, source: SourceFile, where: str) -> AotcError:
+    """Return AOTC-E830 for bytes that crash their reader, E835 for other ends of it."""
+    if -crash.status in CRASHES:
+        found = f"{source.text}: one that ends its reader: {describe_status(crash.status)}"
+        return refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
+    expected = f"the process that reads {source.text} to finish"
+    return crash.refusal("AOTC-E835", where, expected, LINES_SHOWN)
+
+
+def _allow_open_files(number: int) -> None:
+    """Raise this process's limit of open files, as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = files + OTHER_FILES
+    wanted = number + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _read(source: SourceFile, where: str) -> _Metadata:
-    try:
-        data = read_file(source.path, TENSOR_HEADER_BYTES_MAX)
-        metadata = decode_foreign(data, _Metadata, where=source.path.name, marks=len(data))
-    except BundleFormatError as error:
-        found = f"{source.text}: {error.findings[0].found}"
-        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN) from error
-    if not metadata.store_array_data_equal_to_fill_value:
-        found = f"{source.text}: one that leaves out data, of which nobody can say that it is whole"
-        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
-    return metadata
-
-
-def _leaves(metadata: _Metadata, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """Path in the tree, and name in the store, of every array."""
-    seen: Mapping[str, set[str]] = {"name": set(), "place": set()}
-    for text, leaf in metadata.tree_metadata.items():
-        steps = [step.key for step in leaf.key_metadata]
-        name, place, kind = "/".join(steps), ".".join(steps), leaf.value_metadata.value_type
-        if kind in NOTHING:
-            continue
-        parts = place.split("/")
-        if not place.isprintable() or {"", ".", ".."} & {*parts} or not all(steps):
-            problems.append(f"{text!r}: a name that leads elsewhere")
-        elif kind not in ARRAYS or leaf.value_metadata.skip_deserialize:
-            problems.append(f"{name}: {kind}, which is no array")
-        elif name in seen["name"] or place in seen["place"]:
-            problems.append(f"{name}: another array has this name, too")
-        else:
-            seen["name"].add(name)
-            seen["place"].add(place)
-            yield name, place
-
-
-def _wrong(found: Described, size: int, others: int) -> str:
-    """Why nobody can have saved this in so many bytes.
-
-    others: bytes of other arrays, which may have the same bytes of a database.
-    """
-    if found.dtype not in {*DType}:
-        return f"{found.dtype}, which no weights have"
-    if len(found.shape) > TENSOR_RANK_MAX:
-        return f"{len(found.shape)} axes"
-    if prod(found.shape) * jnp.dtype(found.dtype).itemsize > COMPRESSED_MAX * size - others:
-        shape = "x".join(map(str, found.shape))
-        return f"{shape} of {found.dtype}, in a checkpoint of {size} bytes"
-    return ""

@@ -1,85 +1,120 @@
-"""Describes the arrays of an Orbax checkpoint, or writes their bytes, in a process of its own."""
+"""Reads an Orbax checkpoint by Orbax's own library, in a confined process, and writes its arrays
+into a file.
+
+A damaged or hostile checkpoint can end this process and nothing else. Whatever it allocates counts
+toward the limit of its memory, and so do the arrays, which are read all at once.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
+from aotc.base.workers.confined_process import Apart
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.capture.orbax_checkpoint import AGAIN, EXPECTED, Described, Job
+from aotc_runtime.schema.bundle_manifest import DType
 
-BAND_BYTES = 32 * 2**20
-"""How much of an array is read at once, unless one of its chunks is larger."""
+EXPECTED = "a checkpoint that orbax-checkpoint has saved and finished, whole"
+AGAIN = "save it again with orbax-checkpoint 0.11 or later, or fetch it again, whole"
+INSTALL = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
 
 
-def work(job: Job, progress: Progress) -> Any:
-    """What each array is; or their bytes in files, little-endian and in C order. Raises
-    CaptureError (AOTC-E830).
+class Job(Struct, frozen=True):
+    """A checkpoint to read.
+
+    Attributes:
+        metadata: The checkpoint's `_METADATA`.
+        text: The same file as the build manifest has it, for messages.
+        where: For messages.
+        into: The file to write, raw.
+        apart: What the process may use.
+        secrets: Files that it must not read.
     """
-    # Native code reads files that anybody may have made; its threads begin after this.
+
+    metadata: str
+    text: str
+    where: str
+    into: str
+    apart: Apart
+    secrets: tuple[str, ...]
+
+
+class Array(Struct, frozen=True):
+    """An array, whose bytes follow those of the one before it: little-endian, in C order."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Annotated[int, Meta(ge=0)], ...]
+
+
+def work(job: Job, progress: Progress) -> list[Array]:
+    """Write the arrays, and return what each is. Raises CaptureError (AOTC-E830)."""
     confined_process.keep_secret(*job.secrets)
     confined_process.begin(job.apart)
-    import tensorstore
+    # From here on, so that every thread of the libraries is confined.
+    import numpy as np
 
-    # One band at a time is in memory, and nothing is kept.
-    limits = {"cache_pool": {"total_bytes_limit": 0}}
-    context = tensorstore.Context(limits)
-    if job.into:
-        for number, name in enumerate(job.names):
-            progress.started(f"reading {name}")
-            try:
-                _write(_opened(tensorstore, job, name, context), Path(job.into) / str(number))
-            except ValueError as error:
-                raise refusal(
-                    "AOTC-E830", job.folder, _told(job, name, error), expected=EXPECTED, hint=AGAIN
-                ) from error
-        return None
-    return [_described(tensorstore, job, name, context) for name in job.names]
+    from aotc.capture import checkpoint_tensors, jax_trees
+
+    progress.started(f"reading {job.text}")
+    tree = _restored(job)
+    jax_trees.check_paths(tree, job.where)
+    tensors = dict(jax_trees.leaf_paths(tree))
+    problems = [
+        f"{job.text} {name}: {getattr(leaf, 'dtype', type(leaf).__name__)}, which no weights have"
+        for name, leaf in tensors.items()
+        if getattr(getattr(leaf, "dtype", None), "name", "") not in {*DType}
+    ]
+    checkpoint_tensors.require_none(problems, job.where, EXPECTED, AGAIN)
+    with Path(job.into).open("wb") as file:
+        for array in tensors.values():
+            swapped = array.byteswap() if array.dtype.byteorder == ">" else array
+            file.write(np.ascontiguousarray(swapped).reshape(-1).view(np.uint8).data)
+    return [Array(name, DType(a.dtype.name), a.shape) for name, a in tensors.items()]
 
 
-def _described(tensorstore: Any, job: Job, name: str, context: Any) -> Described:
+def _restored(job: Job) -> Any:
+    """Return the tree of a checkpoint with numpy arrays. Raises CaptureError (AOTC-E830)."""
     try:
-        array = _opened(tensorstore, job, name, context)
-    except ValueError as error:
-        return Described("", (), _told(job, "not to be opened", error))
-    if any(array.domain.origin):
-        return Described("", (), "an array that does not begin at 0")
-    return Described(array.dtype.name, tuple(array.shape), "")
+        import jax
+        import numpy as np
+        from orbax import checkpoint
+    except ImportError as error:
+        expected = "orbax-checkpoint, to read it"
+        found = f"{job.text}, and no orbax-checkpoint here"
+        raise refusal("AOTC-E830", job.where, found, expected=expected, hint=INSTALL) from error
+    folder = Path(job.metadata).parent
+    try:
+        _require_whole(json.loads(Path(job.metadata).read_bytes()))
+        handler = checkpoint.PyTreeCheckpointHandler()
+        wanted = jax.tree.map(
+            lambda leaf: checkpoint.RestoreArgs(np.ndarray if hasattr(leaf, "dtype") else None),
+            handler.metadata(folder).tree,
+        )
+        return handler.restore(folder, args=checkpoint.args.PyTreeRestore(restore_args=wanted))
+    except Exception as error:
+        lines = str(error).replace(f"{folder}/", "").splitlines() or [""]
+        found = f"{job.text}: {type(error).__name__}: {lines[0].partition(' [')[0][:300]}"
+        raise refusal("AOTC-E830", job.where, found, expected=EXPECTED, hint=AGAIN) from error
 
 
-def _opened(tensorstore: Any, job: Job, name: str, context: Any) -> Any:
-    files = {"driver": "file", "path": f"{job.folder}/" + ("" if job.ocdbt else f"{name}/")}
-    database = {"driver": "ocdbt", "base": files, "path": f"{name}/"}
-    spec = {
-        "driver": "zarr3" if job.zarr3 else "zarr",
-        "kvstore": database if job.ocdbt else files,
-        "fill_missing_data_reads": False,
-    }
-    return tensorstore.open(spec, open=True, read=True, context=context).result()
+def _require_whole(metadata: Any) -> None:
+    """Raise ValueError for what Orbax would read without an error, and wrongly.
 
-
-def _write(array: Any, path: Path) -> None:
-    """In bands of whole chunks along the first axis."""
-    with path.open("wb") as file:
-        if array.rank == 0 or array.size == 0:
-            file.write(array.read(order="C").result().tobytes())
-            return
-        row = array.size // array.shape[0] * array.dtype.numpy_dtype.itemsize
-        chunk = (array.chunk_layout.read_chunk.shape or array.shape)[0] or 1
-        rows = max(chunk, BAND_BYTES // row // chunk * chunk)
-        for start in range(0, array.shape[0], rows):
-            band = array[start : min(start + rows, array.shape[0])].read(order="C").result()
-            file.write(band.data if band.dtype.kind != "V" else band.tobytes())
-
-
-def _told(job: Job, what: str, error: ValueError) -> str:
-    """The first sentence of what tensorstore says, without the specification that follows it; files
-    by their places in the checkpoint.
+    metadata: of the checkpoint. Where data may be left out, missing files would be zeros; the name
+    of an array is a path, which may lead out of the checkpoint's folder.
     """
-    said = str(error).partition(" [")[0].replace(f"{job.folder}/", "")
-    return f"{what}: {said[:300]}"
+    if not metadata["store_array_data_equal_to_fill_value"]:
+        raise ValueError("one that leaves out data, of which nobody can say that it is whole")
+    for leaf in metadata["tree_metadata"].values():
+        name = ".".join(step["key"] for step in leaf["key_metadata"])
+        if not name.isprintable() or {"", ".", ".."} & {*name.split("/")}:
+            raise ValueError(f"{name!r}: a name that leads elsewhere")
 
 
 if __name__ == "__main__":

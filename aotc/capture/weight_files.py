@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from math import prod
 from mmap import ACCESS_READ, MADV_RANDOM, mmap
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -113,32 +113,8 @@ class WeightsFile:
         except ValueError as error:  # it has become shorter
             raise self._changed() from error
 
-    def fetch(self) -> None:
-        """Do nothing: its bytes are at hand."""
-
     def _changed(self) -> AotcError:
         return changed_meanwhile(self.where, self.source.text)
-
-
-class Bytes(Protocol):
-    """A file of weights, or one array of a checkpoint. source, where: for messages."""
-
-    @property
-    def source(self) -> SourceFile: ...
-
-    @property
-    def where(self) -> str: ...
-
-    def digest(self) -> str:
-        """A digest of all the bytes."""
-
-    def fetch(self) -> None:
-        """Have the bytes at hand, which has to be before they are read. Raises CaptureError,
-        OSError.
-        """
-
-    def read(self, start: int, end: int) -> Iterator[bytes]:
-        """These of its bytes, in pieces of a length that any number fits into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +123,7 @@ class StoredTensor:
     dtype: as it is to be.
     """
 
-    file: Bytes
+    file: WeightsFile
     name: str
     start: int
     stored: np.dtype[Any]
@@ -182,7 +158,7 @@ class StoredTensor:
         return cast.tobytes()
 
 
-def npz_tensors(file: Bytes, data: memoryview) -> Iterator[StoredTensor]:
+def npz_tensors(file: WeightsFile, data: memoryview) -> Iterator[StoredTensor]:
     """The arrays of an .npz file, where they lie in it. Checksums are checked. Raises Damaged."""
     whole = _address(data)
     for member_name, member in read_archive(data).members.items():

@@ -22,7 +22,7 @@ from aotc.capture import (
     jax_trees as tree,
 )
 from aotc.capture.checkpoint_tensors import open_weights, require_wanted
-from aotc.capture.weight_files import StoredTensor, WeightsFile
+from aotc.capture.weight_files import WeightsFile
 from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.base.suggestions import with_article
 from aotc_runtime.formats.safetensors_reader import tensor_views
@@ -48,12 +48,6 @@ class Weights:
     tensors: Mapping[str, Tensor]
     files: tuple[WeightsFile, ...] = ()
     made: Any = None
-
-    def fetch(self) -> None:
-        """Have what tensors are copied from at hand, where that takes another process."""
-        for tensor in self.tensors.values():
-            if isinstance(tensor, StoredTensor):
-                tensor.file.fetch()
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -94,8 +88,8 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
         )
 
 
-def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Weights:
-    """Read or make a weights set. scratch: as of `open_weights`.
+def load(name: str, manifest: BuildManifest) -> Weights:
+    """Read or make a weights set.
 
     Raises CaptureError (AOTC-E820, E828, E829, E830, E840).
     """
@@ -103,7 +97,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
         assert spec.source is not None, "one of the two is there"
-        files, tensors = open_weights(spec, in_file, scratch)
+        files, tensors = open_weights(spec, in_file)
         return in_tree(tensors, in_file, files)
     where = manifest.where("weights", name, "init")
     init = import_program.resolve(spec.init, manifest.root, where)
@@ -135,7 +129,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
         made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
         return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
-    files, tensors = open_weights(spec, in_file, scratch)
+    files, tensors = open_weights(spec, in_file)
     wanted = {path or ALONE: leaf for path, leaf in named}
     require_wanted(tensors, wanted, in_file)
     return Weights("source", structure, {path: tensors[path] for path in wanted}, files)

@@ -81,10 +81,7 @@ SCRATCH = {
     ),
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
     "aotc/check/padding/trial_files.py": "the build's scratch folder: trials and what came of them",
-    "aotc/capture/orbax_checkpoint.py": "the build's scratch folder: arrays of a checkpoint",
-    "aotc/capture/orbax_worker.py": "that folder",
-    "aotc/pipeline/user_processes.py": "the build's scratch folder: shards of earlier builds",
-    "aotc/commands/remote_cache/remote_cache.py": "that folder: a shard from elsewhere",
+    "aotc/capture/orbax_worker.py": "a temporary folder of its parent: arrays of a checkpoint",
     "aotc/pipeline/cached_tasks.py": "the build's scratch folder: what was made before",
     "aotc/pipeline/children/trial_capture.py": "the build's scratch folder: inputs of trials",
     "aotc/commands/channel/channel_status.py": (

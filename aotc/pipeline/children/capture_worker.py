@@ -160,8 +160,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
         for name, tensors in sets.items():
             where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-            if name in weights:
-                weights[name].fetch()
             scratch.write_weights(name, shards(tensors, where=where))
             if name in weights and weights[name].made is not None:
                 written = read_shards(scratch.weights(name))
