@@ -32,6 +32,7 @@ from aotc.capture.weight_files import ZIP_BEGINS, WeightsFile, npz_tensors
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
+from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.commands.remote_cache.oci_blobs import layer_of
 from aotc.commands.report_page import bundle_section
@@ -48,7 +49,6 @@ from aotc.engines.cuda.cuda_disassembly import cubins
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
 from aotc.frontends.stablehlo.module_checks import refused_as_damaged
-from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Tasks
 from aotc_runtime.base import canonical_json

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +15,6 @@ from urllib.parse import urlsplit
 from aotc.base.errors import refusal
 from aotc.commands.dask import executor_worker
 from aotc.commands.dask.executor_backend import Cluster
-from aotc.pipeline.cache.bounded_calls import Bounded, OutageError
 from aotc_runtime.base.errors import AotcError
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
@@ -55,10 +55,8 @@ class DaskCluster(Cluster):
                 return ""
             self._looked = now
         try:
-            known = Bounded(CONNECT_SECONDS).call(
-                lambda _: self._client.scheduler_info(n_workers=1)
-            )
-        except OutageError as error:
+            known = _within(CONNECT_SECONDS, lambda: self._client.scheduler_info(n_workers=1))
+        except _FailedError as error:
             return f"no answer from the scheduler: {error}"
         if known["workers"]:
             self._seen = time.monotonic()
@@ -68,20 +66,44 @@ class DaskCluster(Cluster):
 
     def stop_build(self, build: str) -> None:
         """Stop what workers compile for a build, without waiting until they have stopped."""
-        bounded = Bounded(STOP_SECONDS)
-        try:
-            bounded.call(
-                lambda _: self._client.run(executor_worker.stop_build, build, on_error="ignore")
+        # Workers that this does not reach end their compilations by themselves.
+        with suppress(_FailedError):
+            _within(
+                STOP_SECONDS,
+                lambda: self._client.run(executor_worker.stop_build, build, on_error="ignore"),
             )
-        except OutageError:
-            return  # workers that this does not reach end their compilations by themselves
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Close the connection; scheduler and workers go on."""
+        with suppress(_FailedError):
+            _within(STOP_SECONDS, lambda: self._client.close(timeout=STOP_SECONDS))
+
+
+class _FailedError(Exception):
+    """A call of Dask that failed, or did not end in time."""
+
+
+def _within[T](seconds: float, call: Callable[[], T]) -> T:
+    """Return what a call of Dask returns, which may wait for ever; then its thread is left behind.
+
+    Raises _FailedError.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
         try:
-            Bounded(STOP_SECONDS).call(lambda _: self._client.close(timeout=STOP_SECONDS))
-        except OutageError:
-            return
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True, name="aotc-dask").start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        raise _FailedError(f"no answer within {seconds:.1f} s") from error
+    except Exception as error:
+        first = (str(error).strip().splitlines() or [""])[0]
+        raise _FailedError(f"{type(error).__name__}: {first}") from error
 
 
 def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:

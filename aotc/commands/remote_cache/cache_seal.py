@@ -16,7 +16,7 @@ from typing import Annotated, Protocol
 
 from msgspec import Meta, Struct
 
-from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX
+from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError

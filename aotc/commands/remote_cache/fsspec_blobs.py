@@ -9,7 +9,13 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from aotc.pipeline.cache.bounded_calls import CHUNK_BYTES, LIBRARY_SECONDS, Limit, Pace, read_all
+from aotc.commands.remote_cache.bounded_calls import (
+    CHUNK_BYTES,
+    LIBRARY_SECONDS,
+    Limit,
+    Pace,
+    read_all,
+)
 
 OBJECT_STORES = frozenset({"abfs", "abfss", "az", "gcs", "gs", "oss", "s3", "s3a"})
 """They have no folders: a bucket that is missing is a wrong name, and none is to be made."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from aotc.pipeline.cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
+from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
 from aotc_serve.http_client import Body, HttpClient, basic_auth
 
 SENT_CHUNK_BYTES = 16 * 2**10

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
-from aotc.pipeline.cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
+from aotc.commands.remote_cache.bounded_calls import SECONDS, Limit, OutageError, Pace, read_all
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from aotc.commands.remote_cache.cache_seal import Refusal, Seals
-from aotc.pipeline.cache.bounded_calls import (
+from aotc.commands.remote_cache.bounded_calls import (
     HEAD_BYTES_MAX,
     Bounded,
     Limit,
@@ -22,6 +21,7 @@ from aotc.pipeline.cache.bounded_calls import (
     Pace,
     UnreachableError,
 )
+from aotc.commands.remote_cache.cache_seal import Refusal, Seals
 from aotc.pipeline.cache.cache_store import Contents, LocalStore
 
 FAILURES_MAX = 2

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from aotc.base.errors import refusal
+from aotc.commands.remote_cache.bounded_calls import LIBRARY_SECONDS, Bounded, OutageError
 from aotc.commands.remote_cache.cache_seal import Sealer, Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
 from aotc.commands.remote_cache.oci_blobs import OciBlobs
 from aotc.commands.remote_cache.remote_cache import Blobs, RemoteStore, SharedStore
-from aotc.pipeline.cache.bounded_calls import LIBRARY_SECONDS, Bounded, OutageError
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.public_keys import PublicKey

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.remote_cache.bounded_calls import OutageError, Pace
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.remote_cache_service import blobs_at, share
-from aotc.pipeline.cache.bounded_calls import OutageError, Pace
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.verification.public_keys import load_public_key
@@ -136,7 +136,7 @@ def test_a_sealed_entry_is_given_to_another_host(scheme: str, tmp_path: Path) ->
 def test_what_libraries_log_is_not_printed(scheme: str) -> None:
     # In a process of its own: under pytest everything logged has a handler.
     program = f"""
-from aotc.pipeline.cache.bounded_calls import Pace
+from aotc.commands.remote_cache.bounded_calls import Pace
 from aotc.commands.remote_cache.remote_cache_service import blobs_at
 blobs = blobs_at("{scheme}://cache/quiet")
 assert blobs.read("{NAME}", 9, Pace()) is None

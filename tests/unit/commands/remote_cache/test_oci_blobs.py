@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
+from aotc.commands.remote_cache.bounded_calls import OutageError, Pace
 from aotc.commands.remote_cache.oci_blobs import OciBlobs
 from aotc.commands.remote_cache.remote_cache_service import blobs_at
-from aotc.pipeline.cache.bounded_calls import OutageError, Pace
 from tests.registries.docker_registry import docker_registry, running
 from tests.registries.oci_server import OciServer
 

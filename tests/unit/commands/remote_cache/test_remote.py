@@ -14,12 +14,18 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import LocalSigner
+from aotc.commands.remote_cache.bounded_calls import (
+    HEAD_BYTES_MAX,
+    Limit,
+    OutageError,
+    Pace,
+    read_all,
+)
 from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
 from aotc.commands.remote_cache.remote_cache import RemoteStore, SharedStore
 from aotc.commands.remote_cache.remote_cache_service import blobs_at, share, shown
-from aotc.pipeline.cache.bounded_calls import HEAD_BYTES_MAX, Limit, OutageError, Pace, read_all
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.verification.public_keys import load_public_key

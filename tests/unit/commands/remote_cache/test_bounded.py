@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from aotc.pipeline.cache.bounded_calls import (
+from aotc.commands.remote_cache.bounded_calls import (
     PACE_BYTES,
     Bounded,
     OutageError,

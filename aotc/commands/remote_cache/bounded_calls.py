@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any
 
 SECONDS = 5.0
@@ -50,7 +50,7 @@ _NOBODY = (ConnectionError, TimeoutError, ssl.SSLError)
 
 
 class OutageError(Exception):
-    """A remote cache or scheduler cannot be used now. The text is for people."""
+    """A remote cache cannot be used now. The text is for people."""
 
 
 class UnreachableError(OutageError):
@@ -130,12 +130,10 @@ class Bounded:
             raise OutageError(self._why)
         pace, began = Pace(self._seconds), time.monotonic()
         future: Future[T] = Future()
-        ended = threading.Event()
-        future.add_done_callback(lambda _: ended.set())
         threading.Thread(
             target=_run, args=(future, operation, pace), daemon=True, name="aotc-remote"
         ).start()
-        while not ended.wait(TICK_SECONDS):
+        while not wait([future], TICK_SECONDS).done:
             if self._stopped.is_set():
                 raise OutageError(self._why)
             if stalled := pace.stalled():
