@@ -1,15 +1,13 @@
 """Digests of files, and files that change while a build reads them.
 
-A process hashes each file once, as long as it is not written to. A file that changes between two
-reads is refused, so that provenance names exactly the bytes that a bundle was made of.
+A file that changes between two reads is refused, so that provenance names exactly the bytes that a
+bundle was made of.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -18,12 +16,8 @@ from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256, sha256_of
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.system.bundle_files import open_regular
-from aotc_runtime.system.streamed_bundle import Told, nobody
 
 PIECE_BYTES = 2**20
-
-SETTLED_SECONDS = 1.0
-"""A file that was written as lately as this may be written again and have the same times."""
 
 
 class State(NamedTuple):
@@ -38,38 +32,22 @@ class State(NamedTuple):
     changed: int
 
 
-_KNOWN: dict[State, str] = {}
-
-
 def digest_of(path: Path) -> str:
-    """The digest of a regular file, however large; the one that was taken before, if the file is
-    still the same and nobody has written into it. Raises OSError.
-    """
+    """Return the digest of a regular file, however large. Raises OSError."""
     with open_regular(path) as file:
         return digest_of_open(file)
 
 
-def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
-    """The digest of an open file, kept like those of `digest_of`.
+def digest_of_open(file: BinaryIO, on_bytes: Callable[[int], None] = lambda number: None) -> str:
+    """Return the digest of an open file. on_bytes: called with the number of bytes hashed."""
 
-    told: called with the number of bytes, as they are hashed.
-    """
-    before = state_of_open(file)
-    if before in _KNOWN:
-        told(before.size)
-        return _KNOWN[before]
-    file.seek(0)
-    digest = sha256_of(_telling(iter(partial(file.read, PIECE_BYTES), b""), told))
-    after = state_of_open(file)
-    if after == before and time.time() - after.changed / 1e9 > SETTLED_SECONDS:
-        _KNOWN[before] = digest
-    return digest
+    def chunks() -> Iterator[bytes]:
+        file.seek(0)
+        while chunk := file.read(PIECE_BYTES):
+            yield chunk
+            on_bytes(len(chunk))
 
-
-def _telling(data: Iterable[bytes], told: Told) -> Iterator[bytes]:
-    for piece in data:
-        yield piece
-        told(len(piece))
+    return sha256_of(chunks())
 
 
 def state_of(path: str) -> State | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from math import prod
@@ -21,7 +21,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.system.bundle_files import open_regular
-from aotc_runtime.system.streamed_bundle import PIECE_BYTES, PassedMap, Told, nobody
+from aotc_runtime.system.streamed_bundle import PIECE_BYTES, PassedMap
 
 ZIP_BEGINS = b"PK\x03\x04"
 NPZ_ENDING = ".npy"
@@ -69,13 +69,13 @@ class WeightsFile:
                 piece += more
             yield piece
 
-    def digest(self, told: Told = nobody) -> str:
-        """The digest of the whole file, which is hashed once; one thread may ask for it.
+    def digest(self, on_bytes: Callable[[int], None] = lambda number: None) -> str:
+        """Return the digest of the whole file, which is hashed once; one thread may ask for it.
 
-        told: called with the number of bytes, as they are hashed.
+        on_bytes: called with the number of bytes, as they are hashed.
         Raises OSError, CaptureError (AOTC-E840: the file has changed).
         """
-        self._digest = self._digest or digest_of_open(self._file, told)
+        self._digest = self._digest or digest_of_open(self._file, on_bytes)
         self.require_unchanged()
         return self._digest
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -18,73 +16,21 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.bundle_files import open_regular
 
 
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that was written long ago, by the clock that is asked here."""
-    (tmp_path / "file").write_bytes(b"first")
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 10)
-    return tmp_path / "file"
-
-
-@pytest.fixture
-def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every digest that was really taken."""
-    taken: list[str] = []
-    take = file_digests.sha256_of
-
-    def noting(pieces: object) -> str:
-        taken.append(take(pieces))  # type: ignore[arg-type]
-        return taken[-1]
-
-    monkeypatch.setattr(file_digests, "sha256_of", noting)
-    return taken
-
-
-def test_a_file_that_stays_is_read_once_by_whatever_name(path: Path, hashed: list[str]) -> None:
-    assert digest_of(path) == digest_of(path) == sha256(b"first")
-    path.with_name("link").symlink_to(path)
-    assert digest_of(path.with_name("link")) == sha256(b"first")
-    assert hashed == [sha256(b"first")]
-
-
-def written(path: Path) -> None:
-    path.write_bytes(b"other")
-
-
-def written_with_its_old_time(path: Path) -> None:
+def test_digest_of_a_file_that_was_rewritten_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"first")
     before = path.stat()
+    assert digest_of(path) == sha256(b"first")
     path.write_bytes(b"other")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def replaced(path: Path) -> None:
-    path.with_name("new").write_bytes(b"other")
-    path.with_name("new").rename(path)
-
-
-@pytest.mark.parametrize("change", [written, written_with_its_old_time, replaced])
-def test_a_file_that_is_another_one_is_read_again(
-    path: Path, hashed: list[str], change: Callable[[Path], None]
-) -> None:
-    digest_of(path)
-    change(path)
     assert digest_of(path) == sha256(b"other")
 
 
-def test_a_file_that_was_just_written_is_read_each_time(tmp_path: Path, hashed: list[str]) -> None:
-    (tmp_path / "file").write_bytes(b"first")
-    assert digest_of(tmp_path / "file") == digest_of(tmp_path / "file")
-    assert len(hashed) == 2
-
-
-def test_what_cannot_be_opened_has_no_digest(path: Path, hashed: list[str]) -> None:
-    digest_of(path)
-    path.unlink()
+def test_what_is_no_file_has_no_digest(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        digest_of(path)
+        digest_of(tmp_path / "file")
     with pytest.raises(IsADirectoryError):
-        digest_of(path.parent)
+        digest_of(tmp_path)
 
 
 class Written:
