@@ -19,8 +19,6 @@ from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
 from aotc.commands.report_page.hosts_section import Asked, compatibility
 from aotc.commands.report_page.page_parts import (
-    UNITS,
-    Bars,
     Facts,
     Folded,
     Group,
@@ -38,7 +36,6 @@ KINDS = {
     Table: "table",
     Facts: "facts",
     Text: "text",
-    Bars: "bars",
     Folded: "folded",
     Group: "group",
 }
@@ -72,7 +69,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["units"] = UNITS
     environment.tests["mark"] = lambda cell: not isinstance(cell, str)
     environment.filters["kind"] = lambda part: KINDS[type(part)]
     return environment
