@@ -182,16 +182,6 @@ USAGE = {
     "AOTC-E042": Code(
         "several entry points have dimensions, or the named one has none", "pass `--entry NAME`"
     ),
-    "AOTC-E043": Code(
-        "a build manifest whose profiles cannot be changed in place",
-        "change it in an editor, with the profiles that --json prints; nothing was written",
-        expected="TOML that can be changed in place",
-    ),
-    "AOTC-E044": Code(
-        "the build manifest was changed while profiles were chosen for it",
-        "run the command again; nothing was written",
-        expected="the manifest that the profiles were chosen for",
-    ),
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
     ),
