@@ -316,7 +316,7 @@ def cuda(session: nox.Session) -> None:
     """Compile the examples for GPUs that are not here."""
     jaxlib = jaxlib_version()
     wheels = (f"jax-cuda13-pjrt=={jaxlib}", f"jax-cuda13-plugin=={jaxlib}")
-    packages = (*wheels, *toolchain("cuda13", "explain-cuda13"))
+    packages = (*wheels, *toolchain("cuda13"))
     python = environment(session, "cuda", *CONSTRAINTS, *packages)
     paths = ("-m", "cuda", "tests/e2e/test_cuda_targets.py")
     run(session, python, "-m", "pytest", *paths, AOTC_CUDA="1")

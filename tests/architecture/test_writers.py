@@ -51,7 +51,6 @@ SCRATCH = {
     "aotc/base/workers/worker_child.py": "that folder, and its stdout, under another number",
     "aotc/base/workers/confined_process.py": "no file: what /proc takes about this process",
     "aotc/compile/xla/xla_compiler.py": "no file: an archive in memory",
-    "aotc/engines/cuda/cuda_disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
     "aotc/commands/certify/certify_process.py": (
         "a temporary folder of its own: the runtime, for one run"

@@ -101,7 +101,7 @@ def test_the_commands_of_the_page_work_as_they_stand(
         if "suggest" in words:
             table, _, profiles = printed[printed.index("\n[") :].lstrip().partition("\n")
             manifest = Path("manifests/encoder.toml")
-            text = manifest.read_text()
+            text = manifest.read_text("utf-8")
             assert text.count(f"\n{table}\n") == 1
-            manifest.write_text(text.replace(f"\n{table}\n", f"\n{table}\n{profiles}"))
+            manifest.write_text(text.replace(f"\n{table}\n", f"\n{table}\n{profiles}"), "utf-8")
     assert "100 % covered, 0 % padding" in printed

@@ -44,7 +44,7 @@ from aotc.compile.target_files import read_target
 from aotc.compile.xla import executable_records, xla_objects
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
-from aotc.engines.cuda.cuda_disassembly import cubins
+from aotc.engines.cuda.cuda_worker import cubins
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
 from aotc.frontends.stablehlo.module_checks import refused_as_damaged
