@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotc.bundle.read.bundle_review import review
-from aotc.commands.report_page.hosts_section import Asked
 from aotc.commands.report_page.page_parts import Mark, Page, Section, table
 from aotc.commands.report_page.page_parts import Text as Paragraph
 from aotc.commands.report_page.page_renderer import page_of, render
@@ -50,7 +50,7 @@ def written(lm_bundle: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     """The page of a bundle with every kind of part."""
     found = review(open_bundle(lm_bundle[0]), None, datetime.now(UTC))
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render(page_of(found, Asked({}, (), (), None, datetime.now(UTC)), None)))
+    path.write_bytes(render(page_of(found, None, time.time(), None)))
     return path
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 import shutil
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,7 +19,6 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
 from aotc.bundle.trust.trust_state import state_of
-from aotc.commands.report_page.hosts_section import Asked
 from aotc.commands.report_page.page_parts import (
     Facts,
     Mark,
@@ -30,9 +30,7 @@ from aotc.commands.report_page.page_parts import (
 )
 from aotc.commands.report_page.page_renderer import TEXT_MAX, page_of, render
 from aotc.report.trust_report import policy_document
-from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import sizes_text
-from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
 from tests.pages import Read, read_page
@@ -42,15 +40,11 @@ type Bundle = tuple[Path, Path]
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def asked(policy: TrustPolicy | None = None, **hosts: HostFacts) -> Asked:
-    return Asked(hosts, (), (), policy, datetime.now(UTC))
-
-
-def bytes_of(bundle: Path, trust: Path | None = None, **hosts: HostFacts) -> bytes:
+def bytes_of(bundle: Path, trust: Path | None = None) -> bytes:
     policy = read_policy(trust) if trust else None
     found = review(open_bundle(bundle), policy, datetime.now(UTC))
     rules = policy_document("", state_of(policy, NOW, "policy")) if policy else None
-    return render(page_of(found, asked(policy, **hosts), rules))
+    return render(page_of(found, policy, time.time(), rules))
 
 
 def paragraphs(read: Read) -> str:
@@ -120,7 +114,7 @@ def test_lines_that_nobody_signed_who_counts_are_not_shown(digits_bundle: Bundle
 
 
 def page_read(found: Review) -> Read:
-    return read_page(render(page_of(found, asked(), None)))
+    return read_page(render(page_of(found, None, time.time(), None)))
 
 
 def test_a_page_without_a_policy_says_that_nobody_was_asked(digits_bundle: Bundle) -> None:
@@ -138,15 +132,6 @@ def test_a_page_with_a_policy_says_who_counts(digits_bundle: Bundle) -> None:
     assert key.id in page.texts("td")
     assert {"accepted by a policy", "yes, and it counts", "yes"} <= {*page.texts("span")}
     assert "not checked" not in page.texts("span")
-
-
-def test_hosts_that_are_named_have_a_row_in_the_matrix(digits_bundle: Bundle) -> None:
-    old = HostFacts("cpu", "x86_64", "an old one", frozenset({"sse2"}), "0.0.1", 1, 2**40)
-    page = read_page(bytes_of(digits_bundle[0], museum=old))
-    assert page.texts("th").count("museum") > 1
-    assert {"none", "no"} <= {*page.texts("span")}
-    assert {"an old one", "AOTC-E502"} <= {*page.texts("td")}
-    assert "No host was named" in paragraphs(read_page(bytes_of(digits_bundle[0])))
 
 
 def test_the_same_bundle_gives_the_same_bytes_wherever_it_lies(
@@ -183,7 +168,7 @@ def test_the_page_says_whether_the_reading_of_a_model_file_was_checked(
 
     targets = {name: of_model(target) for name, target in lm_review.targets.items()}
     text = paragraphs(
-        read_page(render(page_of(replace(lm_review, targets=targets), asked(), None)))
+        read_page(render(page_of(replace(lm_review, targets=targets), None, time.time(), None)))
     )
     assert "made of m.pt2 (torch 2.13)" in text and said in text
 
@@ -191,7 +176,7 @@ def test_the_page_says_whether_the_reading_of_a_model_file_was_checked(
 def test_a_bundle_without_evidence_says_that_it_has_none(lm_review: Review) -> None:
     targets = {n: ReviewedTarget(t.manifest, None) for n, t in lm_review.targets.items()}
     bare = replace(lm_review, targets=targets, claims=(), envelopes=())
-    said = paragraphs(read_page(render(page_of(bare, asked(), None))))
+    said = paragraphs(read_page(render(page_of(bare, None, time.time(), None))))
     for what in ("what was traced", "how it was compiled", "who does the work", "no provenance"):
         assert what in said, what
     assert "it is unsigned" in said
