@@ -152,8 +152,7 @@ def foreign(session: nox.Session) -> None:
 @nox.session(python=False)
 def certify(session: nox.Session) -> None:
     """Run bundles under other versions of jaxlib (installs three)."""
-    variables = {"XDG_CACHE_HOME": str(OUT / "certify"), "AOTC_CERTIFY": "1"}
-    checkout_pytest(session, "-m", "index", "tests/e2e/test_certify.py", **variables)
+    checkout_pytest(session, "-m", "index", "tests/e2e/test_certify.py", AOTC_CERTIFY="1")
 
 
 @nox.session(python=False)

@@ -328,9 +328,8 @@ RESOURCES = {
         "choose a version that it has, or certify with another Python",
     ),
     "AOTC-E559": Code(
-        "`aotc certify`: an environment cannot be made, was replaced while it was used, or "
-        "others may write to its folder",
-        "read what the installer said; free some space; `chmod go-w`; `--refresh`",
+        "`aotc certify`: an environment cannot be made, or what runs in it was replaced",
+        "read what the installer said; free some space",
     ),
 }
 

@@ -35,7 +35,6 @@ WRITERS = {
     "aotc/base/temporary_files.py": (
         "temporary names, and new files that get theirs when they are whole"
     ),
-    "aotc/commands/certify/certify_environments.py": "a cache: what was cut off is made anew",
     "aotc/bundle/write/atomic_files.py": (
         "what is written beside its place and takes it when it is whole"
     ),
