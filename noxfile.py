@@ -152,8 +152,7 @@ def foreign(session: nox.Session) -> None:
 @nox.session(python=False)
 def certify(session: nox.Session) -> None:
     """Run bundles under other versions of jaxlib (installs three)."""
-    variables = {"XDG_CACHE_HOME": str(OUT / "certify"), "AOTC_CERTIFY": "1"}
-    checkout_pytest(session, "-m", "index", "tests/e2e/test_certify.py", **variables)
+    checkout_pytest(session, "-m", "index", "tests/e2e/test_certify.py", AOTC_CERTIFY="1")
 
 
 @nox.session(python=False)
@@ -316,7 +315,7 @@ def cuda(session: nox.Session) -> None:
     """Compile the examples for GPUs that are not here."""
     jaxlib = jaxlib_version()
     wheels = (f"jax-cuda13-pjrt=={jaxlib}", f"jax-cuda13-plugin=={jaxlib}")
-    packages = (*wheels, *toolchain("cuda13", "explain-cuda13"))
+    packages = (*wheels, *toolchain("cuda13"))
     python = environment(session, "cuda", *CONSTRAINTS, *packages)
     paths = ("-m", "cuda", "tests/e2e/test_cuda_targets.py")
     run(session, python, "-m", "pytest", *paths, AOTC_CUDA="1")

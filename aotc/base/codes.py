@@ -182,16 +182,6 @@ USAGE = {
     "AOTC-E042": Code(
         "several entry points have dimensions, or the named one has none", "pass `--entry NAME`"
     ),
-    "AOTC-E043": Code(
-        "a build manifest whose profiles cannot be changed in place",
-        "change it in an editor, with the profiles that --json prints; nothing was written",
-        expected="TOML that can be changed in place",
-    ),
-    "AOTC-E044": Code(
-        "the build manifest was changed while profiles were chosen for it",
-        "run the command again; nothing was written",
-        expected="the manifest that the profiles were chosen for",
-    ),
     "AOTC-E045": Code(
         "`aotc profiles check`: the bundle has no such target", "pass one that it has, or none"
     ),
@@ -338,9 +328,8 @@ RESOURCES = {
         "choose a version that it has, or certify with another Python",
     ),
     "AOTC-E559": Code(
-        "`aotc certify`: an environment cannot be made, was replaced while it was used, or "
-        "others may write to its folder",
-        "read what the installer said; free some space; `chmod go-w`; `--refresh`",
+        "`aotc certify`: an environment cannot be made, or what runs in it was replaced",
+        "read what the installer said; free some space",
     ),
 }
 

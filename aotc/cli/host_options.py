@@ -1,14 +1,10 @@
-"""`--hosts` and `--jaxlib`: hosts that are judged, and the jaxlib that is assumed on them."""
+"""Versions of packages, as options name them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import click
-
-from aotc.cli.command_output import FILE
 
 VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", re.ASCII)
 
@@ -25,26 +21,3 @@ def versions(
                 f"{value!r} is not a version, such as 0.12.0.", context, option
             )
     return values
-
-
-def described_hosts[F: Callable[..., Any]](more: str) -> Callable[[F], F]:
-    """`--hosts`, as `hosts`. more: of its help, what this command does with them."""
-    return click.option(
-        "--hosts",
-        "hosts",
-        multiple=True,
-        type=FILE,
-        help=f"What `aotc host-info` printed on a host{more}",
-    )
-
-
-def assumed_jaxlibs[F: Callable[..., Any]](function: F) -> F:
-    """`--jaxlib` of commands that judge hosts, as `jaxlibs`."""
-    return click.option(
-        "--jaxlib",
-        "jaxlibs",
-        multiple=True,
-        callback=versions,
-        metavar="VERSION",
-        help="Assume this jaxlib on every host instead of its own; may repeat.",
-    )(function)

@@ -35,7 +35,6 @@ WRITERS = {
     "aotc/base/temporary_files.py": (
         "temporary names, and new files that get theirs when they are whole"
     ),
-    "aotc/commands/certify/certify_environments.py": "a cache: what was cut off is made anew",
     "aotc/bundle/write/atomic_files.py": (
         "what is written beside its place and takes it when it is whole"
     ),
@@ -51,7 +50,6 @@ SCRATCH = {
     "aotc/base/workers/worker_child.py": "that folder, and its stdout, under another number",
     "aotc/base/workers/confined_process.py": "no file: what /proc takes about this process",
     "aotc/compile/xla/xla_compiler.py": "no file: an archive in memory",
-    "aotc/engines/cuda/cuda_disassembly.py": "a temporary folder of its own: a kernel at a time",
     "aotc/pipeline/children/capture_worker.py": "the build's scratch folder",
     "aotc/commands/certify/certify_process.py": (
         "a temporary folder of its own: the runtime, for one run"

@@ -16,9 +16,9 @@ from msgspec import UNSET
 from small_programs import build_signed
 
 from aotc.base.child_processes import Processes
+from aotc.base.package_install import install
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.commands.certify.certify_environments import Environments, cache_folder
 from aotc.commands.certify.certify_process import runtime_copy
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
@@ -90,11 +90,11 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
     more = f'\n[[certifiers]]\npublic_key_file = "{key}.pub"\n'
     accepting.write_text(policy.read_text() + more)
     accepted = aotc("inspect", bundle)["targets"].popitem()[1]["accepts_jaxlib"]
-    environments = Environments(cache_folder(), False, print, Processes())
     for version in VERSIONS:
-        with environments.environment(Release("jaxlib", version)) as python:
-            by_itself = loaded(python, runtime, bundle, policy)
-            by_word = loaded(python, runtime, bundle, accepting)
+        install(tmp_path / version, Release("jaxlib", version), Processes())
+        python = tmp_path / version / "bin" / "python"
+        by_itself = loaded(python, runtime, bundle, policy)
+        by_word = loaded(python, runtime, bundle, accepting)
         if version in accepted:
             assert (by_itself, by_word) == (None, None)
         else:
@@ -125,9 +125,9 @@ def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
     other = policy_text("digits", [LocalSigner.ephemeral().public_pem()]).partition("[[keys]]")[2]
     policy = tmp_path / "trust.toml"
     policy.write_text(f"{digits_bundle[1].read_text()}\n[[certifiers]]{other}")
-    environments = Environments(cache_folder(), False, print, Processes())
-    with environments.environment(Release("jaxlib", "0.11.2")) as python:
-        assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
+    install(tmp_path / "made", Release("jaxlib", "0.11.2"), Processes())
+    python = tmp_path / "made" / "bin" / "python"
+    assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
 
 
 COMPILING = """

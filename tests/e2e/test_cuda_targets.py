@@ -6,7 +6,6 @@ Needs the wheels of the extra `cuda13`, which `make test-cuda` installs.
 from __future__ import annotations
 
 import os
-import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from aotc.bundle.read.bundle_review import Review
 from aotc.commands.explain.representations import Stage, explain
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.target_files import file_text, read_target
-from aotc.engines.cuda import cuda_disassembly, cuda_wheels, gpu_descriptions
+from aotc.engines.cuda import cuda_wheels, gpu_descriptions
 from aotc.pipeline.target_check import check_target
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.schema.bundle_manifest import CudaDevice
@@ -117,19 +116,6 @@ def test_a_change_that_the_plugin_does_not_understand_is_refused(tmp_path: Path)
 
 def test_optimized_hlo_is_read_out_of_an_executable(reviewed: Review) -> None:
     require_hlo_as_counted(reviewed)
-
-
-@pytest.mark.skipif(
-    cuda_wheels.file_of(cuda_disassembly.PACKAGE, cuda_disassembly.TOOL) is None,
-    reason="no nvdisasm here; `make test-cuda` installs it",
-)
-def test_kernels_are_shown_as_assembly(reviewed: Review) -> None:
-    told = next(e for e in reviewed.executables() if e.record.sizes == {"batch": 8}).evidence
-    assert told is not None and told.compiled is not UNSET
-    (shown,) = explain(reviewed, "predict", Stage.ASM, {"batch": 8}, None, detect()).representations
-    kernels = re.findall(r"^(\S+):  (\d+) bytes$", shown.text, re.MULTILINE)
-    assert {name: int(size) for name, size in kernels} == told.compiled.kernels != {}
-    assert shown.text.count(" EXIT ;") >= len(kernels)
 
 
 def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) -> None:

@@ -15,7 +15,6 @@ from aotc.base.errors import ParityError
 from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.commands.report_page.hosts_section import Asked
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.pipeline.build import Built, build
 from aotc.report.inspect_report import bundle_report
@@ -98,7 +97,7 @@ def test_inspect_says_of_which_entry_points(
 def test_the_page_for_reviewers_says_so_too(folder: Path) -> None:
     now = datetime.now(UTC)
     found = review(open_bundle(folder / "recorded.aotb"), None, now)
-    page = read_page(render(page_of(found, Asked({}, (), (), None, now), None)))
+    page = read_page(render(page_of(found, None, now.timestamp(), None)))
     (told,) = (text for text in page.texts("p") if "recorded elsewhere" in text)
     assert told.endswith(": f.")
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import os
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,14 @@ import pytest
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
+from aotc.commands.certify import certify_bundle
 from aotc_runtime.base.errors import IncompatibleRuntimeError
 from aotc_runtime.schema.certified_releases import Release
 from tests.engines.conftest import Other
 from tests.hostile.archives import on_disk
+from tests.hostile.doors import toolchain
 from tests.hostile.tampering import in_memory, signed, take_apart
-from tests.unit.commands.certify.cached_environment import packages_of_this
+from tests.unit.commands.certify.offline_environment import install_packages_of_this
 
 ELSEWHERE = "0.0.98"
 """A version that nobody runs."""
@@ -30,12 +31,6 @@ ELSEWHERE = "0.0.98"
 def release(other: Other) -> Release:
     """What is installed here."""
     return Release(other.runtime, version(other.runtime))
-
-
-@pytest.fixture(scope="session")
-def cache(release: Release, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """$XDG_CACHE_HOME with an environment that has the packages of this one."""
-    return packages_of_this(tmp_path_factory.mktemp("cache"), release)
 
 
 @pytest.fixture
@@ -55,18 +50,18 @@ def built_elsewhere(sums: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def aotc(*arguments: object, cache: Path | None = None) -> Any:
-    """Exit code of a command; its document where it has one."""
-    environment = {**os.environ, **({"XDG_CACHE_HOME": str(cache)} if cache else {})}
-    command = [sys.executable, "-m", "aotc.cli.main", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert "Traceback" not in done.stderr, done.stderr
-    return json.loads(done.stdout) if "--json" in arguments else done.returncode
+def aotc(*arguments: object) -> Any:
+    """Return the document of a command, or its exit code where it has none."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = toolchain(list(map(str, arguments)))
+    return json.loads(printed.getvalue()) if "--json" in arguments else code
 
 
 def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowhere_else(
-    built_elsewhere: Path, release: Release, cache: Path
+    built_elsewhere: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    install_packages_of_this(monkeypatch)
     bundle = built_elsewhere / "sums.aotb"
     trust, accepting = built_elsewhere / "trust.toml", built_elsewhere / "accepting.toml"
     for policy, codes in ((trust, ["AOTC-E403"]), (accepting, ["AOTC-E403", "AOTC-E412"])):
@@ -77,7 +72,7 @@ def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowh
     assert (row["runs"], row["level"]) == (None, "unknown")
     key = ("--key", built_elsewhere / "certifier.key")
     asked = ("--with", f"{release.package}=={release.version}", "--trust", accepting, *key)
-    done = aotc("certify", bundle, *asked, "--json", cache=cache)
+    done = aotc("certify", bundle, *asked, "--json")
     assert (done["findings"], done["certificates_added"]) == ([], 1)
     (trial,) = done["trials"]
     assert (trial["outcome"], Release(trial["package"], trial["version"])) == ("passed", release)
@@ -95,17 +90,17 @@ def test_a_certified_version_loads_where_the_policy_names_the_certifier_and_nowh
         each for each in aotc("inspect", bundle, "--json")["signatures"] if "outcome" in each
     ]
     assert (claim["package"], claim["version"]) == (release.package, release.version)
-    again = aotc("certify", bundle, *asked, "--json", cache=cache)
+    again = aotc("certify", bundle, *asked, "--json")
     assert again["certificates_added"] == 1
     claims = [each for each in aotc("inspect", bundle, "--json")["signatures"] if "outcome" in each]
     assert len(claims) == 1, "the same key's older one is replaced"
 
 
 def test_another_package_is_refused_before_anything_is_installed(
-    built_elsewhere: Path, other: Other, tmp_path: Path
+    built_elsewhere: Path, other: Other, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(certify_bundle, "install", lambda *_: pytest.fail("it is installed"))
     asked = ("--jaxlib", "0.12.0", "--trust", built_elsewhere / "trust.toml", "--json")
-    done = aotc("certify", built_elsewhere / "sums.aotb", *asked, cache=tmp_path / "none")
+    done = aotc("certify", built_elsewhere / "sums.aotb", *asked)
     (found,) = done["findings"]
     assert (found["code"], found["found"]) == ("AOTC-E505", f"code for {other.runtime}")
-    assert not (tmp_path / "none").exists()

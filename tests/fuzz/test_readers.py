@@ -34,7 +34,6 @@ JSON_READERS = (
     "envelope",
     "statement",
     "certificate",
-    "registry_manifest",
     "pt2_program",
     "tfhlo_document",
     *(("onnx_document",) if ONNX else ()),

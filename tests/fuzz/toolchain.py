@@ -34,7 +34,6 @@ from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
 from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
-from aotc.commands.remote_cache.oci_blobs import layer_of
 from aotc.commands.report_page import bundle_section
 from aotc.commands.report_page.page_parts import Mark, Page, Section
 from aotc.commands.report_page.page_renderer import render
@@ -45,7 +44,7 @@ from aotc.compile.target_files import read_target
 from aotc.compile.xla import executable_records, xla_objects
 from aotc.config import tuning_file
 from aotc.config.build_manifest import read_build_manifest
-from aotc.engines.cuda.cuda_disassembly import cubins
+from aotc.engines.cuda.cuda_worker import cubins
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.stablehlo import jax_export_frontend, tensorflow_frontend
 from aotc.frontends.stablehlo.module_checks import refused_as_damaged
@@ -53,7 +52,7 @@ from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Tasks
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
-from aotc_runtime.base.digest import is_digest, sha256
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.in_toto import Statement
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -117,11 +116,6 @@ def task_result(data: bytes) -> None:
     store.put(KEY, data)
     found = Tasks(store, {}).recall(KEY, Executable)
     assert found is None or isinstance(found, Executable)
-
-
-def registry_manifest(data: bytes) -> None:
-    digest = layer_of(data)
-    assert digest is None or is_digest(digest)
 
 
 def worker_answer(data: bytes) -> None:
@@ -335,7 +329,6 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
         sealed_entry,
         kept_entry,
         task_result,
-        registry_manifest,
         worker_answer,
         recipe,
         claim,

@@ -133,7 +133,6 @@ def seeds(bundle: Path) -> Mapping[str, list[bytes]]:
         "sealed_entry": [TRUSTING.seal(KEY, DATA)],
         "kept_entry": [MAGIC + _digest(KEY, DATA) + DATA],
         "task_result": [msgspec.msgpack.encode(EXECUTABLE)],
-        "registry_manifest": [_json({"layers": [{"digest": KEY, "size": 1}]})],
         "worker_answer": [*map(msgspec.msgpack.encode, _answers())],
         "recipe": [*_builds(statements)],
         "claim": [*statements, _json(_BILL)],

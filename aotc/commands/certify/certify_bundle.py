@@ -13,14 +13,15 @@ import msgspec
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
+from aotc.base.package_install import install
 from aotc.bundle.compat.compat_matrix import accepted_versions
 from aotc.bundle.read.opened_bundle import attributed
 from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.bundle.write.atomic_files import tidy
-from aotc.commands.certify.certify_environments import Environments
 from aotc.commands.certify.certify_process import Job, Trial, run, runtime_copy
+from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, ResourceError
 from aotc_runtime.formats.certificate_predicate import SCHEMA, Surroundings
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
@@ -65,8 +66,8 @@ def certify(
     policy: TrustPolicy,
     target: str | None,
     signer: Signer | None,
-    environments: Environments,
     *,
+    note: Callable[[str], None],
     seconds: float,
     finished: Callable[[], datetime],
     on_fixture: OnFixture,
@@ -75,7 +76,8 @@ def certify(
     and add a signed certificate of each result.
 
     policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
-    signer: None to add no certificates.  seconds: limit for one target under one release.
+    signer: None to add no certificates.  note: given a line when packages are installed, which
+    takes a while.  seconds: limit for one target under one release.
     finished: gives the time that certificates state.  on_fixture: told of progress.
     Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
     UsageError. A fixture that fails is not raised: it is in the result.
@@ -89,16 +91,20 @@ def certify(
         each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
         for each in releases
     }
+    processes = Processes()
     trials: list[Trial] = []
     missing: list[Finding] = []
     with runtime_copy() as runtime:
         for release in dict.fromkeys(releases):
             try:
-                with environments.environment(release) as python:
+                with scratch_folder() as folder:
+                    note(f"installing {release}")
+                    install(folder / "made", release, processes)
                     manifests = by_package[release.package]
                     jobs = [_job(path, policy, root, manifest) for manifest in manifests]
+                    python = folder / "made" / "bin" / "python"
                     trials += _run_all(
-                        python, runtime, release, jobs, seconds, on_fixture, environments.processes
+                        python, runtime, release, jobs, seconds, on_fixture, processes
                     )
             except ResourceError as error:
                 missing += error.findings

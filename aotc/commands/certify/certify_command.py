@@ -73,7 +73,6 @@ def _releases(
     show_default=True,
     help="Limit for one target under one version.",
 )
-@click.option("--refresh", is_flag=True, help="Install again, whatever is cached.")
 @command
 def certify(
     out: Output,
@@ -85,13 +84,12 @@ def certify(
     trust: Path | None,
     target: str | None,
     seconds: float,
-    refresh: bool,
 ) -> int:
     """Run every fixture of a bundle under other versions of jaxlib, or of the package of another
     engine that runs it; sign what came of it.
 
-    Each version is installed from the package index into an environment of its own, once. With
-    --key the results are added to the bundle as certificates; a trust policy says whose count.
+    Each version is installed from the package index into an environment of its own. With --key the
+    results are added to the bundle as certificates; a trust policy says whose count.
 
     \b
     aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
@@ -99,10 +97,8 @@ def certify(
     """
     import os
 
-    from aotc.base.child_processes import Processes
     from aotc.cli.command_progress import progress
     from aotc.commands.certify.certify_bundle import certify as run_certification
-    from aotc.commands.certify.certify_environments import Environments, cache_folder
     from aotc.commands.certify.certify_text import certify_document, certify_findings, certify_lines
     from aotc.pipeline.build_materials import stated_time, time_of_build
     from aotc_runtime.verification.policy_reader import certifier_keys, read_policy
@@ -131,7 +127,7 @@ def certify(
             policy,
             target,
             signer,
-            Environments(cache_folder(), refresh, note, Processes()),
+            note=note,
             seconds=seconds,
             finished=lambda: time_of_build(stated),
             on_fixture=on_fixture,

@@ -175,7 +175,7 @@ def _something_else(job: Job, release: Release, found: str) -> Finding:
         job.bundle,
         f"{release.package} {found}",
         expected=f"{release} to run {job.root_digest}",
-        hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",
+        hint="the bundle was replaced meanwhile: certify again",
     )
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.host_options import assumed_jaxlibs, described_hosts
+from aotc.cli.command_output import FILE, Output, command, report_findings
+from aotc.cli.host_options import versions
 from aotc.cli.reference_options import (
     PATH,
     PLACE,
@@ -24,8 +24,21 @@ HELP_SECTION = "Gate and ship"
 @click.command(short_help="Say which target runs on which host, and how well.")
 @click.argument("bundle", type=PLACE)
 @click.argument("facts", nargs=-1, type=PATH)
-@described_hosts("; more may follow. Default: this host.")
-@assumed_jaxlibs
+@click.option(
+    "--hosts",
+    "hosts",
+    multiple=True,
+    type=FILE,
+    help="What `aotc host-info` printed on a host; more may follow. Default: this host.",
+)
+@click.option(
+    "--jaxlib",
+    "jaxlibs",
+    multiple=True,
+    callback=versions,
+    metavar="VERSION",
+    help="Assume this jaxlib on every host instead of its own; may repeat.",
+)
 @trust_option("Let certificates of this policy's certifiers count.")
 @fetching_options
 @command

@@ -102,7 +102,7 @@ def explain(
 _NOTHING = {
     Stage.STABLEHLO: "an empty module",
     Stage.HLO: "the executable holds no optimized HLO in a layout that is known",
-    Stage.ASM: "the executable holds no ELF objects in a layout that is known; for TPUs none does",
+    Stage.ASM: "no object files in a layout that is known: those of GPUs and TPUs are not read",
 }
 
 

@@ -54,7 +54,6 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
     show_default=True,
     help="XLA's cost analysis, or the product of the sizes.",
 )
-@click.option("--write", is_flag=True, help="Put the profiles into the manifest.")
 @command
 def suggest(
     out: Output,
@@ -64,7 +63,6 @@ def suggest(
     entry: str | None,
     target: str | None,
     cost: str,
-    write: bool,
 ) -> None:
     """Find the profiles that serve observed traffic at the least cost.
 
@@ -76,8 +74,7 @@ def suggest(
     """
     from aotc.base.workers import worker_environment
     from aotc.commands.profiles.cost_probe import CostKind
-    from aotc.commands.profiles.manifest_edit import write_profiles
-    from aotc.commands.profiles.profiles_text import print_suggestion, suggestion_document
+    from aotc.commands.profiles.profiles_text import suggestion_document, suggestion_lines
     from aotc.commands.profiles.suggested_profiles import suggest as find
 
     if ignored := worker_environment.ignored():
@@ -91,15 +88,7 @@ def suggest(
         kind=CostKind(cost),
     )
     document = suggestion_document(found)
-    if write:
-        document["written"] = write_profiles(found)
-
-    def text() -> None:
-        print_suggestion(found)
-        if write:
-            say(f"wrote {document['written']} in {manifest}")
-
-    out.result(document, text)
+    out.result(document, lambda: say(*suggestion_lines(found, document)))
 
 
 @profiles.command(short_help="Say how a bundle's profiles serve observed traffic.")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from aotc.commands.profiles.profile_routing import Served
 from aotc.commands.profiles.size_space import Space
 from aotc.commands.profiles.suggested_profiles import Suggestion
 from aotc.commands.profiles.traffic_check import Checked, Offender, calls_text
 from aotc.commands.profiles.traffic_log import Traffic, describe_bad
-from aotc_runtime.base.rendering import say
+from aotc_runtime.formats.toml_source import render_path
 from aotc_runtime.schema.manifest_labels import sizes_text
-
-ROWS, BAR = 16, 40
-"""Rows of a histogram, and the columns of its longest bar."""
 
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
@@ -74,28 +68,17 @@ def _served(
     }
 
 
-def print_suggestion(suggestion: Suggestion) -> None:
-    """The text of `aotc profiles suggest`."""
-    document = suggestion_document(suggestion)
-    for line in _suggestion_lines(suggestion, document):
-        say(line)
+def suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
+    """The text of `aotc profiles suggest`, which ends with TOML for the manifest.
 
-
-def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
+    document: as `suggestion_document` gives it.
+    """
     space, traffic = suggestion.space, document["traffic"]
     yield (
         f"{space.entry_point}  {_calls(traffic['requests'])}, {traffic['distinct']:,} distinct "
         f"size{'s' * (traffic['distinct'] != 1)} of {', '.join(space.names)}"
     )
     yield from _notes(space, suggestion.traffic, suggestion.outside)
-    for column, axis in enumerate(space.axes):
-        yield ""
-        yield from _histogram(
-            axis.name,
-            suggestion.accepted.points[:, column],
-            suggestion.accepted.counts,
-            {sizes[axis.name] for sizes in suggestion.profiles},
-        )
     yield ""
     yield f"  {'profile':<34}{'calls':>9}{'of the cost':>13}"
     yield from _profile_lines(suggestion)
@@ -107,6 +90,15 @@ def _suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Itera
         yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
     yield ""
     yield from _method_lines(suggestion, document)
+    yield ""
+    override = suggestion.manifest.overrides.get(suggestion.target)
+    above = ("target", suggestion.target) if override else ()
+    yield f"[{render_path((*above, 'entry_points', space.entry_point))}]"
+    yield "profiles = ["
+    for sizes in suggestion.profiles:
+        fields = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        yield f"  {{ {fields} }},"
+    yield "]"
 
 
 _ROWS: tuple[tuple[str, str, Any], ...] = (
@@ -140,42 +132,6 @@ def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[
     if loops := model["open_loops"]:
         what = "a loop" if loops == 1 else f"each of {loops} loops"
         yield f"of {what} whose length is not known, one step is counted"
-
-
-def _histogram(
-    name: str, sizes: NDArray[np.int64], counts: NDArray[np.int64], profiles: Collection[int]
-) -> Iterator[str]:
-    """Lines of at most 80 columns: a row for each range of sizes, and its profiles behind it.
-
-    sizes, counts: int64[n], each size perhaps several times.
-    """
-    edges = _bins(sizes)
-    rows = np.searchsorted(edges, sizes, side="right") - 1
-    totals = np.bincount(rows, counts, len(edges) - 1)
-    width = len(str(int(edges[-1] - 1)))
-    yield f"  {name}"
-    for low, high, total in zip(edges[:-1], edges[1:] - 1, totals, strict=True):
-        span = f"{low:>{width}}" if low == high else f"{low:>{width}} to {high}"
-        bar = "#" * round(BAR * total / totals.max())
-        bar = bar or ("." if total else "")
-        inside = [str(size) for size in sorted(profiles) if low <= size <= high]
-        marks = _fitting(inside, 80 - (2 * width + 8 + BAR + 9 + 3))
-        share = f"{100 * total / totals.sum():.1f} %"
-        yield f"  {span:<{2 * width + 4}}  {bar:<{BAR}}{share:>8} {marks}".rstrip()
-
-
-def _bins(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """int64[at most ROWS + 1]: where ranges of equal width begin, and where the last one ends."""
-    low, high = int(sizes.min()), int(sizes.max())
-    step = max(1, -(-(high + 1 - low) // ROWS))
-    return np.append(np.arange(low, high + 1, step), high + 1)
-
-
-def _fitting(marks: list[str], room: int) -> str:
-    text = "< " + " ".join(marks) if marks else ""
-    if len(text) <= room:
-        return text
-    return f"< {len(marks)} profiles"[:room]
 
 
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:

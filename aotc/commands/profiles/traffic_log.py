@@ -1,7 +1,7 @@
 """Reading traffic: which sizes were asked for, and how often.
 
 A log is JSON lines, CSV, or what `bundle.report()` returned, each plain or compressed with gzip.
-Lines are counted before they are decoded: a million requests have few distinct ones.
+Equal lines are decoded once: a million requests have few distinct ones.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import csv
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +27,9 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.system.bundle_files import open_regular
 
-BLOCK_BYTES = 8 * 2**20
+LINES_KEPT, KEPT_BYTES_MAX = 2**16, 2**10
+"""How many lines are kept with what they say, and how long these may be."""
+
 LINE_BYTES_MAX = 2**20
 REPORT_BYTES_MAX = 16 * 2**20
 """Enough for all sizes of a report, at about 100 bytes each. Limited because the decoded document
@@ -96,20 +99,29 @@ class _Gathered:
         self.bad: list[BadLine] = []
         self.lines = self.bad_lines = self.other = 0
 
-    def add(self, fields: dict[str, Any], times: int = 1) -> None:
-        """Count a line that stands there so often. Raises BadLineError."""
-        if fields.get("entry_point", self.entry_point) != self.entry_point:
-            self.other += times
-        else:
-            key, count = sizes_and_count(fields, self.names)
-            self.sizes[key] += count * times
+    def counted(self, fields: dict[str, Any]) -> tuple[Key, int] | None:
+        """Return the sizes of a line and how often; None for another entry point's.
 
-    def leave_out(self, reasons: Mapping[int, str]) -> None:
-        """Leave out lines, by their numbers."""
-        self.bad_lines += len(reasons)
-        for number, reason in reasons.items():
+        Raises BadLineError.
+        """
+        if fields.get("entry_point", self.entry_point) != self.entry_point:
+            return None
+        return sizes_and_count(fields, self.names)
+
+    def add(self, counted: Callable[[], tuple[Key, int] | None]) -> None:
+        """Count the next line, or leave it out."""
+        self.lines += 1
+        try:
+            found = counted()
+        except BadLineError as error:
+            self.bad_lines += 1
             if len(self.bad) < SHOWN:
-                self.bad.append(BadLine(number, reason))
+                self.bad.append(BadLine(self.lines, str(error)))
+            return
+        if found is None:
+            self.other += 1
+        else:
+            self.sizes[found[0]] += found[1]
 
     def traffic(self) -> Traffic:
         keys = sorted(self.sizes)
@@ -146,21 +158,24 @@ def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Tra
 
 
 def _read(stream: IO[bytes], into: _Gathered, path: Path) -> None:
-    head = stream.read(BLOCK_BYTES).removeprefix(BYTE_ORDER_MARK)
-    first, _, rest = head.lstrip().partition(b"\n")
-    if first[:1] != b"{":
+    read = partial(stream.readline, REPORT_BYTES_MAX + 1)
+    first = read().removeprefix(BYTE_ORDER_MARK)
+    while first.isspace():
+        into.lines += 1
+        first = read()
+    if not first.startswith(b"{"):
         header = [cell.strip() for cell in cells_of(first)]
         if missing := [name for name in into.names if name not in header]:
             raise _nothing_named(path, missing, header)
-        into.lines = head[: len(head) - len(rest)].count(b"\n") or 1
-        _lines(rest, stream, partial(csv_fields, header, into.names), into)
+        into.lines += 1
+        _lines(b"", stream, partial(csv_fields, header, into.names), into)
     elif _is_report(first):
-        data = head + stream.read(REPORT_BYTES_MAX - len(head) + 1)
+        data = first + stream.read(REPORT_BYTES_MAX - len(first) + 1)
         if len(data) > REPORT_BYTES_MAX:
             raise _unreadable(path, f"a report of more than {REPORT_BYTES_MAX} bytes")
         _report(data, into, path)
     else:
-        _lines(head, stream, json_fields, into)
+        _lines(first, stream, json_fields, into)
 
 
 def _is_report(first: bytes) -> bool:
@@ -179,46 +194,31 @@ def _report(data: bytes, into: _Gathered, path: Path) -> None:
         shapes = entries.pop(into.entry_point, {}).get("shapes", ())
         others = [shape for entry in entries.values() for shape in entry.get("shapes", ())]
         into.other = sum(int(shape["count"]) for shape in others)
-        into.lines = len(shapes)
-        wrong: dict[int, str] = {}
-        for number, shape in enumerate(shapes, start=1):
-            try:
-                into.add(shape)
-            except BadLineError as error:
-                wrong[number] = str(error)
+        into.lines = 0
+        for shape in shapes:
+            into.add(partial(into.counted, shape))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         found = f"a JSON document that is not a report with entry_points and their shapes: {error}"
         raise _unreadable(path, found) from error
-    into.leave_out(wrong)
 
 
-def _lines(head: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> None:
-    """Whole lines, block by block."""
-    left = b""
-    block = head
-    while block:
-        block = left + block
-        cut = block.rfind(b"\n") + 1
-        left = block[cut:]
-        if len(left) > LINE_BYTES_MAX:
+def _lines(first: bytes, stream: IO[bytes], decode: Decode, into: _Gathered) -> None:
+    """Count a first line, unless it is empty, and those behind it; equal lines are decoded once."""
+
+    @lru_cache(maxsize=LINES_KEPT)
+    def counted(line: bytes) -> tuple[Key, int] | None:
+        return into.counted(decode(line))
+
+    rest = iter(partial(stream.readline, LINE_BYTES_MAX + 2), b"")
+    for line in chain([first] if first else [], rest):
+        line = line.rstrip(b"\r\n")
+        if len(line) > LINE_BYTES_MAX:
             raise OSError(f"a line of more than {LINE_BYTES_MAX} bytes")
-        _count(block[:cut].split(b"\n")[:-1], decode, into)
-        block = stream.read(BLOCK_BYTES)
-    _count([left] if left else [], decode, into)
-
-
-def _count(lines: list[bytes], decode: Decode, into: _Gathered) -> None:
-    wrong: dict[bytes, str] = {}
-    for line, times in Counter(lines).items():
         if line.strip():
-            try:
-                into.add(decode(line), times)
-            except BadLineError as error:
-                wrong[line] = str(error)
-    if wrong:
-        numbered = enumerate(lines, start=into.lines + 1)
-        into.leave_out({number: wrong[line] for number, line in numbered if line in wrong})
-    into.lines += len(lines)
+            read = counted if len(line) <= KEPT_BYTES_MAX else counted.__wrapped__
+            into.add(partial(read, line))
+        else:
+            into.lines += 1
 
 
 _DECODER = msgspec.json.Decoder()

@@ -1,1 +1,1 @@
-"""A cache of builds that hosts share: HTTP, OCI registries, and what fsspec reaches."""
+"""A cache of builds that hosts share: HTTP, and what fsspec reaches."""

@@ -13,16 +13,12 @@ from aotc.commands.remote_cache.bounded_calls import LIBRARY_SECONDS, Bounded, O
 from aotc.commands.remote_cache.cache_seal import Sealer, Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
-from aotc.commands.remote_cache.oci_blobs import OciBlobs
 from aotc.commands.remote_cache.remote_cache import Blobs, RemoteStore, SharedStore
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.public_keys import PublicKey
 
 OPTION = "--remote-cache"
-
-_REPOSITORY = re.compile(r"/[a-z0-9]+([._/-]+[a-z0-9]+)*/?\Z")
-"""Repository names, about as the OCI distribution specification defines them."""
 
 _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 """The secret parts of a URL, even a malformed one: user and password, and the query."""
@@ -56,14 +52,10 @@ def blobs_at(url: str) -> Blobs:
     except ValueError as error:
         hint = "write it as https://HOST/PATH or s3://BUCKET/PATH"
         raise _unusable(url, str(error), hint) from error
-    if parts.scheme in ("http", "https", "oci"):
+    if parts.scheme in ("http", "https"):
         if not parts.hostname:
             raise _unusable(url, "no host", f"write it as {parts.scheme}://HOST/PATH")
-        if parts.scheme != "oci":
-            return HttpBlobs(url)
-        if not _REPOSITORY.match(parts.path):
-            raise _unusable(url, "no repository", "write it as oci://HOST/REPOSITORY")
-        return OciBlobs(url)
+        return HttpBlobs(url)
     if not parts.scheme:
         raise _unusable(url, "no scheme", "write file:///PATH for a folder")
     if find_spec("fsspec") is None:
@@ -79,7 +71,7 @@ def blobs_at(url: str) -> Blobs:
             lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
         )
     except OutageError as error:
-        hint = "file://, http://, https:// and oci:// need no other package"
+        hint = "file://, http:// and https:// need no other package"
         raise _unusable(url, str(error), hint) from error
     # A failed call is reported as a note of the build; without a handler, the library would print
     # each failure to the terminal as well.

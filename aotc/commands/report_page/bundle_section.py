@@ -22,7 +22,6 @@ from aotc.commands.report_page.page_parts import (
     Part,
     Text,
     alike,
-    bars,
     counts_text,
     listed,
     table,
@@ -71,14 +70,10 @@ def identity(review: Review) -> Iterator[Part]:
     if review.unread:
         left = size(sum(review.unread.values()))
         yield Text(f"Its weights, {left}, were left in the registry and not hashed.", "bad")
-    sizes = {KINDS.get(media_type, media_type): number for media_type, number in _sizes(review)}
-    rows = [(name, {"bytes": number}) for name, number in sizes.items()]
-    yield from bars("Size by what it is", rows, in_bytes=True)
-
-
-def _sizes(review: Review) -> list[tuple[str, int]]:
     known = {media_type: index for index, media_type in enumerate(KINDS)}
-    return sorted(review.sizes.items(), key=lambda item: (known.get(item[0], len(known)), item[0]))
+    ordered = sorted(review.sizes.items(), key=lambda at: (known.get(at[0], len(known)), at[0]))
+    rows = [(KINDS.get(media_type, media_type), size(number)) for media_type, number in ordered]
+    yield table("Size by content", ("Content", ">Size"), rows)
 
 
 def _whole(review: Review) -> str:

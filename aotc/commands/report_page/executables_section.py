@@ -4,13 +4,12 @@ was traced, what the compiler did, and who does the work.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.call_memory import call_bytes
 from aotc.base.evidence import Coverage, ExecutableEvidence, FunctionCoverage, MeasuredEngine
 from aotc.base.source_locations import EntryPointLines, FunctionLines
 from aotc.bundle.read.bundle_facts import NUMBERS, numbers_of
@@ -24,7 +23,6 @@ from aotc.commands.report_page.page_parts import (
     Text,
     alike,
     amount,
-    bars,
     counts_text,
     listed,
     several,
@@ -49,14 +47,6 @@ def profiles(review: Review) -> Iterator[Part]:
     """Sizes, memory and cost."""
     executables = list(review.executables())
     named = partial(place, review=review)
-    yield from bars(
-        "Memory that one call allocates, on each device",
-        [(named(e), call_parts(e)) for e in executables],
-        in_bytes=True,
-    )
-    yield from bars(
-        "Size of executables", [(named(e), _size_parts(e)) for e in executables], in_bytes=True
-    )
     for caption, columns in TABLES.items():
         titles = [">" + name.replace("_", " ") for name in columns]
         rows = [(named(e), *_numbers(e, columns)) for e in executables]
@@ -96,23 +86,6 @@ def _numbers(executable: ReviewedExecutable, columns: Sequence[str]) -> Iterator
     found = numbers_of(executable)
     for name in columns:
         yield amount(found[name], NUMBERS[name][0] == "bytes") if name in found else "-"
-
-
-def call_parts(executable: ReviewedExecutable) -> dict[str, int]:
-    """Bytes of a call, by what they are for; their sum is
-    `aotc.base.call_memory.call_bytes`.
-    """
-    memory = executable.record.memory
-    total = call_bytes(executable.record, executable.description.inputs, executable.mesh)
-    outputs = max(0, memory.output_bytes - memory.alias_bytes)
-    inputs = max(0, total - memory.temp_bytes - outputs)
-    return {"inputs": inputs, "outputs": outputs, "temporaries": memory.temp_bytes}
-
-
-def _size_parts(executable: ReviewedExecutable) -> dict[str, int]:
-    record = executable.record
-    code = min(record.memory.code_bytes, record.executable.size)
-    return {"object code": code, "everything else": record.executable.size - code}
 
 
 def _engines(target: ReviewedTarget) -> Iterator[tuple[Cell, ...]]:
@@ -213,10 +186,10 @@ def capture(review: Review) -> Iterator[Part]:
         for names, (coverage, lines) in alike(located)
         if coverage.files
     ]
-    yield from bars(
+    yield table(
         "Lines of the program, in functions that ran",
-        [(name, {"traced": c.traced, "not traced": c.lines - c.traced}) for name, c, _ in groups],
-        in_bytes=False,
+        ("Entry point", ">Lines", ">Traced"),
+        [(name, f"{c.lines:,}", f"{c.traced:,}") for name, c, _ in groups],
     )
     if not any(lines.functions for _, _, lines in groups):
         yield Text("No provenance of a build says at which lines these functions stand.")
@@ -264,11 +237,6 @@ def placement(review: Review) -> Iterator[Part]:
         "Everything else is a library's, or a custom call. A step inside a loop counts once."
     )
     names = sorted({p.name for _, told in compiled for p in told.placement}, key=_generated_first)
-    steps = [
-        (name, {p.name: sum(p.steps.values()) for p in told.placement}) for name, told in compiled
-    ]
-    drawn = [(name, {place: counts.get(place, 0) for place in names}) for name, counts in steps]
-    yield from bars("Steps of an executable, by who does them", drawn, in_bytes=False)
     yield table(
         "Partition map",
         ("Executable", *names, "Custom calls by target"),
@@ -295,7 +263,9 @@ def compilation(review: Review) -> Iterator[Part]:
         yield Text("The build of this bundle left no evidence of how it was compiled.", "bad")
         return
     yield Text("Executables of which the same is known are told together.")
-    yield Folded("Operations of the modules, as traced", tuple(_operations(compiled)))
+    rows = [(name, counts_text(told.operations)) for name, told in compiled]
+    listing = table("Operations of the modules", ("Executable", "Operations"), rows)
+    yield Folded("Operations of the modules, as traced", (listing,))
     yield Folded("Options and passes", tuple(_grouped(compiled, _passes)))
     yield Folded("Modules after optimization", tuple(_optimized(compiled)))
     yield Folded("Memory plan", tuple(_plans(compiled)))
@@ -311,19 +281,6 @@ def _compiled(review: Review) -> Compiled:
         for e in review.executables()
         if e.evidence is not None and e.evidence.compiled is not UNSET
     ]
-
-
-def _operations(compiled: Compiled) -> Iterator[Part]:
-    for names, counts in alike((name, told.operations) for name, told in compiled):
-        yield from bars(
-            f"Operations of {several(names)}",
-            [(operation, {"operations": n}) for operation, n in _most_first(counts)],
-            in_bytes=False,
-        )
-
-
-def _most_first(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _grouped(
@@ -378,6 +335,9 @@ def _plans(compiled: Compiled) -> Iterator[Part]:
 def _kernels(title: str, told: ExecutableEvidence) -> tuple[Part, ...]:
     if not told.kernels:
         return (Text(f"{title}: the backend does not tell of its functions."),)
-    rows = [(symbol, {"machine code": n}) for symbol, n in _most_first(told.kernels)]
-    caption = f"{len(rows):,} functions of {title}"
-    return (Folded(title, tuple(bars(caption, rows, in_bytes=True, most=KERNELS_MAX))),)
+    largest = sorted(told.kernels.items(), key=lambda item: (-item[1], item[0]))[:KERNELS_MAX]
+    caption = f"{len(told.kernels):,} functions of {title}"
+    if len(largest) < len(told.kernels):
+        caption += f" (the {KERNELS_MAX} largest)"
+    rows = [(symbol, size(number)) for symbol, number in largest]
+    return (Folded(title, (table(caption, ("Function", ">Machine code"), rows),)),)

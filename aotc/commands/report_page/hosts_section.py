@@ -1,50 +1,30 @@
-"""Requirements of a bundle on a host, and what is known of where it runs."""
+"""Requirements of a bundle on a host, and the runtimes that are known to run it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
-from aotc.bundle.compat.compat_matrix import Cell as Judged
-from aotc.bundle.compat.compat_matrix import Level, Row, accepted_versions
+from aotc.bundle.compat.compat_matrix import accepted_versions
 from aotc.bundle.read.bundle_review import Review
-from aotc.bundle.read.host_matches import judge
 from aotc.bundle.sign.attestation import claimed
 from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, listed, table
 from aotc.report.report_text import size
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.certificate_predicate import PASSED, Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
-from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityRan, Target
-from aotc_runtime.schema.host_facts import HostFacts
+from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityRan
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import certificate_rules
 from aotc_runtime.verification.policy_reader import certifier_keys
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """On whom the matrix is made. hosts: facts by name; may be empty.  jaxlibs: to assume on each
-    host instead of its own, if any.  known: targets that could be built for.  policy: whose
-    certificates count, with None nobody's.
+def compatibility(review: Review, policy: TrustPolicy | None, now: float) -> Iterator[Part]:
+    """Yield requirements, and runtimes with their evidence.
+
+    policy: whose certificates count; None for nobody's.  now: seconds since the epoch.
     """
-
-    hosts: Mapping[str, HostFacts]
-    jaxlibs: Sequence[str]
-    known: Sequence[Target]
-    policy: TrustPolicy | None
-    now: datetime
-
-
-TONES = {Level.OPTIMAL: "good", Level.USABLE: "good", Level.UNKNOWN: "plain", Level.NO: "bad"}
-
-
-def compatibility(review: Review, asked: Asked) -> Iterator[Part]:
-    """Requirements, runtimes with their evidence, and the matrix of hosts that were named."""
     manifests = {name: target.manifest for name, target in review.targets.items()}
     yield table(
         "What targets need of a host",
@@ -54,26 +34,9 @@ def compatibility(review: Review, asked: Asked) -> Iterator[Part]:
     yield table(
         "Runtimes, and how it is known that they run it",
         ("Target", "Runtime", "Known by", "Outcome", "Counts"),
-        [*_built(manifests), *_certified(review, asked)],
+        [*_built(manifests), *_certified(review, policy, now)],
     )
-    if not asked.hosts:
-        yield Text(
-            "No host was named. Make this page with --hosts FILE, of what `aotc host-info` printed "
-            "there, for a matrix of targets, runtimes and hosts."
-        )
-        return
-    rows = judge(
-        review, asked.hosts, asked.jaxlibs, asked.known, asked.policy, asked.now.timestamp()
-    )
-    names = list(manifests)
-    yield table(
-        "Which target runs where",
-        ("Host", "Processor", "jaxlib", "Runs", *names),
-        [_row(row, names) for row in rows],
-    )
-    reasons = [reason for row in rows for reason in _reasons(row)]
-    if reasons:
-        yield table("Why not", ("Host", "jaxlib", "Target", "Code", "Expected", "Found"), reasons)
+    yield Text("`aotc compat` says which target runs on which host.")
 
 
 def _needs(name: str, manifest: BundleManifest) -> tuple[Cell, ...]:
@@ -110,8 +73,10 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
                 )
 
 
-def _certified(review: Review, asked: Asked) -> Iterator[tuple[Cell, ...]]:
-    counting = _counting(review, asked)
+def _certified(
+    review: Review, policy: TrustPolicy | None, now: float
+) -> Iterator[tuple[Cell, ...]]:
+    counting = _counting(review, policy, now)
     for claim, envelope in zip(review.claims, review.envelopes, strict=True):
         if claim.predicate_type != CERTIFICATE_TYPE:
             continue
@@ -126,51 +91,37 @@ def _certified(review: Review, asked: Asked) -> Iterator[tuple[Cell, ...]]:
                 str(certificate.release),
                 known,
                 Mark(f"{certificate.outcome}, up to {ulp:,} ulp", tone),
-                _counts(review, asked, certificate, sha256(envelope) in counting),
+                _counts(review, policy, now, certificate, sha256(envelope) in counting),
             )
 
 
-def _counting(review: Review, asked: Asked) -> frozenset[str]:
+def _counting(review: Review, policy: TrustPolicy | None, now: float) -> frozenset[str]:
     """Digests of the envelopes that certifiers of the policy signed."""
-    if asked.policy is None or not asked.policy.certifiers:
+    if policy is None or not policy.certifiers:
         return frozenset()
-    keys, now = certifier_keys(asked.policy), asked.now.timestamp()
     found = certificate_rules.read_statements(
-        review.envelopes, review.root_digest, keys, review.bundle, now
+        review.envelopes, review.root_digest, certifier_keys(policy), review.bundle, now
     )
     return frozenset(digest for _, _, digest, _ in found.by_key)
 
 
-def _counts(review: Review, asked: Asked, certificate: Certificate, is_certifiers: bool) -> Cell:
+def _counts(
+    review: Review,
+    policy: TrustPolicy | None,
+    now: float,
+    certificate: Certificate,
+    is_certifiers: bool,
+) -> Cell:
     """Whether it counts, and what comes of all those that count for this target and release."""
-    if asked.policy is None:
+    if policy is None:
         return Mark("not checked", "bad")
     target = review.targets.get(certificate.target)
     if not is_certifiers or target is None:
         return "by no certifier of the policy" if target else "for no target of this copy"
     ruling = certificate_rules.ruling(
-        target.manifest, certificate.release, review.envelopes, review.root_digest, asked.policy,
-        review.bundle, asked.now.timestamp(),
+        target.manifest, certificate.release, review.envelopes, review.root_digest, policy,
+        review.bundle, now,
     )  # fmt: skip
     if ruling.certified is not None:
         return Mark("yes: the policy accepts this version", "good")
     return Mark(f"yes: refused by {listed(f.code for f in ruling.findings)}", "bad")
-
-
-def _row(row: Row, names: Sequence[str]) -> tuple[Cell, ...]:
-    levels = {cell.target: cell.level for cell in row.cells}
-    cells = [Mark(levels[name].value, TONES[levels[name]]) for name in names]
-    runs = row.runs or Mark("none", "bad")
-    return row.host, row.facts.cpu, row.facts.jaxlib, runs, *cells
-
-
-def _reasons(row: Row) -> Iterator[tuple[Cell, ...]]:
-    for cell in row.cells:
-        for finding in cell.findings:
-            yield row.host, row.facts.jaxlib, cell.target, finding.code, *_shown(finding, cell)
-
-
-def _shown(finding: Finding, cell: Judged) -> tuple[str, str]:
-    if finding.code == "AOTC-E502":
-        return finding.expected, f"lacks {listed(cell.evidence.missing)}"
-    return finding.expected, finding.found

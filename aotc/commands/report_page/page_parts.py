@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aotc.report.report_text import count, size
-
-UNITS = 1000
-"""Width of a bar's drawing, in its own units."""
-
-SEGMENTS = 8
-"""Colours that the style sheet has; later segments take the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +52,6 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """A piece of a bar. x, width: in `UNITS` of the longest.  color: from 0."""
-
-    x: int
-    width: int
-    color: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """told: all of its numbers, for those who do not see it."""
-
-    label: str
-    segments: tuple[Segment, ...]
-    value: str
-    told: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """A chart of bars that begin at 0. legend: name of each colour."""
-
-    caption: str
-    legend: tuple[tuple[int, str], ...]
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Folded:
     """Parts that are shown when asked for."""
 
@@ -101,7 +67,7 @@ class Group:
     parts: tuple[Part, ...]
 
 
-type Part = Table | Facts | Text | Bars | Folded | Group
+type Part = Table | Facts | Text | Folded | Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,47 +93,6 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) 
     """columns: a leading ">" aligns one at the right."""
     titles = tuple(Column(title.removeprefix(">"), title.startswith(">")) for title in columns)
     return Table(caption, titles, tuple(tuple(row) for row in rows))
-
-
-def bars(
-    caption: str, rows: Iterable[tuple[str, Mapping[str, int]]], *, in_bytes: bool, most: int = 60
-) -> Iterator[Bars]:
-    """One chart: for each row its label and its numbers by name; none if all numbers are 0.
-
-    in_bytes: or counts.  most: rows that are drawn, the largest; tables have all of them.
-    """
-    every = [(label, dict(numbers)) for label, numbers in rows]
-    longest = max((sum(numbers.values()) for _, numbers in every), default=0)
-    if not longest:
-        return
-    names = list(dict.fromkeys(name for _, numbers in every for name in numbers))
-    colors = {name: min(index, SEGMENTS - 1) for index, name in enumerate(names)}
-    used = [name for name in names if any(numbers.get(name) for _, numbers in every)]
-    drawn = every
-    if len(every) > most:
-        kept = sorted(range(len(every)), key=lambda i: -sum(every[i][1].values()))[:most]
-        drawn = [every[index] for index in sorted(kept)]
-        caption += f" (the {most} largest of {len(every)})"
-    yield Bars(
-        caption,
-        tuple((colors[name], name) for name in used),
-        tuple(_bar(label, numbers, longest, colors, in_bytes) for label, numbers in drawn),
-    )
-
-
-def _bar(
-    label: str, numbers: Mapping[str, int], longest: int, colors: Mapping[str, int], in_bytes: bool
-) -> Bar:
-    segments = []
-    start = 0
-    for name, number in numbers.items():
-        # Ends are rounded, not widths, so that pieces meet and the sum keeps its length.
-        x, end = (UNITS * value // longest for value in (start, start + number))
-        if end > x:
-            segments.append(Segment(x, end - x, colors[name]))
-        start += number
-    told = ", ".join(f"{name} {amount(n, in_bytes)}" for name, n in numbers.items() if n)
-    return Bar(label, tuple(segments), amount(start, in_bytes), f"{label}: {told or 'nothing'}")
 
 
 def amount(number: int, in_bytes: bool) -> str:

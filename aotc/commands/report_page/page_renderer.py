@@ -17,10 +17,8 @@ from markupsafe import Markup
 from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
-from aotc.commands.report_page.hosts_section import Asked, compatibility
+from aotc.commands.report_page.hosts_section import compatibility
 from aotc.commands.report_page.page_parts import (
-    UNITS,
-    Bars,
     Facts,
     Folded,
     Group,
@@ -30,6 +28,7 @@ from aotc.commands.report_page.page_parts import (
     Text,
 )
 from aotc_runtime.base.rendering import printable
+from aotc_runtime.schema.trust_policy import TrustPolicy
 
 TEXT_MAX = 2000
 """Characters of one text; what is cut off is counted."""
@@ -38,7 +37,6 @@ KINDS = {
     Table: "table",
     Facts: "facts",
     Text: "text",
-    Bars: "bars",
     Folded: "folded",
     Group: "group",
 }
@@ -72,7 +70,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["units"] = UNITS
     environment.tests["mark"] = lambda cell: not isinstance(cell, str)
     environment.filters["kind"] = lambda part: KINDS[type(part)]
     return environment
@@ -90,20 +87,28 @@ def _plain(value: object) -> object:
     return f"{shown}… and {more:,} characters more" if more > 0 else shown
 
 
-def page_of(review: Review, asked: Asked, policy: dict[str, Any] | None) -> Page:
-    """policy: the one of `asked` as `aotc.report.trust_report.policy_document` has it.
+def page_of(
+    review: Review, policy: TrustPolicy | None, now: float, rules: dict[str, Any] | None
+) -> Page:
+    """Return the page about a bundle.
 
-    Times, paths and this host are no part of it: the same bundle, policy and hosts give the same
-    page, until a key of the policy begins or ceases to count.
+    Times, paths and this host are no part of it: the same bundle and policy give the same page,
+    until a key of the policy begins or ceases to count.
+
+    Args:
+        review: the bundle.
+        policy: whose certificates count; None for nobody's.
+        now: seconds since the epoch.
+        rules: the policy as `aotc.report.trust_report.policy_document` has it.
     """
     sections = (
         ("identity", "Identity", bundle_section.identity(review)),
-        ("signers", "Signers and trust", bundle_section.signers(review, policy)),
+        ("signers", "Signers and trust", bundle_section.signers(review, rules)),
         ("entry-points", "Entry points", entry_points(review)),
         ("profiles", "Profiles: size, memory and cost", executables_section.profiles(review)),
         ("parity", "Parity with plain JAX", executables_section.parity(review)),
         ("placement", "Placement of the work", executables_section.placement(review)),
-        ("compatibility", "Compatibility", compatibility(review, asked)),
+        ("compatibility", "Compatibility", compatibility(review, policy, now)),
         ("capture", "Capture", executables_section.capture(review)),
         ("compilation", "Compilation", executables_section.compilation(review)),
         ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.host_options import assumed_jaxlibs, described_hosts
 from aotc.cli.reference_options import (
     PATH,
     PLACE,
@@ -32,8 +31,6 @@ HELP_SECTION = "Review"
     help="The page; replaces an older report, and no other file.",
 )
 @trust_option("A policy that has to accept the bundle; the page then says who counts.")
-@described_hosts(", for the matrix; may repeat.")
-@assumed_jaxlibs
 @fetching_options
 @command
 def report(
@@ -41,8 +38,6 @@ def report(
     bundle: Place,
     output: Path,
     trust: Path | None,
-    hosts: tuple[Path, ...],
-    jaxlibs: tuple[str, ...],
     full: bool,
     ca: Path | None,
 ) -> None:
@@ -56,14 +51,11 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from aotc.bundle.compat.host_files import read_hosts
     from aotc.bundle.read.bundle_review import review
     from aotc.bundle.trust.trust_state import state_of
     from aotc.bundle.write.atomic_files import write_atomically
     from aotc.bundle.write.output_paths import REPORT, require_file_place
-    from aotc.commands.report_page.hosts_section import Asked
     from aotc.commands.report_page.page_renderer import page_of, render
-    from aotc.compile.target_files import known_targets
     from aotc.report.report_text import size
     from aotc.report.trust_report import policy_document
     from aotc_runtime.base.digest import sha256
@@ -71,13 +63,10 @@ def report(
 
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    facts = read_hosts(hosts) if hosts else {}
-    known = known_targets(Path.cwd()) if hosts else []
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
-    asked = Asked(facts, jaxlibs, known, policy, now)
     with looked(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
-        data = render(page_of(read, asked, rules))
+        data = render(page_of(read, policy, now.timestamp(), rules))
     size_bytes = write_atomically(output, [data])
     document = {
         "report": str(output),

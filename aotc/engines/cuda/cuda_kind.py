@@ -49,17 +49,6 @@ class CudaKind(TargetKind[CudaModel]):
     lowered_for = "cuda"
     checked = "compiled only"
 
-    def assembly(self, executable: bytes, where: str) -> str:
-        """The kernels, by NVIDIA's nvdisasm."""
-        from aotc.compile.xla.executable_records import messages
-        from aotc.engines.cuda.cuda_disassembly import cubins, disassemble
-
-        try:
-            kernels = [each for data in messages(executable) for each in cubins(data)]
-        except ValueError:
-            return ""
-        return "\n".join(disassemble(kernels, where)) if kernels else ""
-
     def target(self, model: CudaModel) -> Target:
         """The schema value of a target file."""
         device = CudaDevice(

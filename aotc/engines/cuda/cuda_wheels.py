@@ -71,11 +71,6 @@ def _pinned(jaxlib: str) -> str:
     return f"`pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`"
 
 
-def file_of(distribution_name: str, name: str) -> Path | None:
-    """A file of a distribution, if both are there."""
-    return _file(_distribution(distribution_name), name)
-
-
 def _distribution(name: str) -> Distribution | None:
     try:
         return distribution(name)

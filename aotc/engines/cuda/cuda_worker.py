@@ -4,8 +4,9 @@ Uses jaxlib, the plugin, and cramjam.
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -13,12 +14,39 @@ from msgspec.structs import replace
 
 from aotc.base.evidence import ExecutableEvidence
 from aotc.base.workers.worker_child import answer
-from aotc.compile.binary import elf
+from aotc.compile.binary import elf, protobuf
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import messages
 from aotc.compile.xla.hlo_module import memory_plan
-from aotc.engines.cuda.cuda_disassembly import cubins
+
+MACHINE = 190
+"""The ELF machine number EM_CUDA."""
+
+DEPTH_MAX = 100
+"""Messages around a kernel: a few, and some more for each loop that it is in."""
+
+
+def cubins(message: bytes, depth: int = 0) -> Iterator[bytes]:
+    """Yield the ELF files for CUDA devices in a protobuf message, as deep as XLA nests them: one
+    for each kernel.
+    """
+    if depth > DEPTH_MAX:
+        return
+    try:
+        fields = protobuf.parse(message)
+    except ValueError:
+        return
+    for field in fields:
+        if isinstance(field.value, bytes) and elf.MAGIC in field.value:
+            if field.value.startswith(elf.MAGIC) and _machine(field.value) == MACHINE:
+                yield field.value
+            else:
+                yield from cubins(field.value, depth + 1)
+
+
+def _machine(data: bytes) -> int:
+    return int(struct.unpack_from("<H", data.ljust(20, b"\0"), 0x12)[0])
 
 
 def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvidence:

@@ -16,7 +16,7 @@ from aotc.compile.binary.protobuf import Field
 from aotc.compile.xla import executable_records as records
 from aotc.compile.xla import xla_objects
 from aotc.compile.xla.executable_records import SIGNATURE, messages
-from aotc.engines.cuda.cuda_disassembly import MACHINE, cubins
+from aotc.engines.cuda.cuda_worker import MACHINE, cubins
 from aotc_runtime.formats.protobuf_wire import BYTES, write_varint
 
 BLOCK, HEADER = 1 << 16, 24

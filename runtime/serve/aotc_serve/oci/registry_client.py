@@ -100,7 +100,6 @@ class Tries(Struct, frozen=True):
 
 
 PATIENT = Tries()
-ONCE = Tries(most=1)
 
 
 class Stored(Struct, frozen=True):

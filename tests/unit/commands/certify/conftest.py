@@ -1,4 +1,4 @@
-"""Environments without a package index, and bundles of a jaxlib that is not the one here."""
+"""Bundles of a jaxlib that is not the one here."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 from hostile.archives import on_disk
 from hostile.tampering import Documents, in_memory, signed, take_apart
 from unit.cli.conftest import aotc
-from unit.commands.certify.cached_environment import packages_of_this
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.engines.xla import xla_engine
-from aotc_runtime.schema.certified_releases import Release
 
 __all__ = ["aotc"]
 
@@ -54,10 +52,3 @@ def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_
 @pytest.fixture(scope="session")
 def running_jaxlib() -> str:
     return xla_engine.processor().jaxlib
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory, running_jaxlib: str) -> Path:
-    """$XDG_CACHE_HOME with an environment that has the packages of this one."""
-    release = Release("jaxlib", running_jaxlib)
-    return packages_of_this(tmp_path_factory.mktemp("cache"), release)

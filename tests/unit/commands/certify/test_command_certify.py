@@ -22,6 +22,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 from .conftest import ELSEWHERE, Made
+from .offline_environment import install_packages_of_this
 
 
 @pytest.fixture
@@ -33,11 +34,10 @@ def key(aotc: Aotc, tmp_path: Path) -> Path:
 @pytest.fixture
 def certify(
     aotc: Aotc,
-    cache: Path,
     running_jaxlib: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Any]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    install_packages_of_this(monkeypatch)
 
     def run(*arguments: str | Path) -> Any:
         return aotc("certify", *arguments, "--jaxlib", running_jaxlib, "--json")

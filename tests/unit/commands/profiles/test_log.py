@@ -72,14 +72,6 @@ def test_sizes_may_be_as_large_as_a_bundle_holds(tmp_path: Path) -> None:
     assert (traffic.requests, traffic.bad_lines) == (1, 0)
 
 
-def test_blocks_end_where_they_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 64)
-    bad = LINES * 20 + "oops\n" + LINES
-    traffic = read_traffic(written(tmp_path, bad), "encode", NAMES)
-    assert traffic.requests == 21 * 8
-    assert [(line.number, traffic.bad_lines) for line in traffic.bad] == [(81, 1)]
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,18 +68,3 @@ def test_what_a_policy_refuses_gets_no_page(
     damaged.write_bytes(data)
     refused(["report", damaged, "-o", page], 5, "AOTC-E201")
     assert not page.exists()
-
-
-def test_hosts_and_runtimes_are_judged_as_compat_judges_them(
-    aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
-    bundle, page, host = digits_bundle[0], tmp_path / "report.html", tmp_path / "here.json"
-    host.write_text(json.dumps(aotc("host-info", "--json").document))
-    asked = ("--hosts", host, "--jaxlib", "0.12.99")
-    assert aotc("report", bundle, "-o", page, *asked).exit_code == 0
-    judged = aotc("compat", bundle, *asked, "--json").document
-    (cell,) = judged["hosts"][0]["targets"]
-    text = page.read_text()
-    assert "0.12.99" in text and f">{cell['level']}</span>" in text
-    assert all(finding["code"] in text for finding in cell["findings"])
-    refused(["report", bundle, "-o", page, "--hosts", page], 2, "AOTC-E053")
