@@ -361,7 +361,7 @@ def stores(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def programs(session: nox.Session) -> None:
-    """Build programs written with 15 libraries (3 GB)."""
+    """Build programs written with seven libraries (2 GB)."""
     requirements = ("-r", "tests/programs/requirements.txt")
     packages = (*CONSTRAINTS, *toolchain(), *requirements)
     python = environment(session, "programs/toolchain", *packages)
