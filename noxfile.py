@@ -369,13 +369,6 @@ def programs(session: nox.Session) -> None:
     run(session, python, "-m", "pytest", "-m", "programs", "tests/programs", **variables)
 
 
-@nox.session(python=False)
-def harnesses(session: nox.Session) -> None:
-    """Build all of jax's own test harnesses, an hour (HARNESSES for those of a name)."""
-    variables = _runtime_alone(session) | {"HARNESSES": os.environ.get("HARNESSES", "")}
-    checkout_pytest(session, "-m", "harnesses", "tests/programs", **variables)
-
-
 def _runtime_alone(session: nox.Session) -> dict[str, str]:
     """An environment with the runtime alone, and so without jax."""
     environment(session, "programs/runtime", *CONSTRAINTS, "-e", "./runtime[xla]")

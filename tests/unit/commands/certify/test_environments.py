@@ -67,6 +67,8 @@ def test_no_code_is_run_from_where_others_may_write(tmp_path: Path, inner: str) 
 def no_index(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_NO_INDEX", "0")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("UV_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("UV_NO_CACHE", "1")
