@@ -360,19 +360,12 @@ def stores(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def programs(session: nox.Session) -> None:
-    """Build programs written with 15 libraries (3 GB)."""
+    """Build programs written with seven libraries (2 GB)."""
     requirements = ("-r", "tests/programs/requirements.txt")
     packages = (*CONSTRAINTS, *toolchain(), *requirements)
     python = environment(session, "programs/toolchain", *packages)
     variables = _runtime_alone(session)
     run(session, python, "-m", "pytest", "-m", "programs", "tests/programs", **variables)
-
-
-@nox.session(python=False)
-def harnesses(session: nox.Session) -> None:
-    """Build all of jax's own test harnesses, an hour (HARNESSES for those of a name)."""
-    variables = _runtime_alone(session) | {"HARNESSES": os.environ.get("HARNESSES", "")}
-    checkout_pytest(session, "-m", "harnesses", "tests/programs", **variables)
 
 
 def _runtime_alone(session: nox.Session) -> dict[str, str]:

@@ -5,28 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 import aotc_runtime
-from aotc_runtime.verification import bundle_examination, host_compatibility, verify_bundle
+from aotc_runtime.verification import bundle_examination, host_compatibility
 from tests.conftest import ROOT
-
-MAKERS = (
-    verify_bundle.frame,
-    verify_bundle.collect,
-    verify_bundle.authenticate,
-    verify_bundle.unpack,
-    verify_bundle.accept,
-    verify_bundle.judge,
-    verify_bundle.require,
-    verify_bundle.Fitting.finish,
-)
-"""The makers of the stages, in their order (tests/hostile/test_stages.py)."""
 
 _CITED = re.compile(
     r"docs/trust\.md ((?:\d+|, but [a-z ]+|, (?:and )?|\s|and|to|the \w+ (?:of|to))+)"
@@ -82,16 +67,11 @@ def cited(text: str | None) -> set[int]:
 
 
 class Citing(NamedTuple):
-    """A function that names its steps (own), or whose module does. codes: that it refuses with.
-    calls: what it calls, by name.
-    """
+    """A function whose docstring names its steps, or its module's. codes: that it refuses with."""
 
     where: str
-    name: str
-    own: bool
     steps: set[int]
     codes: set[str]
-    calls: set[str]
 
 
 def citing() -> Iterator[Citing]:
@@ -102,18 +82,12 @@ def citing() -> Iterator[Citing]:
         whole = cited(ast.get_docstring(module))
         for function in ast.walk(module):
             if isinstance(function, ast.FunctionDef):
-                own = cited(ast.get_docstring(function))
-                nodes = [*ast.walk(function)]
-                texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
-                codes = {each for each in map(str, texts) if re.fullmatch(r"AOTC-E\d{3}", each)}
-                calls = {
-                    getattr(node.func, "id", getattr(node.func, "attr", ""))
-                    for node in nodes
-                    if isinstance(node, ast.Call)
-                }
-                if own or whole:
-                    where = f"{file.relative_to(folder)} {function.name}"
-                    yield Citing(where, function.name, bool(own), own or whole, codes, calls)
+                steps = cited(ast.get_docstring(function)) or whole
+                nodes = ast.walk(function)
+                texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
+                codes = {each for each in texts if re.fullmatch(r"AOTC-E\d{3}", each)}
+                if steps:
+                    yield Citing(f"{file.relative_to(folder)} {function.name}", steps, codes)
 
 
 def test_the_page_counts_its_steps() -> None:
@@ -130,47 +104,6 @@ def test_a_check_refuses_with_codes_of_the_steps_whose_numbers_it_has() -> None:
         for each in found
     }
     assert {where: codes for where, codes in strange.items() if codes} == {}
-
-
-def test_who_has_checks_made_has_their_numbers() -> None:
-    found = [each for each in citing() if each.own]
-    steps: dict[str, set[int]] = {}
-    for each in found:
-        steps.setdefault(each.name, set()).update(each.steps)
-    lacking = {
-        each.where: {
-            name: steps[name] for name in each.calls & {*steps} if steps[name] - each.steps
-        }
-        for each in found
-    }
-    assert {where: calls for where, calls in lacking.items() if calls} == {}
-
-
-@pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__qualname__)
-def test_a_stage_has_passed_the_steps_whose_numbers_its_maker_has(
-    maker: Callable[..., object],
-) -> None:
-    rows = re.findall(r"^\| `\w+` \| `(?:\w+\.)?(\w+)\(.*?\)` \| (.*) \|$", _stages(), re.MULTILINE)
-    passed = {name: numbers_in(text.replace("step ", "")) for name, text in rows}
-    assert cited(inspect.getdoc(maker)) == passed[maker.__name__]
-
-
-def _stages() -> str:
-    return _section("### Stages in the code", "### Notes to the steps")
-
-
-def test_stages_are_made_in_the_order_of_the_page_and_of_its_numbers() -> None:
-    rows = re.findall(r"^\| `\w+` \| `(?:\w+\.)?(\w+)\(", _stages(), re.MULTILINE)
-    assert rows == [maker.__name__ for maker in MAKERS]
-    # The end of step 6 is waited for last: When what happens.
-    steps = [cited(inspect.getdoc(maker)) for maker in MAKERS[:-1]]
-    assert all(min(one) <= min(next) and max(one) <= max(next) for one, next in pairwise(steps))
-    assert cited(inspect.getdoc(MAKERS[-1])) == {6}
-
-
-def test_stages_stand_in_their_order() -> None:
-    lines = [inspect.getsourcelines(maker)[1] for maker in MAKERS if maker is not MAKERS[-1]]
-    assert lines == sorted(lines)
 
 
 def test_gates_open_in_the_order_of_the_page() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -61,34 +59,14 @@ def test_holds_the_lock_of_python():
     ctypes.PyDLL(None).sleep(611)
 """
 
-SIGNALS = """
-import signal
-import subprocess
-import sys
 
-
-def test_signals():
-    asking = "import signal; print(*(signal.getsignal(n) is signal.SIG_IGN for n in (2, 15, 1)))"
-    print("children:", subprocess.check_output([sys.executable, "-c", asking], text=True))
-    print("here:", signal.getsignal(2) is signal.default_int_handler)
-    assert False, "so that it is shown"
-"""
-
-
-def ran(folder: Path, source: str, *options: str, ignored: Sequence[int] = ()) -> tuple[int, str]:
+def ran(folder: Path, source: str, *options: str) -> tuple[int, str]:
     """Run pytest with the plugin on a file: its exit code, and all that it printed."""
     (folder / "test_it.py").write_text(source)
-    starting = (
-        "import os, signal, sys; "
-        # Whatever this run was started with: `nohup make test` ignores SIGHUP.
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "
-        f"[signal.signal(n, signal.SIG_IGN) for n in {[*map(int, ignored)]}]; "
-        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    )
     alone = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
     plugins = ["-p", "tests.limits", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-c", starting, "-m", "pytest", *plugins, "test_it.py", *options],
+        [sys.executable, "-m", "pytest", *plugins, "test_it.py", *options],
         cwd=folder,
         env={**alone, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -137,17 +115,3 @@ def test_where_python_itself_does_not_run_any_more_the_place_is_named(tmp_path: 
     code, said = ran(tmp_path, STUCK)
     assert code == 1
     assert "in test_holds_the_lock_of_python\n" in said
-
-
-@pytest.mark.parametrize("ignored", [[], [signal.SIGINT], [signal.SIGINT, signal.SIGTERM]])
-def test_what_tests_start_listens_to_signals_whatever_their_own_parent_ignores(
-    tmp_path: Path, ignored: list[int]
-) -> None:
-    _, said = ran(tmp_path, SIGNALS, ignored=ignored)
-    assert "children: False False False\n" in said and "here: True\n" in said
-
-
-def test_what_goes_on_after_a_terminal_has_hung_up_still_does(tmp_path: Path) -> None:
-    """`nohup make test` is started for that."""
-    _, said = ran(tmp_path, SIGNALS, ignored=[signal.SIGHUP])
-    assert "children: False False True\n" in said

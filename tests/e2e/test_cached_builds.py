@@ -218,34 +218,6 @@ def test_a_gate_is_asked_of_what_the_cache_has(project: Project) -> None:
     assert {finding.code for finding in refused.value.findings} == {"AOTC-E975"}
 
 
-def test_a_program_that_opens_its_manifest_is_another_one_with_every_edit_of_it(
-    project: Project,
-) -> None:
-    opens = "from pathlib import Path\nA = Path(__file__).with_name('two.toml').read_text()\n"
-    (project.root / "shared.py").write_text(
-        opens + SHARED.replace("arange(8.0)", "arange(8.0) * A.count('#')")
-    )
-    text = MANIFEST.partition("[entry_points.right]")[0].replace("[1, 4]", "[4, 4]", 1)
-    text = text.replace("profiles = [1, 4]", "profiles = [4]")
-    for comments in ("# one\n", "# one\n# two\n"):
-        (project.root / "two.toml").write_text(text + comments)
-        built = project.build()
-    assert "weights params, part 1 changed" in ran(built)["reference"]
-    assert built.bundle.root_digest == project.build(cached=False).bundle.root_digest
-    assert ran(project.build()) == UNCHANGED
-
-
-def test_a_module_that_hides_another_is_noticed(project: Project) -> None:
-    (project.root / "right").mkdir()
-    (project.root / "right" / "__init__.py").write_text(RIGHT.replace("tanh", "cos"))
-    try:
-        with pytest.raises(CaptureError) as caught:
-            project.build()
-    finally:
-        shutil.rmtree(project.root / "right")
-    assert caught.value.code == "AOTC-E820", "the program was run, and refused"
-
-
 def test_a_variable_that_the_program_reads_counts_and_another_does_not(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,10 +387,17 @@ def without_tpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_tpu")
-def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(project: Project) -> None:
+@pytest.mark.parametrize(
+    ("targets", "keep_going"),
+    [(("cpu-x86-64-v3", "tpu-v5e-1x1"), False), (("tpu-v5e-1x1",), True)],
+    ids=["one of two", "the only one"],
+)
+def test_a_toolchain_that_is_missing_ends_a_build_before_the_program_runs(
+    project: Project, targets: tuple[str, ...], keep_going: bool
+) -> None:
     done: list[Done] = []
     with pytest.raises(CompileError) as caught:
-        project.build("cpu-x86-64-v3", "tpu-v5e-1x1", on_done=done.append)
+        project.build(*targets, keep_going=keep_going, on_done=done.append)
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
     assert done == []
 
@@ -442,15 +421,6 @@ def test_every_failure_is_reported_and_what_does_not_need_what_is_missing_is_bui
         "left[batch=4] for cpu-x86-64-v3",
     }
     assert not (project.root / "two.aotb").exists()
-
-
-@pytest.mark.usefixtures("without_tpu")
-def test_without_any_toolchain_nothing_is_begun(project: Project) -> None:
-    done: list[Done] = []
-    with pytest.raises(CompileError) as caught:
-        project.build("tpu-v5e-1x1", keep_going=True, on_done=done.append)
-    assert [finding.code for finding in caught.value.findings] == ["AOTC-E909"]
-    assert done == []
 
 
 def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(

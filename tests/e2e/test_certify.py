@@ -17,8 +17,6 @@ from small_programs import build_signed
 
 from aotc.base.child_processes import Processes
 from aotc.base.package_install import install
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.certify.certify_process import runtime_copy
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
@@ -100,34 +98,6 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
         else:
             assert by_itself == ["AOTC-E401"]
             assert (by_word["version"], by_word["keys"]) == (version, [certifier])
-
-
-def test_a_version_that_the_index_does_not_have_is_said_and_the_others_are_certified(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
-    bundle = tmp_path / "bundle.aotb"
-    copyfile(digits_bundle[0], bundle)
-    arguments = ("--trust", digits_bundle[1], "--jaxlib", "0.12.77", "--jaxlib", "0.11.2")
-    document = aotc("certify", bundle, *arguments)
-    assert [finding["code"] for finding in document["findings"]] == ["AOTC-E558"]
-    assert [(t["version"], t["outcome"]) for t in document["trials"]] == [("0.11.2", "passed")]
-
-
-def test_a_certificate_of_an_untrusted_certifier_changes_nothing(
-    digits_bundle: Bundle, tmp_path: Path, runtime: Path
-) -> None:
-    bundle, key = tmp_path / "bundle.aotb", tmp_path / "certifier"
-    copyfile(digits_bundle[0], bundle)
-    aotc("keygen", "--plain", key)
-    aotc(
-        "certify", bundle, "--trust", digits_bundle[1], "--key", f"{key}.key", "--jaxlib", "0.11.2"
-    )
-    other = policy_text("digits", [LocalSigner.ephemeral().public_pem()]).partition("[[keys]]")[2]
-    policy = tmp_path / "trust.toml"
-    policy.write_text(f"{digits_bundle[1].read_text()}\n[[certifiers]]{other}")
-    install(tmp_path / "made", Release("jaxlib", "0.11.2"), Processes())
-    python = tmp_path / "made" / "bin" / "python"
-    assert loaded(python, runtime, bundle, policy) == ["AOTC-E401", "AOTC-E412"]
 
 
 COMPILING = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -22,7 +21,6 @@ import aotc_runtime
 from aotc.bundle.read.bundle_review import review
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle, ShapeError
-from aotc_runtime.base import canonical_json
 from aotc_runtime.system.bundle_files import open_bundle
 
 PROGRAM = """
@@ -268,15 +266,3 @@ def test_inspect_shows_keys_and_the_manifest_names_their_implementation(bundle: 
         "1": "key<fry>[batch, 2]",
     }
     assert entry_points["step"]["outputs"]["0/old/keys"] == "key<fry>[batch]"
-
-
-def test_only_keys_have_an_implementation_in_the_manifest(loaded: LoadedBundle) -> None:
-    key, x = (json.loads(canonical_json.encode(spec)) for spec in loaded["dropout"].spec.inputs)
-    assert key == {
-        "path": "key",
-        "dtype": "uint32",
-        "shape": [2],
-        "weak_type": False,
-        "key_impl": "threefry2x32",
-    }
-    assert "key_impl" not in x

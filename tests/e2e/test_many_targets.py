@@ -89,13 +89,6 @@ def test_merging_two_builds_gives_the_root_of_one_build_for_both(bundles: Bundle
     assert roots[0] == roots[1]
 
 
-def test_weights_are_stored_once(bundles: Bundles) -> None:
-    sizes = {p: p.stat().st_size for p in (bundles.one, bundles.two, bundles.merged)}
-    weights = 512 * 512 * 4
-    assert sizes[bundles.one] > weights
-    assert sizes[bundles.merged] < sizes[bundles.one] + sizes[bundles.two] - weights
-
-
 def test_the_loader_takes_the_best_target_for_this_host_and_says_why(bundles: Bundles) -> None:
     x = np.linspace(-1, 1, 8 * 512, dtype=np.float32).reshape(8, 512)
     has_v4 = "avx512f" in detect().isa
@@ -125,15 +118,6 @@ def test_a_copy_with_one_target_is_smaller_and_loads_with_the_same_signature(
     with pytest.raises(IncompatibleHostError) as error:
         aotc_runtime.load(small.path, trust=bundles.trust, target=V4)
     assert error.value.code == "AOTC-E505"
-
-
-def test_copies_of_one_bundle_merge_into_it_again(bundles: Bundles, tmp_path: Path) -> None:
-    copies = [
-        extract(open_bundle(bundles.merged), [name], tmp_path / name, Form.LAYOUT).path
-        for name in (V3, V4)
-    ]
-    again = merge_bundles(copies, tmp_path / "again", Form.LAYOUT, None, None, datetime.now(UTC))
-    assert again.bundle.root_digest == read_unverified(open_bundle(bundles.both))[0].root_digest
 
 
 def test_what_compat_says_is_what_the_verifier_says(bundles: Bundles) -> None:

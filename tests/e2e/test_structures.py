@@ -16,10 +16,9 @@ import pytest
 from jax_free import Arrays
 from small_programs import build_signed
 
-import aotc_runtime
 from aotc.bundle.read.bundle_review import review
 from aotc.report.inspect_report import bundle_report
-from aotc_runtime import LoadedBundle, ShapeError
+from aotc_runtime import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
 
 PROGRAM = """
@@ -314,23 +313,3 @@ def test_inspect_shows_structures_with_their_classes(
     report: Any, entry_point: str, owner: str, structure: str
 ) -> None:
     assert report["entry_points"][entry_point]["structures"][owner] == structure
-
-
-WRONG = [
-    ("append", ({2: {}, 10: None, -1: None}, 0), "append cache/2", "without 'k'"),
-    ("append", ({2: None, 10: None}, 0), "append cache", "a dict without -1"),
-    ("append", ({"2": None, 10: None, -1: None}, 0), "append cache", "without 2 and with '2'"),
-    ("width", ({"low": 1.0, "hihg": 2.0},), "width pair", "without 'high' and with 'hihg'"),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "where", "found"), WRONG)
-def test_a_wrong_structure_is_told_by_what_differs(
-    bundle: Bundle, name: str, arguments: Any, where: str, found: str
-) -> None:
-    with aotc_runtime.load(bundle[0], trust=bundle[1]) as loaded:
-        with pytest.raises(ShapeError) as refused:
-            loaded[name](*arguments)
-        (finding,) = refused.value.findings
-        assert (finding.code, finding.where) == ("AOTC-E604", where)
-        assert found in finding.found

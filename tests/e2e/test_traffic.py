@@ -2,74 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hostile.doors import toolchain
-from small_programs import build_signed
-
-import aotc_runtime
-from aotc.commands.profiles.cost_probe import CostKind
-from aotc.commands.profiles.suggested_profiles import suggest
-from aotc.commands.profiles.traffic_check import check_bundle
-
-PROGRAM = """
-def double(x):
-    return x * 2
-"""
-
-MANIFEST = """\
-schema = 1
-name = "double"
-version = "1.0.0"
-targets = ["native"]
-
-[dimensions.batch]
-range = [1, 64]
-profiles = [1, 8, 64]
-
-[entry_points.double]
-function = "program:double"
-inputs.x = { shape = ["batch", 4], dtype = "float32" }
-out_of_profile = { batch = "split" }
-fixtures = { seed = 0 }
-"""
-
-
-def seen(bundle: Path, trust: Path, batches: list[int], log: Path) -> None:
-    """Call it with these batches, and write its report."""
-    with aotc_runtime.load(bundle, trust=trust) as loaded:
-        for batch in batches:
-            x = np.arange(4.0 * batch, dtype=np.float32).reshape(batch, 4)
-            np.testing.assert_array_equal(loaded["double"](x), 2 * x)
-        log.write_text(json.dumps(loaded.report()), "utf-8")
-
-
-def test_a_bundle_with_the_suggested_profiles_serves_all_of_its_own_report(tmp_path: Path) -> None:
-    batches = [1, 2, 2, 4, 12, 12, 12, 24, 30]
-    (tmp_path / "first").mkdir()
-    (tmp_path / "second").mkdir()
-    first = build_signed(tmp_path / "first", "double", PROGRAM, MANIFEST)
-    seen(*first, batches, tmp_path / "seen.json")
-    (checked,), _ = check_bundle(first[0], tmp_path / "seen.json")
-    assert (checked.covered, checked.requests) == (len(batches), len(batches))
-    assert checked.split == 8
-    assert checked.calls == 1 + 2 + 2 + 4 + 3 * 5 + 3 + 9
-    manifest = tmp_path / "first" / "manifest.toml"
-    suggestion = suggest(manifest, tmp_path / "seen.json", most=3, kind=CostKind.ELEMENTS)
-    assert {"batch": 1} in suggestion.profiles
-    assert suggestion.served.covered == len(batches)
-    sizes = [profile["batch"] for profile in suggestion.profiles]
-    text = manifest.read_text().replace("[1, 8, 64]", str(sizes))
-    second = build_signed(tmp_path / "second", "double", PROGRAM, text)
-    seen(*second, [*batches, 3, 63], tmp_path / "again.json")
-    (again,), _ = check_bundle(second[0], tmp_path / "again.json")
-    assert (again.covered, again.padding) == (len(batches) + 2, 0.0)
 
 
 def test_the_commands_of_the_page_work_as_they_stand(

@@ -244,7 +244,6 @@ _each(
         "parity": lambda x: (x & 1, x | 1, x ^ x),
     },
 )
-_each(SIGNED, "unary", {"over_minus_one": _over(-1)})
 _each(
     ("complex64",),
     "unary",
@@ -288,17 +287,6 @@ _each(
 )
 
 
-def _ldexp(x: Array, y: Array) -> Array:
-    return jnp.ldexp(x, jnp.clip(jnp.nan_to_num(y), -300, 300).astype(jnp.int32))
-
-
-_each(
-    ("float32", "float64"),
-    "binary",
-    _named(lax, "nextafter igamma igammac zeta random_gamma_grad polygamma")
-    | _named(special, "xlogy xlog1py betaln")
-    | {"ldexp": _ldexp, "igamma_grad": lax.igamma_grad_a},
-)
 _each(
     INTEGERS,
     "binary",
@@ -308,7 +296,6 @@ _each(
     | _named(jnp, "floor_divide mod left_shift right_shift")
     | {"power": lambda x, y: jnp.power(x, jnp.abs(y) % 9)},
 )
-_each(("int32", "uint8", "int64"), "binary", _named(jnp, "gcd lcm"))
 _WITH_BOOL = {"plus": jnp.add, "times": jnp.multiply, "power": jnp.power, "maximum": jnp.maximum}
 _each(("bool",), "binary", _COMPARISONS | _BITS | _WITH_BOOL)
 _each(
@@ -347,30 +334,8 @@ for _name, _other in product(EVERY, EVERY):
         lambda x, to=_other: lax.convert_element_type(x, dtype_of(to)),
         edges(_name),
     )
-for _name, _other in product(EVERY[1:-1], EVERY[1:-1]):
-    if dtype_of(_name) != dtype_of(_other):
-        _values = edges(_name)
-        _ratio = dtype_of(_other).itemsize // dtype_of(_name).itemsize
-        if _ratio > 1:
-            _values = _values[: len(_values) // _ratio * _ratio].reshape(-1, _ratio)
-        _add(
-            f"bitcast.{_name}.{_other}",
-            lambda x, to=_other: lax.bitcast_convert_type(x, dtype_of(to)),
-            _values,
-        )
 _narrowest: Function = lambda x: x.astype(jnp.float8_e4m3fn)  # noqa: E731
 _add("convert.float32.float8_e4m3fn", _narrowest, edges("float32"))
-_HALFWAY = np.array(
-    [2**24 + 1, 2**24 + 3, 2**25 + 2, 2**53 + 1, 2**53 + 3, 2**62 + 1, 2**63 - 1, 257, 2049, 65519,
-     65520, 65535, 131071, 33554431]
-)  # fmt: skip
-for _name in FLOATS:
-    _small = np.concatenate([1 + np.arange(64) * 2.0**-14, np.arange(64) * 2.0**-27])
-    _wide = [_HALFWAY.astype(np.float64), 1 + np.arange(40) * 2.0**-14, np.arange(40) * 2.0**-27]
-    _to = _cast(_name)
-    _add(f"rounding.int64.{_name}", lambda x, f=_to: (f(x), f(-x)), _HALFWAY)
-    _add(f"rounding.float64.{_name}", _to, np.concatenate(_wide))
-    _add(f"rounding.float32.{_name}", _to, _small.astype(np.float32))
 
 # Numbers of an array together
 
@@ -417,18 +382,9 @@ for (_word, _function), _axis in product(_named(jnp, "any all").items(), (None, 
     _add(f"reduce.{_word}.{_axis}.bool", _along(_function, _axis), some("bool", 4, 9))
 
 
-def _reduced(init: Any, combine: Function) -> Function:
-    return lambda x: lax.reduce(x, init, combine, (0,))
-
-
-_add("reduce.xor.int32", _reduced(np.int32(0), lax.bitwise_xor), some("int32", 7, 5))
-_add("reduce.xor.bool", _reduced(np.False_, lax.bitwise_xor), some("bool", 7, 5))
-_add("reduce.wide_init.float32", _reduced(np.float32(100), lax.max), f32(7, 5))
-_add("reduce.sum_of_squares.float32", _reduced(np.float32(0), lambda a, b: a + b), f32(4, 6))
 _add(
     "reduce.sum.bool", lambda x: (x.sum(), x.sum(axis=0), jnp.count_nonzero(x)), some("bool", 7, 5)
 )
-_add("reduce.two_axes.float32", lambda x: x.max(axis=(0, 2)), f32(3, 4, 5))
 _add(
     "reduce.two_operands.float32",
     lambda x, y: lax.reduce(
@@ -440,18 +396,6 @@ _add(
 _STATISTICS = _named(jnp, "mean var std median nanmean nanmax nanmin nansum nanprod nanargmax ptp")
 _STATISTICS |= _named(jnp, "nanargmin nanstd nanmedian nancumsum diff ediff1d")
 _all("statistics", _STATISTICS, floats(3, NAN, 1, 2, 8, -0.0, 2), ends=".float32")
-_all("statistics", _STATISTICS, f32(11), ends="_plain.float32")
-for _word, _function, _input in (
-    ("quantile", lambda x: jnp.quantile(x, jnp.array([0, 0.25, 0.5, 1])), f32(11)),
-    ("percentile", lambda x: jnp.percentile(x, 30, axis=0), f32(11, 3)),
-    ("average", lambda x: jnp.average(x, weights=jnp.abs(x)), f32(11)),
-    ("cov", jnp.cov, f32(3, 9)),
-    ("corrcoef", jnp.corrcoef, f32(3, 9)),
-    ("histogram", lambda x: jnp.histogram(x, bins=5), f32(40)),
-    ("digitize", lambda x: jnp.digitize(x, jnp.array([-1.0, 0, 1])), f32(40)),
-):
-    _add(f"statistics.{_word}.float32", _function, _input)
-_add("statistics.bincount.int32", lambda x: jnp.bincount(x, length=6), ints(1, 2, 9, -1, 2, 0))
 
 
 def _running(function: Function, reverse: bool) -> Function:
@@ -468,27 +412,6 @@ for (_word, _function), _name, _reverse in product(
         _ends = ".reverse" * _reverse
         _add(f"running.{_word}.{_name}{_ends}", _running(_function, _reverse), _matrix(_name))
 
-
-def _two(a: Array, b: Array) -> Array:
-    return a[0] * b[0], a[1] * b[0] + b[1]
-
-
-for _word, _function, _input in (
-    ("long.float32", jnp.cumsum, f32(1031)),
-    ("long.int32", jnp.cumsum, some("int32", 1031)),
-    ("long_max.float32", lax.cummax, f32(1031)),
-    ("complex64", lambda x: (jnp.cumsum(x), jnp.cumprod(x)), some("complex64", 9)),
-    ("bool", jnp.cumsum, some("bool", 19)),
-    ("associative.float32", lambda x: lax.associative_scan(lambda a, b: a * b + b, x), f32(13)),
-    (
-        "associative_pairs.float32",
-        lambda x: lax.associative_scan(_two, (x, x + 1), axis=0),
-        f32(8, 3),
-    ),
-    ("unwrap.float32", jnp.unwrap, f32(13) * np.float32(6)),
-    ("trapezoid.float32", jnp.trapezoid, f32(13)),
-):
-    _add(f"running.{_word}", _function, _input)
 
 # Order
 
@@ -514,7 +437,6 @@ for _name in (*INTEGERS, *FLOATS, "bool"):
     if _name != "bool":
         _add(f"sort.top_k.{_name}", lambda x: lax.top_k(x, 4), _ties(_name))
         _add(f"sort.top_all.{_name}", lambda x: lax.top_k(x, x.shape[0]), edges(_name))
-_add("sort.plain.complex64", jnp.sort, np.array([1 + 2j, 1 - 2j, 0, -1, 1 + 2j, NAN], np.complex64))
 _OF_ROWS: dict[str, Function] = {
     "axis_1": lambda x: jnp.sort(x, axis=1),
     "argsort_rows": lambda x: jnp.argsort(x, axis=1),
@@ -548,7 +470,6 @@ for _name in ("float32", "int32"):
             _tied,
         )
 _add("sort.nonzero.int32", lambda x: jnp.nonzero(x, size=9, fill_value=-1), _ties("int32"))
-_add("sort.approx_max.float32", lambda x: lax.approx_max_k(x, 3), f32(40))
 
 # Places
 
@@ -653,28 +574,7 @@ _add(
     _SPECIAL,
     _REPEATED,
 )
-_add(
-    "scatter.unique.float32",
-    lambda x, i: x.at[i].set(5.0, unique_indices=True, indices_are_sorted=True),
-    f32(9),
-    ints(1, 3, 7),
-)
-_add(
-    "scatter.scalar.float32",
-    lambda x, i: (x.at[i].set(1.0), x.at[-1].set(2.0), x.at[i, 1].add(3.0)),
-    f32(4, 4),
-    np.int32(-2),
-)
-_add("scatter.apply.float32", lambda x, i: x.at[i].apply(jnp.exp), f32(4), ints(1, 3, 7))
-_add("scatter.power.float32", lambda x, i: x.at[i].power(2.0), f32(4), ints(1, 3, 7))
 _add("scatter.both.float32", lambda x, i: x.at[i, i[::-1]].add(1.0), f32(4, 4), _OUTSIDE)
-_add("scatter.columns.float32", lambda x, i: x.at[:, i].add(1.0), f32(4, 4), _OUTSIDE)
-_add("scatter.alone.float32", lambda x, i: x.at[i[0]].set(1.0), f32(4, 4), ints(9))
-_add("scatter.bool", lambda x, i: x.at[i].set(True), some("bool", 9), ints(1, 3, 7, 20))
-_add("scatter.boolean_mask.float32", lambda x, m: x.at[m].set(0.0), f32(9), some("bool", 9))
-_bools = some("bool", 4), _REPEATED, some("bool", 5, seed=2)
-_add("scatter.boolean_max", lambda x, i, y: x.at[i].max(y), *_bools)
-_add("scatter.of_empty", lambda x, i: x.at[i].add(1.0), none(0, 3), ints(0, 1))
 
 _CORNERS = ints([0, 0], [4, 4], [-1, 2], [3, 3], [9, -9], [2, 4])
 
@@ -701,21 +601,6 @@ for _mode in ("drop", "clip"):
     _adding: Function = jax.vmap(lambda a, b, m=_mode: a.at[b].add(1.0, mode=m))
     _add(f"scatter.batched.{_mode}", _adding, f32(3, 5), _edges[..., 0])
 _add("gather.whole", lambda x, i: x[i], f32(4, 3, 2), ints([0, 9], [-1, 2]))
-_add("gather.one", lambda x, i: (x[i], x[i, i], x[:, i]), f32(4, 3), np.int32(7))
-_filled: Function = lambda x, i: x.at[i].get(mode="fill", fill_value=3)  # noqa: E731
-_add("gather.of_empty", _filled, none(0, 3), ints(0, 1))
-_add("gather.no_slices", lambda x, i: x[i], none(4, 0), ints(0, 9))
-_add("gather.one_row", lambda x, i: (x[i], jnp.take(x, i, axis=0)), f32(1, 3), ints(0, 1, -1, -2))
-_add(
-    "gather.take_modes",
-    lambda x, i: (jnp.take(x, i), jnp.take(x, i, mode="clip"), jnp.take(x, i, mode="wrap")),
-    f32(4, 3),
-    ints(0, 11, 12, -1, -13, 99),
-)
-_chosen: Function = lambda i, x: jnp.choose(i, [x, x + 1, x + 2], mode="clip")  # noqa: E731
-_add("gather.choose", _chosen, ints(0, 2, 5, -1), f32(4))
-_add("gather.one_hot", lambda i: jax.nn.one_hot(i, 4), ints(0, 3, 4, -1))
-_add("slice.of_empty", lambda x, i: lax.dynamic_slice(x, (i, i), (0, 2)), none(0, 3), np.int32(4))
 _add(
     "slice.empty_of",
     lambda x, i: lax.dynamic_update_slice(x, jnp.zeros((0, 2), x.dtype), (i, i)),
@@ -732,15 +617,6 @@ _add(
     f32(4, 3),
     np.int32(-7),
 )
-_add(
-    "slice.rank_4",
-    lambda x, i: (
-        lax.dynamic_slice(x, (i, 0, i, i), (1, 3, 2, 2)),
-        lax.dynamic_update_slice(x, x[:1, :2, :2, :2], (i, i, 0, i)),
-    ),
-    f32(3, 3, 4, 4),
-    np.int32(2),
-)
 for (_word, _function), _name in product(
     _named(jax.ops, "segment_sum segment_prod segment_max segment_min").items(),
     ("float32", "int32"),
@@ -754,10 +630,6 @@ for (_word, _function), _name in product(
 def _windows(start: Any, combine: Function, *options: Any) -> Function:
     """Return a reduction of windows. options: dimensions, strides, padding, and both dilations."""
     return lambda x: lax.reduce_window(x, np.asarray(start, x.dtype), combine, *options)
-
-
-def _largest(*options: Any) -> Function:
-    return _windows(-INF, lax.max, *options)
 
 
 _WINDOWS: dict[str, tuple[Function, float]] = {
@@ -787,27 +659,6 @@ _add(
     ),
     floats(1, NAN, 3, -0.0, 0.0, INF, -INF, 2),
 )
-_add("window.init.float32", _windows(0.5, lax.max, (2, 2), (2, 2), "SAME"), f32(5, 5))
-_add("window.custom.float32", _windows(0, lambda a, b: a + b * b, (2,), (1,), "VALID"), f32(9))
-_add(
-    "window.two.float32",
-    lambda x, y: lax.reduce_window(
-        (x, y),
-        (np.float32(0), np.float32(-INF)),
-        lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])),
-        (2,),
-        (1,),
-        "VALID",
-    ),
-    f32(9),
-    f32(9, seed=1),
-)
-_ors = _windows(False, lax.bitwise_or, (2, 2), (1, 1), "VALID")
-_PLANE, _CUBE = (1, 3, 3, 1), (1, 2, 2, 2, 1)
-_add("window.empty.float32", _largest((1, 3), (1, 1), "VALID"), f32(3, 2))
-_add("window.or.bool", _ors, some("bool", 5, 5))
-_add("window.rank_4.float32", _largest(_PLANE, (1, 2, 2, 1), "SAME"), f32(2, 7, 7, 3))
-_add("window.rank_5.float32", _windows(0, lax.add, _CUBE, _CUBE, "SAME"), f32(1, 5, 5, 5, 2))
 
 
 def _squares(pool: Function) -> Function:
@@ -815,23 +666,14 @@ def _squares(pool: Function) -> Function:
     return jax.grad(lambda x: (pool(x) ** 2).sum())
 
 
+_PLANE = (1, 3, 3, 1)
+
 _planes = _squares(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, _PLANE, (1, 2, 2, 1), "SAME"))
-_lines = _squares(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (3,), (1,), "VALID"))
 _least = _squares(
     lambda x: lax.reduce_window(x, jnp.inf, lax.min, (2, 2), (2, 2), ((1, 1), (0, 0)))
 )
-_means = _squares(lambda x: lax.reduce_window(x, 0.0, lax.add, (3, 3), (2, 2), "SAME"))
 _add("window.max_grad.float32", _planes, np.round(f32(1, 6, 6, 2)))
-_add("window.max_grad_overlapping.float32", _lines, np.round(f32(16)))
 _add("window.min_grad.float32", _least, np.round(f32(6, 6)))
-_add(
-    "window.max_jvp.float32",
-    lambda x: jax.jvp(
-        lambda y: lax.reduce_window(y, -jnp.inf, lax.max, (2, 2), (1, 1), "VALID"), (x,), (x * 2,)
-    ),
-    np.round(f32(5, 5)),
-)
-_add("window.mean_grad.float32", _means, f32(6, 6))
 
 type Shape = tuple[int, ...]
 _SAME, _VALID = ((1, 1), "SAME"), ((1, 1), "VALID")
@@ -881,22 +723,12 @@ def _turned(x: Array, y: Array) -> Array:
 
 
 _add("conv.nhwc.float32", _nhwc, f32(2, 9, 9, 3), f32(3, 3, 3, 5, seed=1))
-_add("conv.reversed.float32", _turned, f32(2, 5, 5, 3), f32(3, 3, 5, 3, seed=1))
-_add(
-    "conv.wider.int8",
-    _conv((1, 1), "SAME", preferred_element_type=jnp.int32),
-    edges("int8")[:32].reshape(1, 2, 4, 4),
-    edges("int8")[:24].reshape(3, 2, 2, 2),
-)
 for _word, _function, _left, _right in (
     ("grad", _nhwc, (2, 7, 7, 3), (3, 3, 3, 4)),
     ("grad_grouped", _split, (2, 4, 7, 7), (6, 2, 3, 3)),
 ):
     _gradient = jax.grad(lambda x, y, f=_function: (f(x, y) ** 2).sum(), (0, 1))
     _add(f"conv.{_word}.float32", _gradient, f32(*_left), f32(*_right, seed=1))
-_patches: Function = lambda x: lax.conv_general_dilated_patches(x, (2, 2), (1, 1), "VALID")  # noqa: E731
-_add("conv.patches.float32", _patches, f32(1, 3, 5, 5))
-_add("conv.nan.float32", _conv((1,), "SAME"), floats([[1, NAN, 3, INF, 0, 1]]), floats([[0, 1, 0]]))
 
 _PRODUCTS: dict[str, tuple[Shape, Shape, Any]] = {
     "matrix": ((5, 7), (7, 3), (((1,), (0,)), ((), ()))),
@@ -947,31 +779,11 @@ _add("dot.overflow.int32", lambda x: lax.dot(x, x), np.full((20, 20), 2**30 + 7,
 _mixed = edges("uint8")[:24].reshape(4, 6), edges("int8")[:24].reshape(6, 4)
 _add("dot.mixed", _dot(_MATRIX, "int32"), *_mixed)
 _add(
-    "dot.nan.float32",
-    lambda x, y: x @ y,
-    floats([1, NAN, 0], [0, 0, 0], [INF, 0, 1]),
-    floats([0, 1, 2], [0, 0, 0], [-0.0, 3, 4]),
-)
-_add(
-    "dot.precise.float32",
-    lambda x, y: jnp.dot(x, y, precision="highest"),
-    f32(40, 40) * 1e3,
-    f32(40, 40, seed=1),
-)
-_add(
     "dot.einsum.float32",
     lambda x, y: jnp.einsum("bhqd,bhkd->bhqk", x, y),
     f32(2, 3, 4, 5),
     f32(2, 3, 6, 5, seed=1),
 )
-_add("dot.kron.float32", jnp.kron, f32(2, 3), f32(3, 2, seed=1))
-_OF_SQUARES: dict[str, Function] = {
-    "diagonal": lambda x: (jnp.einsum("ii->i", x), jnp.trace(x)),
-    "power": lambda x: jnp.linalg.matrix_power(x, 5),
-    "norms": lambda x: tuple(jnp.linalg.norm(x, *more) for more in ((), (1,), (jnp.inf, 0))),
-}
-_all("dot", _OF_SQUARES, f32(4, 4), ends=".float32")
-_add("dot.expm.float32", lambda x: jnp.cross(x, x[::-1]), f32(4, 3))
 
 # Shapes
 
@@ -1034,29 +846,6 @@ for _name in ("float32", "int32", "bool", "uint8", "bfloat16"):
     _add(f"empty.joined.{_name}", lambda x, y: jnp.concatenate([x, y, x]), _none, _many)
     _all("empty", _OF_NONE, _none, ends=f".{_name}")
     _all("empty", _TO_NONE, _many, ends=f".{_name}")
-_empty_scan: Function = lambda x: lax.scan(lambda c, y: (c + y, c), jnp.zeros(4, x.dtype), x)  # noqa: E731
-_drawn_none: Function = lambda k: jax.random.normal(jax.random.wrap_key_data(k), (0, 3))  # noqa: E731
-_add("empty.running", lambda x: (jnp.cumsum(x, 0), jnp.cumsum(x, 1)), none(0, 4))
-_add("empty.scan", _empty_scan, none(0, 4))
-_add("empty.random", _drawn_none, np.array([1, 2], np.uint32))
-_add("empty.fft", jnp.fft.fft, none(0, 4, dtype=np.complex64))
-_add(
-    "shape.rank_8",
-    lambda x: (x.transpose(7, 0, 6, 1, 5, 2, 4, 3), x.sum((0, 3, 5)), x[..., ::-1]),
-    f32(2, 1, 3, 2, 1, 2, 2, 3),
-)
-_add(
-    "shape.rank_12",
-    lambda x: (x.transpose(*range(11, -1, -1)) + 1, x.max(tuple(range(0, 12, 2)))),
-    f32(*(2, 1) * 6),
-)
-_add("shape.meshgrid", lambda x, y: jnp.meshgrid(x, y), f32(3), f32(4))
-_OF_NUMBER: dict[str, Function] = {
-    "linspace": lambda x: (
-        *(jnp.linspace(x, x * 3, 7), jnp.logspace(0, x, 4), jnp.geomspace(1, 9, 5)),
-    ),
-    "arange": lambda x: (jnp.arange(7) + x, jnp.arange(0.5, 4.5, 0.75) * x, jnp.eye(3, 4, 1) * x),
-}
 _OF_FIVE: dict[str, Function] = {
     "insert": lambda x: (jnp.insert(x, 2, 9.0), jnp.delete(x, 1), jnp.append(x, x)),
     "polynomials": lambda x: (
@@ -1064,11 +853,8 @@ _OF_FIVE: dict[str, Function] = {
         jnp.interp(x, jnp.sort(x), x),
     ),
 }
-_all("shape", _OF_NUMBER, np.float32(2.5))
 _all("shape", _OF_FIVE, f32(5))
 _add("shape.split", lambda x: jnp.split(x, 3, axis=1), f32(4, 6))
-_cases: Function = lambda i, x: lax.select_n(i, x, x + 1, x + 2, x + 3)  # noqa: E731
-_add("shape.cases", _cases, ints(0, 3, 1, 2), f32(4))
 
 # Control flow
 
@@ -1201,15 +987,6 @@ for _impl, _words in _KEYS.items():
             lambda k, f=_function, i=_impl: f(jax.random.wrap_key_data(k, impl=i)),
             np.array([17, 42, 2**32 - 1, 5][:_words], np.uint32),
         )
-_many_bits: Function = lambda k: jax.random.bits(jax.random.wrap_key_data(k), (1031,))  # noqa: E731
-_add("random.large", _many_bits, np.array([3, 4], np.uint32))
-_add("random.seeded", lambda s: jax.random.key_data(jax.random.key(s)), np.int64(-(2**40) - 3))
-for _name in ("uint8", "uint16", "uint32", "uint64"):
-    _add(
-        f"random.generator.{_name}",
-        lambda k, n=_name: lax.rng_bit_generator(k, (9,), dtype=n),
-        np.array([17, 42, 2**32 - 1, 5], np.uint32),
-    )
 
 # Transforms
 
@@ -1219,12 +996,6 @@ for _word, _length in product(
     _of = "complex64" if _word in ("fft", "ifft", "irfft", "hfft") else "float32"
     _more_by_one = _word in ("irfft", "hfft")
     _add(f"fft.{_word}.{_length}", getattr(jnp.fft, _word), some(_of, 3, _length + _more_by_one))
-_add("fft.fft2", jnp.fft.fft2, some("complex64", 4, 8))
-_add("fft.rfft2", jnp.fft.rfft2, f32(4, 8))
-_add("fft.irfft_odd", lambda x: jnp.fft.irfft(x, 7), some("complex64", 4))
-_add("fft.shorter", lambda x: jnp.fft.fft(x, 4), some("complex64", 8))
-_add("fft.float64", jnp.fft.rfft, some("float64", 8))
-_add("fft.shifted", lambda x: (jnp.fft.fftshift(x), jnp.fft.fftfreq(8)), f32(8))
 
 
 # Slices, flips and strides of what a loop gives

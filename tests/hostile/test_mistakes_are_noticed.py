@@ -1,8 +1,6 @@
 """Mistakes in what describes, lowers and calls a program, each made in a copy of the toolchain.
 
 A build notices every one, because plain JAX, which it compares with, shares no code with them.
-
-A few are made in every run, all of them with AOTC_MISTAKES=all.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-CAPTURE, SERVING = "aotc/capture", "runtime/aotc_runtime/serving"
 
 PROGRAM = """
 import collections
@@ -91,7 +88,7 @@ class Mistake(NamedTuple):
     code: str
 
 
-ALWAYS = {
+MISTAKES = {
     "a named tuple is taken field by field": Mistake(
         "aotc/capture/jax_trees.py",
         "if _is_plain_named_tuple(tree, keys, children):",
@@ -117,79 +114,6 @@ ALWAYS = {
         "AOTC-E959",
     ),
 }
-
-OTHERS = {
-    "arguments change places": Mistake(
-        "aotc/capture/call_arguments.py",
-        "positional = [values.pop(name) for name in self.plan.positional]",
-        'values["x"], values["y"] = values["y"], values["x"]\n'
-        "        positional = [values.pop(name) for name in self.plan.positional]",
-        "AOTC-E951",
-    ),
-    "static values are dropped": Mistake(
-        "aotc/capture/call_arguments.py",
-        "values: dict[str, Any] = dict(self.plan.fixed)",
-        "values: dict[str, Any] = {}",
-        "AOTC-E951",
-    ),
-    "a leaf has another's index": Mistake(
-        "aotc/capture/profile_trace.py",
-        "    leaf = call.leaves[position]\n",
-        "    position = {3: 4, 4: 3}.get(position, position)\n    leaf = call.leaves[position]\n",
-        "AOTC-E951",
-    ),
-    "closed-over arrays have one name": Mistake(
-        "aotc/capture/profile_trace.py",
-        'return digest.removeprefix("sha256:")[:16]',
-        'return "same"',
-        "AOTC-E951",
-    ),
-    "random keys are other keys": Mistake(
-        "aotc/capture/random_keys.py",
-        "else jax.random.wrap_key_data(data, impl=impl.value)",
-        "else jax.random.wrap_key_data(data ^ 1, impl=impl.value)",
-        "AOTC-E951",
-    ),
-    "fields are named backwards": Mistake(
-        "aotc/capture/jax_trees.py",
-        "return RecordNode(type=type(tree).__name__, fields=fields, items=items)",
-        "return RecordNode(type=type(tree).__name__, fields=fields[::-1], items=items)",
-        "AOTC-E959",
-    ),
-    "every parameter is keyword only": Mistake(
-        "aotc/capture/traced_entry_points.py",
-        "kind=plan.kinds[parameter],",
-        "kind=type(plan.kinds[parameter]).KEYWORD_ONLY,",
-        "AOTC-E959",
-    ),
-    "outputs have each other's paths": Mistake(
-        "aotc/capture/traced_entry_points.py",
-        "            path=path,\n            dtype=DType(str(random_keys.data_aval(leaf).dtype)),",
-        '            path={"0/0": "0/1", "0/1": "0/0"}.get(path, path),\n'
-        "            dtype=DType(str(random_keys.data_aval(leaf).dtype)),",
-        "AOTC-E951",
-    ),
-    "the function computes something else": Mistake(
-        "aotc/capture/profile_trace.py",
-        "return jax.tree.map(random_keys.data_of, result)",
-        "return jax.tree.map(lambda v: random_keys.data_of(v) * 2, result)",
-        "AOTC-E951",
-    ),
-    "the loader fills fields backwards": Mistake(
-        "runtime/aotc_runtime/schema/result_records.py",
-        "Record(type_, dict(zip(fields, children, strict=True)))",
-        "Record(type_, dict(zip(fields[::-1], children, strict=True)))",
-        "AOTC-E953",
-    ),
-    "the loader reads fields of each other": Mistake(
-        "runtime/aotc_runtime/serving/flattened_arguments.py",
-        "        for field, child in zip(fields, children, strict=True)\n    ]",
-        "        for field, child in zip(fields, (children[0], *children[:0:-1]))\n    ]",
-        "AOTC-E959",
-    ),
-}
-
-MISTAKES = ALWAYS | (OTHERS if os.environ.get("AOTC_MISTAKES") == "all" else {})
 
 
 def build(folder: Path, mistake: Mistake | None) -> subprocess.CompletedProcess[str]:

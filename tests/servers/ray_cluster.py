@@ -32,11 +32,6 @@ class OnRay(Client):
 
     def __init__(self, port: int, cluster: Any) -> None:
         self.port, self.address = port, cluster.address
-        self._cluster = cluster
-
-    def lose_a_node(self) -> None:
-        """End the one without Ray's proxy."""
-        self._cluster.remove_node(self._cluster.list_all_nodes()[-1], allow_graceful=False)
 
     def deploy(self, bundle: Path | str, trust: Path, **arguments: object) -> None:
         """As `serve run` does it, until it runs. Raises what the builder does; RuntimeError if the

@@ -10,9 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from waiting import until
 import aotc_runtime
 from aotc_runtime import AotcError
 from tests.servers.ray_cluster import OnRay, processes, two_nodes
-from tests.servers.typed_program import build_types
 
 pytestmark = [
     pytest.mark.ray,
@@ -35,7 +33,6 @@ pytestmark = [
     ),
 ]
 
-Once = Callable[[str, Callable[[Path], object]], Path]
 Bundle = tuple[Path, Path]
 Array = np.ndarray[Any, Any]
 
@@ -46,12 +43,6 @@ REPLICA = "ray::ServeReplica:digits:bundle"
 def cluster() -> Iterator[OnRay]:
     with two_nodes() as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def types(once: Once) -> Bundle:
-    folder = once("types", build_types)
-    return folder / "types.aotb", folder / "trust.toml"
 
 
 @pytest.fixture(scope="module")
@@ -267,61 +258,3 @@ def test_the_commands_of_the_page_work_as_they_stand(
     run(cluster, page("sh").replace("8000", str(cluster.port)), tmp_path)
     assert cluster.running() == 2
     assert cluster.infer("digits", INPUTS)[2]["probabilities"] == probabilities
-
-
-def test_replicas_come_and_go_with_the_queue(cluster: OnRay, types: Bundle, tmp_path: Path) -> None:
-    text = page("yaml").replace("/models/digits.aotb", str(types[0]))
-    text = text.replace("/models/trust.toml", str(types[1])).replace("max_delay: 5\n", DELAY)
-    (tmp_path / "serve.yaml").write_text(text.replace("downscale_delay_s: 60", SOON))
-    run(cluster, "serve run --non-blocking serve.yaml", tmp_path)
-    index = "POST", "/v2/repository/index", b""
-    until(
-        lambda: all(b"types" in cluster.ask(*index)[2] for _ in range(20)),
-        "the new one serves, and the old one no more",
-    )
-    until(lambda: cluster.running() == 1, "one replica")
-    x = np.ones((1, 4), np.float32)
-    expected = (x * 3).tobytes()
-    ended, answers = threading.Event(), list[Any]()
-
-    def ask() -> None:
-        while not ended.is_set():
-            status, document, outputs = cluster.infer(
-                "types.rows", {"x": ("FP32", x), "y": ("FP32", x)}
-            )
-            answers.append((status, outputs.get("result")) if status == 200 else document)
-
-    clients = [threading.Thread(target=ask) for _ in range(12)]
-    for client in clients:
-        client.start()
-    try:
-        until(lambda: cluster.running() == 2, "another replica, for they all wait")
-    finally:
-        ended.set()
-        for client in clients:
-            client.join()
-    assert [answer for answer in answers if answer != (200, expected)] == []
-    until(lambda: cluster.running() == 1, "one replica is enough again")
-    assert cluster.infer("types.rows", {"x": ("FP32", x), "y": ("FP32", x)})[0] == 200
-
-
-DELAY = "max_delay: 1000\n"
-"""Every request waits in our queue, and no processor is busy."""
-
-SOON = "downscale_delay_s: 5"
-
-
-def test_a_node_that_goes_costs_no_wrong_answer(
-    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
-) -> None:
-    cluster.deploy(*digits_bundle, replicas=2)
-
-    def ask() -> bool:
-        return asked(cluster, probabilities, [])
-
-    for _ in range(20):
-        assert ask()
-    cluster.lose_a_node()
-    until(lambda: all(ask() for _ in range(20)), "calls of what is left")
-    until(lambda: cluster.running() == 2, "both run on the node that is left")
-    until(lambda: all(ask() for _ in range(20)), "calls of both")

@@ -59,6 +59,12 @@ def bundle(request: pytest.FixtureRequest, digits_bundle: Bundle, tmp_path: Path
 
 
 @pytest.fixture
+def archive(digits_bundle: Bundle, tmp_path: Path) -> Path:
+    """The same in a file: for keys and questions, which are those of a folder, too."""
+    return Path(shutil.copyfile(digits_bundle[0], tmp_path / "b"))
+
+
+@pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package that serves the scheme elsewhere:, installed as pip would."""
     info = tmp_path / "site" / "elsewhere-1.0.dist-info"
@@ -179,7 +185,7 @@ def test_the_files_keep_their_owner(aotc: Run, bundle: Path) -> None:
 
 
 def test_a_signer_of_another_package_signs_bundles(
-    aotc: Run, refused: Run, bundle: Path, elsewhere: None
+    aotc: Run, refused: Run, archive: Path, elsewhere: None
 ) -> None:
     key_id = aotc("keygen", "k", "--plain", "--json").document["key_id"]
     aotc("trust", "init", "--key", "k.pub", "--name", "digits")
@@ -231,7 +237,7 @@ def test_a_build_asks_its_signer_before_it_does_anything(
 
 
 def test_a_file_whose_name_looks_like_a_uri_is_spelled_with_its_folder(
-    aotc: Run, refused: Run, bundle: Path
+    aotc: Run, refused: Run, archive: Path
 ) -> None:
     aotc("keygen", "ci:2026", "--plain")
     done = refused(["sign", "b", "--key", "ci:2026.key"], 2, "AOTC-E022")
@@ -282,25 +288,25 @@ def at_a_terminal(
     ids=["right", "wrong", "Ctrl-C", "Ctrl-D"],
 )
 def test_a_signer_may_ask_at_the_terminal(
-    aotc: Run, bundle: Path, elsewhere: None, typed: bytes, exit_code: int, shown: bytes
+    aotc: Run, archive: Path, elsewhere: None, typed: bytes, exit_code: int, shown: bytes
 ) -> None:
     aotc("keygen", "k", "--plain")
-    before = attestations(bundle)
+    before = attestations(archive)
     signing = ("sign", "b", "--key", "elsewhere:k.key")
-    code, text = at_a_terminal(bundle.parent, typed, *signing, ELSEWHERE="locked")
+    code, text = at_a_terminal(archive.parent, typed, *signing, ELSEWHERE="locked")
     assert (code, shown in text) == (exit_code, True)
     assert b"sesame" not in text
-    assert attestations(bundle) - before == (exit_code == 0)
+    assert attestations(archive) - before == (exit_code == 0)
 
 
 def test_without_a_terminal_nobody_is_asked(
-    aotc: Run, refused: Run, bundle: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch
+    aotc: Run, refused: Run, archive: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ELSEWHERE", "locked")
     aotc("keygen", "k", "--plain")
     done = refused(["sign", "b", "--key", "elsewhere:k.key"], 2, "AOTC-E016")
     assert "PermissionError: another word" in done.stderr and "word for" not in done.stderr
-    (bundle.parent / "secret").write_bytes(b"sesame")
+    (archive.parent / "secret").write_bytes(b"sesame")
     aotc("keygen", "locked", "--passphrase-file", "secret")
     done = refused(["sign", "b", "--key", "locked.key"], 2, "AOTC-E007")
     assert "passphrase of locked" not in done.stderr
@@ -318,28 +324,28 @@ def test_without_a_terminal_nobody_is_asked(
     ids=["right", "wrong", "Ctrl-D", "variable", "wrong variable"],
 )
 def test_the_passphrase_of_a_key_is_asked_for_at_a_terminal_unless_it_is_given(
-    aotc: Run, bundle: Path, typed: bytes, variable: str, exit_code: int, asked: bool
+    aotc: Run, archive: Path, typed: bytes, variable: str, exit_code: int, asked: bool
 ) -> None:
-    (bundle.parent / "secret").write_bytes(b"sesame")
+    (archive.parent / "secret").write_bytes(b"sesame")
     aotc("keygen", "k", "--passphrase-file", "secret")
-    before, given = attestations(bundle), {"AOTC_KEY_PASSPHRASE": variable} if variable else {}
-    code, text = at_a_terminal(bundle.parent, typed, "sign", "b", "--key", "k.key", **given)
+    before, given = attestations(archive), {"AOTC_KEY_PASSPHRASE": variable} if variable else {}
+    code, text = at_a_terminal(archive.parent, typed, "sign", "b", "--key", "k.key", **given)
     assert (code, b"passphrase of k.key: " in text) == (exit_code, asked)
     assert b"sesame" not in text
-    assert attestations(bundle) - before == (exit_code == 0)
+    assert attestations(archive) - before == (exit_code == 0)
 
 
 @pytest.mark.parametrize("place", ["file", "pipe"])
 def test_of_a_plain_key_no_passphrase_is_asked_for_and_it_is_read_once(
-    aotc: Run, bundle: Path, place: str
+    aotc: Run, archive: Path, place: str
 ) -> None:
     aotc("keygen", "k", "--plain")
     reading, writing = os.pipe()
-    os.write(writing, (bundle.parent / "k.key").read_bytes())
+    os.write(writing, (archive.parent / "k.key").read_bytes())
     os.close(writing)
     key = "k.key" if place == "file" else f"/dev/fd/{reading}"
     signing = ("sign", "b", "--key", key)
-    code, text = at_a_terminal(bundle.parent, b"wrong\n", *signing, files=[reading])
+    code, text = at_a_terminal(archive.parent, b"wrong\n", *signing, files=[reading])
     os.close(reading)
     assert (code, b"passphrase" in text) == (0, False), text
 
@@ -362,7 +368,7 @@ def test_a_folder_that_cannot_be_listed_is_refused_as_that(
         assert finding["where"] == f"{name} {inside}"
 
 
-def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, bundle: Path) -> None:
+def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, archive: Path) -> None:
     for name in ("a", "c"):
         aotc("keygen", name, "--plain")
     first = aotc("sign", "b", "--key", "a.key", "--json").document
@@ -376,7 +382,7 @@ def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, bundle
 
 
 def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
-    aotc: Run, refused: Run, bundle: Path, tmp_path: Path
+    aotc: Run, refused: Run, archive: Path, tmp_path: Path
 ) -> None:
     for name in ("build", "release", "stranger"):
         aotc("keygen", name, "--plain")
@@ -384,14 +390,14 @@ def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
     aotc("trust", "init", *keys, "--threshold", "2", "--name", "digits")
     aotc("trust", "init", *keys, "--name", "other", "-o", "other.toml")
     signing = ["sign", "b", "--key", "release.key", "--trust"]
-    count = attestations(bundle)
+    count = attestations(archive)
     refused([*signing, "trust.toml"], 5, "AOTC-E302")  # by nobody whom the policy knows
     aotc("sign", "b", "--key", "stranger.key")
     refused([*signing, "trust.toml"], 5, "AOTC-E302")
     aotc("sign", "b", "--key", "build.key")
     refused([*signing, "other.toml"], 5, "AOTC-E306")
     refused(["sign", "b", "--key", "stranger.key", "--trust", "trust.toml"], 5, "AOTC-E304")
-    assert attestations(bundle) == count + 2, "what was refused has signed nothing"
+    assert attestations(archive) == count + 2, "what was refused has signed nothing"
     done = aotc(*signing, "trust.toml", "--json").document
     build = aotc("sign", "b", "--key", "build.key", "--json").document["key_id"]
     assert (done["earlier_signers"], done["earlier_verified"]) == ([build], True)
@@ -401,7 +407,7 @@ def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
 @pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o400, False), (0o640, True),
                                             (0o604, True), (0o666, True)])  # fmt: skip
 def test_a_private_key_that_others_may_use_is_told_and_used(
-    aotc: Run, bundle: Path, tmp_path: Path, mode: int, told: bool
+    aotc: Run, archive: Path, tmp_path: Path, mode: int, told: bool
 ) -> None:
     aotc("keygen", "k", "--plain")
     (tmp_path / "k.key").chmod(mode)
@@ -413,7 +419,7 @@ def test_a_private_key_that_others_may_use_is_told_and_used(
 
 @pytest.mark.parametrize("text", ["{one}{other}", "key of release\n{one}", "{one}the end\n"])
 def test_a_file_with_more_than_a_private_key_signs_nothing(
-    aotc: Run, refused: Run, bundle: Path, tmp_path: Path, text: str
+    aotc: Run, refused: Run, archive: Path, tmp_path: Path, text: str
 ) -> None:
     for name in ("one", "other"):
         aotc("keygen", name, "--plain")

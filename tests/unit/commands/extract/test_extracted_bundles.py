@@ -77,12 +77,6 @@ def test_all_targets_make_the_whole_again(whole: Path, form: Form, tmp_path: Pat
     assert before.keys() == after.keys()
 
 
-def test_a_copy_of_a_copy_is_no_different(whole: Path, tmp_path: Path) -> None:
-    first = extract(open_bundle(whole), [OTHER], tmp_path / "first", Form.ARCHIVE).path
-    second = extract(open_bundle(first), [OTHER], tmp_path / "second", Form.ARCHIVE).path
-    assert first.read_bytes() == second.read_bytes()
-
-
 @pytest.mark.parametrize("target", [BUILT, "never"])
 def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
     whole: Path, tmp_path: Path, target: str
@@ -94,16 +88,6 @@ def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
     assert (finding.code, finding.where) == ("AOTC-E505", target)
     assert ("left out" in finding.found) == (target == BUILT)
     assert not (tmp_path / "none").exists()
-
-
-def test_asking_for_an_absent_target_says_that_it_was_left_out(
-    whole: Path, signer: LocalSigner, here: HostFacts, tmp_path: Path
-) -> None:
-    small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
-    verdict = examine(open_bundle(small), policy_for(signer), here, time.time(), BUILT)
-    (finding,) = verdict.findings
-    assert finding.code == "AOTC-E505" and "host" not in verdict.gates
-    assert "left out" in finding.found
 
 
 def test_nobody_signs_a_copy_for_the_targets_that_cannot_be_looked_at(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc.commands.profiles.call_cost import CostModel, elements
-from aotc.commands.profiles.profile_choice import best_runs, choose
+from aotc.commands.profiles.profile_choice import choose
 from aotc.commands.profiles.profile_routing import serve
 from aotc.commands.profiles.size_space import Counts, Points, Space
 from tests.unit.commands.profiles import spaces
@@ -36,22 +36,6 @@ def test_in_one_dimension_the_choice_is_the_best_of_all_sets(seed: int) -> None:
     )
     assert choice.is_best
     assert len(choice.profiles) <= most
-
-
-def test_divide_and_conquer_gives_the_cost_of_the_plain_recurrence() -> None:
-    random = np.random.default_rng(7)
-    weights = random.integers(0, 100, 300).astype(np.float64)
-    costs = np.sort(random.uniform(1, 1000, 300))
-    before = np.concatenate([[0.0], np.cumsum(weights)])
-    row = before[1:] * costs
-    runs = (before[None, 1:] - before[:-1, None]) * costs[None, :]
-    for most in range(1, 12):
-        ends = best_runs(weights, costs, most)
-        paid = costs[ends] @ np.diff(before[np.array([-1, *ends]) + 1])
-        assert paid == pytest.approx(row[-1])
-        row = np.array(
-            [min([row[j], *(row[i - 1] + runs[i, j] for i in range(1, j + 1))]) for j in range(300)]
-        )
 
 
 @pytest.mark.parametrize("seed", range(24))
