@@ -46,6 +46,8 @@ else:
         if name in __all__:
             # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
             _processor.require()
+        if name == "load":
+            _processor.begin_loading()
         if name in _IMPORTED_WHEN_USED:
             from importlib import import_module
 

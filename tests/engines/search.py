@@ -171,7 +171,7 @@ class Lowered:
         try:
             if self._truth is None:
                 blob = VerifiedBlob("", memoryview(widened(self.module.artifact)))
-                self._truth = device.compile_symbolic(blob, avals, outputs, {}, "float64")
+                self._truth = device.features.compile_symbolic(blob, avals, outputs, {}, "float64")
             put = [device.put(array, aval) for array, aval in zip(arguments, avals, strict=True)]
             results = device.execute(self._truth, put)
         except Exception:  # noqa: BLE001 - then only plain JAX is asked

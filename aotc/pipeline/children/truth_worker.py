@@ -168,7 +168,7 @@ class _Case:
         device.register_custom_calls(self._profile.module.custom_call_targets)
         # It only reads the bytes; nothing here was signed.
         module = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
-        executable = device.compile_symbolic(module, inputs, outputs, options, "the truth")
+        executable = device.features.compile_symbolic(module, inputs, outputs, options, "the truth")
         found = []
         for arguments in calls:
             put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]

@@ -1,20 +1,23 @@
-"""The devices of an engine in this process, and the arrays and executables on them: what each
-engine implements, with the words that it is told. `protocol` says how an engine is found and used.
+"""The devices of an engine in this process, and the arrays and executables on them.
+
+Each engine implements `Device`; what only some engines can do is in `device_features`.
+`engine_protocol` says how an engine is found and used.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
+    from aotc_runtime.engines.device_features import DeviceFeatures, Placement
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 type Array = np.ndarray[Any, Any]
@@ -24,20 +27,6 @@ type Buffer = Any
 
 type Executable = Any
 """What an engine made of verified bytes. It gives its memory back when nothing refers to it."""
-
-type Tiles = tuple[tuple[int, ...], ...]
-"""For each device, the position of its piece along each axis; () for each if all hold the whole
-array.
-"""
-
-
-class Placement(Protocol):
-    """How arrays of one shape lie on several devices. A device has one object for each, so they are
-    compared by identity. tiles: what an executable has to say of such an array.
-    """
-
-    @property
-    def tiles(self) -> Tiles: ...
 
 
 class Aval(Struct, frozen=True):
@@ -133,24 +122,6 @@ class Device(ABC):
         read = self.to_numpy
         return lambda buffer: read(buffer, aval)
 
-    def is_deleted(self, buffer: Buffer) -> bool:
-        """Whether a call that donated the buffer used it up."""
-        return False
-
-    def delete(self, buffer: Buffer) -> None:
-        """Give the memory of a donated buffer back that the call could not reuse; by default it
-        goes with the last reference.
-        """
-        del buffer
-
-    def to_dlpack(self, buffer: Buffer) -> Any:
-        """A DLPack capsule that keeps the buffer alive. Raises BufferError where there is none."""
-        raise BufferError(f"arrays of {self.engine} cannot be handed on by DLPack")
-
-    def dlpack_device(self) -> tuple[int, int]:
-        """Where buffers lie: kind and number as in dlpack.h. Raises BufferError."""
-        raise BufferError(f"arrays of {self.engine} cannot be handed on by DLPack")
-
     def compilations(self) -> int:
         """Executables alive that were neither deserialized nor compiled for calls under a policy
         that allows it: 0, or a bug.
@@ -163,40 +134,12 @@ class Device(ABC):
         """
         return
 
-    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
-        """How arrays of a shape lie on a mesh whose devices there are. Asked only of engines whose
-        facts state several devices.
-        """
-        raise NotImplementedError(f"{self.engine} has one device")
+    @cached_property
+    def features(self) -> DeviceFeatures:
+        """What only some engines can do, imported for the first call that needs it."""
+        from aotc_runtime.engines.device_features import DeviceFeatures
 
-    def tiles(
-        self, executable: Executable
-    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
-        """How the parameters and the results of an executable lie on its devices, as the engine
-        itself says; asked where `placement` is.
-        """
-        raise NotImplementedError(f"{self.engine} has one device")
-
-    def compile_symbolic(
-        self,
-        module: VerifiedBlob,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        options: Mapping[str, str],
-        where: str,
-    ) -> Executable:
-        """Compile a verified StableHLO module with symbolic dimensions for the shapes of these
-        inputs, on the calling thread, other Python threads going on meanwhile.
-
-        Raises BackendError (AOTC-E756), as it does by default.
-        """
-        from aotc_runtime.engines.engine_options import only_profiles
-
-        raise only_profiles(where, self.platform)
-
-    def memory_of(self, executable: Executable) -> int:
-        """Bytes that a call of an executable, compiled here, allocates beside its inputs."""
-        raise NotImplementedError(f"{self.engine} compiles nothing here")
+        return DeviceFeatures(self)
 
     def watch_forks(self) -> None:
         """Have `was_forked` said in processes forked from here on; for engines with threads."""

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import import_module
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
     from aotc_runtime.engines.engine_protocol import Engine
 
 GROUP = "aotc_runtime.engines"
-
-# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
-# jaxlib is loaded, which others may do before XLA is needed here.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 _PROCESSOR: Mapping[str, Collection[str]] = {XLA: ()}
 

@@ -94,7 +94,7 @@ class DeviceArray:
         """End the claim of a call that failed. The array is usable again, unless the engine has
         deleted it.
         """
-        if self._buffer is not None and not self.device.is_deleted(self._buffer):
+        if self._buffer is not None and not self.device.features.is_deleted(self._buffer):
             self._used_by = ""
 
     def delete(self) -> None:
@@ -104,8 +104,8 @@ class DeviceArray:
         """
         if self._is_viewed:
             self._buffer, self._is_viewed = None, False
-        elif self._buffer is not None and not self.device.is_deleted(self._buffer):
-            self.device.delete(self._buffer)
+        elif self._buffer is not None and not self.device.features.is_deleted(self._buffer):
+            self.device.features.delete(self._buffer)
 
     def __dlpack__(self, **_: Any) -> Any:
         """For jax, torch and others, without a copy. A view outlives a call that uses the array up.
@@ -119,12 +119,12 @@ class DeviceArray:
             )
         # A call that donates the array either finds it viewed, or leaves nothing to view.
         with self._lock:
-            capsule = self.device.to_dlpack(self.buffer())
+            capsule = self.device.features.to_dlpack(self.buffer())
             self._is_viewed = True
         return capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device.dlpack_device()
+        return self.device.features.dlpack_device()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:

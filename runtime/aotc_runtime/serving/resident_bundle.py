@@ -205,7 +205,7 @@ def _profile(
             inputs[a.leaf] if isinstance(a, InputArgument) else weights[a.set, a.tensor].aval
             for a in record.arguments
         ]
-        check_tiles(device.tiles(executable), expected, outputs, where)
+        check_tiles(device.features.tiles(executable), expected, outputs, where)
     return ResidentProfile(
         device, where, executable, arguments, inputs, outputs, direct, key, record
     )
@@ -264,4 +264,4 @@ def _aval(
 ) -> Aval:
     if mesh is None:
         return Aval(shape, dtype)
-    return Aval(shape, dtype, placement=device.placement(mesh, sharding, shape))
+    return Aval(shape, dtype, placement=device.features.placement(mesh, sharding, shape))

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_device import Aval, Tiles
+from aotc_runtime.engines.device_features import Tiles
+from aotc_runtime.engines.engine_device import Aval
 
 
 def check_tiles(

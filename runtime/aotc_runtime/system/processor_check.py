@@ -1,4 +1,4 @@
-"""Can jaxlib, and the numpy beside it, run on this processor at all? Asked before either is loaded.
+"""jaxlib's library: whether this processor can run it, and loading it ahead of its first use.
 
 jaxlib is compiled for a processor level of its own and checks nothing: its library dies of SIGILL,
 and numpy does on processors further below. `jaxlib.cpu_feature_guard`, which jax asks and jaxlib
@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
+import threading
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, finding
 
@@ -73,6 +77,35 @@ def lacking(features: frozenset[str]) -> tuple[str, ...]:
         for name, (leaf, register, bit) in sorted(_BITS.items())
         if name in features and not leaves[leaf][register] >> bit & 1
     )
+
+
+# 1 hides jaxlib's INFO lines; errors, such as a missing processor feature, stay visible. Read when
+# the library is loaded, which others may do before XLA is needed here.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+
+def begin_loading() -> None:
+    """Load jaxlib's library in another thread, so that it is there when XLA is first needed.
+
+    The dynamic linker takes half the time of jaxlib's import and does not need Python's lock.
+    Meanwhile, Python imports the loader, and verifies the bundle. Call `require` before.
+    """
+    if "jaxlib._jax" in sys.modules:
+        return
+    # Not a daemon: a process that ends at once must not run exit handlers beside the linker.
+    thread = threading.Thread(target=_load_library, name="aotc-jaxlib")
+    with suppress(RuntimeError):  # without another thread, the import loads it
+        thread.start()
+        # A process forked in the midst of it could never load a library.
+        os.register_at_fork(before=thread.join)
+
+
+def _load_library() -> None:
+    # What is missing or broken is reported by the import.
+    with suppress(ImportError, OSError):
+        spec = find_spec("jaxlib._jax")
+        if spec is not None and spec.origin is not None:
+            ctypes.CDLL(spec.origin)
 
 
 @cache

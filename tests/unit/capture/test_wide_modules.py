@@ -43,7 +43,7 @@ def _computed(
     device = cast(Processor, start("cpu"))
     device.register_custom_calls(module.custom_call_targets)
     blob = cast(Any, Blob(widened(module.artifact, seed), ""))
-    executable = device.compile_symbolic(blob, inputs, outputs, options or {}, "wide")
+    executable = device.features.compile_symbolic(blob, inputs, outputs, options or {}, "wide")
     put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
     buffers = device.execute(executable, put)
     return [device.to_numpy(b, aval) for b, aval in zip(buffers, outputs, strict=True)]

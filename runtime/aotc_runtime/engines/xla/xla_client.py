@@ -8,7 +8,7 @@ seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
     ExecuteResults.consume_with_handlers
     LoadedExecutable.get_parameter_shardings and
         get_output_shardings, and those in `sharding`: only for bundles with a mesh
-    _jax: buffer_to_dlpack_managed_tensor, collect_garbage
+    _jax: collect_garbage
 
 There is one client per process and platform, made on first use. Executables come from
 `VerifiedBlob`s only: from machine code, or from a symbolic module that is compiled for sizes where
@@ -23,7 +23,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -32,12 +32,11 @@ from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.parallel_calls import map_on_threads
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored, Tiles
-from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
 from aotc_runtime.system import processor_check
 
 if TYPE_CHECKING:
-    from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements
+    from aotc_runtime.engines.xla.xla_features import XlaFeatures
 
 
 _READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
@@ -59,6 +58,8 @@ class XlaDevice(Device):
 
     engine = "XLA"
     minds_jax = True
+    dlpack_kind: int | None = None
+    """The kind of its memory as in dlpack.h, where arrays can be handed on."""
     as_array: Callable[[Buffer], Array]
     """Reads a result in one piece, of one of numpy's types."""
 
@@ -101,7 +102,6 @@ class XlaDevice(Device):
             ) from error
         self.watch_forks()
         self._devices = [self._device]
-        self._placements: Placements | None = None
         # Weak, so that what nobody closes, or what failed to load, is given back as well.
         self._known: WeakValueDictionary[int, LoadedExecutable] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -122,22 +122,12 @@ class XlaDevice(Device):
         """jaxlib's name for the device, "cpu" or a product name."""
         return str(self._device.device_kind)
 
-    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> MeshPlacement:
-        """How arrays of a shape lie on a mesh whose devices there are."""
-        if self._placements is None:
-            # Only bundles with a mesh need it.
-            from aotc_runtime.engines.xla.xla_sharding import Placements
+    @cached_property
+    def features(self) -> XlaFeatures:
+        """What few bundles and calls need, imported for the first of them."""
+        from aotc_runtime.engines.xla.xla_features import XlaFeatures
 
-            self._placements = Placements(self._names, self._all_devices, self._put)
-        return self._placements.placement(mesh, sharding, shape)
-
-    def tiles(
-        self, executable: LoadedExecutable
-    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
-        """How the parameters and the results of an executable lie on its devices, as XLA says."""
-        from aotc_runtime.engines.xla.xla_sharding import executable_tiles
-
-        return executable_tiles(self._names, executable.loaded)
+        return XlaFeatures(self)
 
     def result_handler(self, aval: Aval) -> Any:
         """The handler of a result."""
@@ -218,20 +208,6 @@ class XlaDevice(Device):
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
         """A function that reads results of an aval as numpy; made once, called often."""
         return self.as_array if is_plain(aval) else super().viewer(aval)
-
-    def is_deleted(self, buffer: Buffer) -> bool:
-        """Whether a call that donated the buffer used it up."""
-        return bool(buffer.is_deleted())
-
-    def delete(self, buffer: Buffer) -> None:
-        """Give the memory of a donated buffer back that XLA could not reuse."""
-        buffer.delete()
-
-    def to_dlpack(self, buffer: Buffer) -> Any:
-        """A DLPack capsule that keeps the buffer alive."""
-        from jaxlib import _jax
-
-        return _jax.buffer_to_dlpack_managed_tensor(buffer)
 
     def forget_released(self) -> None:
         """Release arrays that freed buffers used in place, and bytes that executables were made of.

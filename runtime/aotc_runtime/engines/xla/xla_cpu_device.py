@@ -3,7 +3,6 @@ compiled path. Private names of jaxlib beside those of `client`:
 
     jaxlib.xla_client.get_topology_for_devices
     jaxlib.lapack: _lapack.initialize, registrations
-    LoadedExecutable.get_compiled_memory_stats
     _jax: pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
 """
@@ -12,8 +11,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,12 +26,11 @@ from aotc_runtime.engines.xla.xla_client import (
     is_plain,
 )
 from aotc_runtime.schema.host_facts import Machine
-from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+if TYPE_CHECKING:
+    from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
 
 PLATFORM = "cpu"
-
-DLPACK_CPU = 1
-"""kDLCPU in dlpack.h."""
 
 
 class _FastPath(NamedTuple):
@@ -67,6 +66,7 @@ class Processor(XlaDevice):
     """This process' processor, as one device or several."""
 
     platform = PLATFORM
+    dlpack_kind = 1
     as_array = staticmethod(np.asarray)
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
@@ -90,6 +90,13 @@ class Processor(XlaDevice):
             )
             settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
             settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
+
+    @cached_property
+    def features(self) -> ProcessorFeatures:
+        """What few bundles and calls need, imported for the first of them."""
+        from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
+
+        return ProcessorFeatures(self)
 
     def direct(
         self,
@@ -180,36 +187,3 @@ class Processor(XlaDevice):
         from aotc_runtime.engines.xla.xla_reader import converted, joined
 
         return converted(buffer, aval) if aval.placement is None else joined(buffer)
-
-    def dlpack_device(self) -> tuple[int, int]:
-        """The host's memory."""
-        return DLPACK_CPU, 0
-
-    def compile_symbolic(
-        self,
-        module: VerifiedBlob,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        options: Mapping[str, str],
-        where: str,
-    ) -> LoadedExecutable:
-        """Compile a verified module with symbolic dimensions for the shapes of these inputs, which
-        takes tens of milliseconds and more. Raises BackendError (AOTC-E756).
-        """
-        from aotc_runtime.engines.xla.xla_symbolic import compiled
-
-        shapes = [aval.shape for aval in inputs]
-        loaded = compiled(self._client, self._devices, self.error, module, shapes, options, where)
-        executable = LoadedExecutable(loaded, [self.result_handler(aval) for aval in outputs])
-        # Should another thread load a bundle just now, `compilations` looks again.
-        with self._lock:
-            self._known[id(loaded)] = executable
-        return executable
-
-    def memory_of(self, executable: LoadedExecutable) -> int:
-        """Bytes that a call allocates beside its inputs, as XLA says: temporaries, and results that
-        take no input's place.
-        """
-        stats = executable.loaded.get_compiled_memory_stats()
-        results = stats.output_size_in_bytes - stats.alias_size_in_bytes
-        return int(stats.temp_size_in_bytes + results)

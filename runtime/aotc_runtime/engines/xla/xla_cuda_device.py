@@ -29,9 +29,6 @@ PLUGIN = "jax_plugins.xla_cuda13"
 LIBRARY = "xla_cuda_plugin.so"
 REGISTERED_AS = "CUDA"
 
-DLPACK_CUDA = 2
-"""kDLCUDA in dlpack.h."""
-
 LIBRARIES = (
     ("cu13", ("libcudart.so.13", "libnvrtc.so.13", "libcublas.so.13", "libcublasLt.so.13")),
     ("nccl", ("libnccl.so.2",)),
@@ -46,6 +43,7 @@ class CudaDevice(Accelerated):
     """The GPUs of this process."""
 
     platform = PLATFORM
+    dlpack_kind = 2
 
     def __init__(self) -> None:
         self._registered: set[str] = set()
@@ -59,10 +57,6 @@ class CudaDevice(Accelerated):
         self._plugin = xla_client._xla.get_pjrt_plugin(PLATFORM)
         options = xla_client.generate_pjrt_gpu_plugin_options()
         return xla_client.make_c_api_client(PLATFORM, options)
-
-    def dlpack_device(self) -> tuple[int, int]:
-        """The first GPU's memory."""
-        return DLPACK_CUDA, 0
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Register jax's own kernels that these custom calls name; only those that are needed."""

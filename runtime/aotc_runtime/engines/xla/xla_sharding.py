@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Tiles
+from aotc_runtime.engines.device_features import Tiles
+from aotc_runtime.engines.engine_device import Array, Aval, Buffer
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
 

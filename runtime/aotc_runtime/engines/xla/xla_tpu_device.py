@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotc_runtime.engines.engine_device import Buffer
 from aotc_runtime.engines.xla.tpu_facts import PLATFORM, PLUGIN
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated, library_of, start_plugin
 
@@ -23,14 +22,6 @@ class TpuDevice(Accelerated):
         """The plugin's client. Raises XLA's error where it finds no device."""
         start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))
         return xla_client.make_c_api_client(PLATFORM, {})
-
-    def to_dlpack(self, buffer: Buffer) -> Any:
-        """Raises BufferError: DLPack knows no TPUs."""
-        raise BufferError("arrays on a TPU cannot be handed on by DLPack")
-
-    def dlpack_device(self) -> tuple[int, int]:
-        """Raises BufferError: DLPack knows no TPUs."""
-        raise BufferError("arrays on a TPU cannot be handed on by DLPack")
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Nothing: libtpu has made code of them."""

@@ -65,7 +65,7 @@ class SymbolicCompiler:
             self._has_matched = True
         found = self._compiled(sizes)
         inputs = sum(prod(aval.shape) * aval.dtype.itemsize for aval in found.inputs)
-        needed = inputs + self._device.memory_of(found.executable)
+        needed = inputs + self._device.features.memory_of(found.executable)
         free = host_probe.free_memory()
         if needed > free:
             expected = f"{needed} bytes of free memory for a call"
@@ -88,7 +88,7 @@ class SymbolicCompiler:
             inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments
         ]
         where = label(self._name, sizes)
-        executable = self._device.compile_symbolic(
+        executable = self._device.features.compile_symbolic(
             self._module, arguments, outputs, self._options, where
         )
         device, bound = self._device, self._arguments

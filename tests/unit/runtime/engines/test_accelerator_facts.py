@@ -152,7 +152,7 @@ def test_a_platform_that_cannot_be_started_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_dlpack_is_told_that_arrays_are_on_a_gpu() -> None:
-    assert CudaDevice.__new__(CudaDevice).dlpack_device() == (2, 0)
+    assert CudaDevice.__new__(CudaDevice).features.dlpack_device() == (2, 0)
 
 
 def test_structures_are_as_the_driver_has_them() -> None:
@@ -209,9 +209,9 @@ def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch)
 def test_arrays_on_a_tpu_have_no_dlpack() -> None:
     device = TpuDevice.__new__(TpuDevice)
     with pytest.raises(BufferError):
-        device.dlpack_device()
+        device.features.dlpack_device()
     with pytest.raises(BufferError):
-        device.to_dlpack(None)
+        device.features.to_dlpack(None)
 
 
 def test_a_bundle_for_tpus_is_refused_where_xla_finds_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_an_array_that_is_used_up_lets_go_of_what_its_views_show(array: DeviceAr
 
 
 def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
-    placement = array.device.placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
+    placement = array.device.features.placement(mesh_of({"data": 1}), (("data",), ()), array.shape)
     spread = DeviceArray(
         array.device, array.buffer(), Aval(array.shape, array.dtype, placement=placement)
     )

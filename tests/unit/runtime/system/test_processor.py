@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from importlib import metadata
+from unittest.mock import Mock
 
 import pytest
 
@@ -38,6 +39,20 @@ except AttributeError:
 """
 
 
+LOADED_AHEAD = """
+import os, sys, threading
+import aotc_runtime
+aotc_runtime.verify
+print("verify", any(thread.name == "aotc-jaxlib" for thread in threading.enumerate()))
+aotc_runtime.load
+child = os.fork()
+maps = open("/proc/self/maps").read()
+if child == 0:
+    os._exit("libjax_common" not in maps)
+print("load", os.waitpid(child, 0)[1], "libjax_common" in maps, "jaxlib._jax" in sys.modules)
+"""
+
+
 def python(text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", TOO_OLD + text], capture_output=True, text=True, timeout=60
@@ -63,6 +78,19 @@ def test_the_c_library_and_llvm_agree_on_this_processor() -> None:
     here = detect().isa
     for name in processor_check._BITS:
         assert processor_check.lacking(frozenset([name])) == (() if name in here else (name,)), name
+
+
+def test_the_library_is_loaded_ahead_of_a_load_and_a_fork_waits_for_it() -> None:
+    code = [sys.executable, "-c", LOADED_AHEAD]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["verify False", "load 0 True False"]
+
+
+def test_a_missing_or_broken_library_is_left_to_its_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (ModuleNotFoundError("jaxlib"), OSError("no shared object")):
+        with monkeypatch.context() as patch:
+            patch.setattr(processor_check, "find_spec", Mock(side_effect=error))
+            processor_check._load_library()
 
 
 def test_where_jaxlib_cannot_run_loading_says_so_before_jaxlib_or_numpy_are_there() -> None:

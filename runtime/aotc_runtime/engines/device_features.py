@@ -1,0 +1,99 @@
+"""What only some engines can do with a device: donation, DLPack, several devices, compiling.
+
+`Device.features` imports this for the first call that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aotc_runtime.engines.engine_device import Aval, Buffer, Device, Executable
+
+if TYPE_CHECKING:
+    from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
+    from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+type Tiles = tuple[tuple[int, ...], ...]
+"""For each device, the position of its shard along each axis; () for each if all hold the whole
+array.
+"""
+
+
+class Placement(Protocol):
+    """How arrays of one shape lie on several devices.
+
+    A device has one object for each placement, so they are compared by identity.
+    """
+
+    @property
+    def tiles(self) -> Tiles:
+        """What an executable has to say of such an array."""
+
+
+class DeviceFeatures:
+    """Optional operations of a device, as an engine without any of them answers.
+
+    An engine that has some returns a subclass from `Device.features`.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def is_deleted(self, buffer: Buffer) -> bool:
+        """Return whether a call that donated the buffer used it up."""
+        return False
+
+    def delete(self, buffer: Buffer) -> None:
+        """Give the memory of a donated buffer back that the call could not reuse; by default it
+        goes with the last reference.
+        """
+        del buffer
+
+    def to_dlpack(self, buffer: Buffer) -> Any:
+        """Return a DLPack capsule that keeps the buffer alive. Raises BufferError without one."""
+        raise BufferError(f"arrays of {self.device.engine} cannot be handed on by DLPack")
+
+    def dlpack_device(self) -> tuple[int, int]:
+        """Return where buffers lie: kind and number as in dlpack.h. Raises BufferError."""
+        raise BufferError(f"arrays of {self.device.engine} cannot be handed on by DLPack")
+
+    def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
+        """Return how arrays of a shape lie on a mesh whose devices there are.
+
+        Called only for engines whose facts state several devices.
+        """
+        raise NotImplementedError(f"{self.device.engine} has one device")
+
+    def tiles(
+        self, executable: Executable
+    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+        """Return how the parameters and the results of an executable lie on its devices, as the
+        engine itself says. Called where `placement` is.
+        """
+        raise NotImplementedError(f"{self.device.engine} has one device")
+
+    def compile_symbolic(
+        self,
+        module: VerifiedBlob,
+        inputs: Sequence[Aval],
+        outputs: Sequence[Aval],
+        options: Mapping[str, str],
+        where: str,
+    ) -> Executable:
+        """Compile a verified StableHLO module with symbolic dimensions for these inputs' shapes.
+
+        Runs on the calling thread; other Python threads go on meanwhile.
+
+        Raises:
+            BackendError: AOTC-E756, as it does by default.
+        """
+        from aotc_runtime.engines.engine_options import only_profiles
+
+        raise only_profiles(where, self.device.platform)
+
+    def memory_of(self, executable: Executable) -> int:
+        """Return the bytes that a call of an executable, compiled here, allocates beside its
+        inputs.
+        """
+        raise NotImplementedError(f"{self.device.engine} compiles nothing here")
