@@ -382,9 +382,10 @@ def keep_until_called(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
     for node in model.get_ordered_ops():
         name, kind = node.get_name(), node.get_type_name()
         sources = [value.get_node().get_name() for value in node.input_values()]
-        if sources and known.issuperset(sources):
-            known.add(name)
-        elif kind == "Select" and sources[0] in known and not known.isdisjoint(sources[1:]):
+        is_chosen = kind == "Select" and sources[0] in known
+        if sources and (
+            known.issuperset(sources) or (is_chosen and not known.isdisjoint(sources[1:]))
+        ):
             known.add(name)
         is_slice = kind == "Slice" and node.get_output_partial_shape(0).is_dynamic
         is_loop = kind == "Loop"
