@@ -1213,6 +1213,22 @@ _MASKS: dict[str, Function] = {
 for (_word, _function), _name in product(_MASKS.items(), ("float16", "float32", "bfloat16")):
     _add(f"mask.{_word}.{_name}", _function, _MASKED.astype(dtype_of(_name)), _MASK)
 
+# Numbers of 16 bits that a maximum and a difference share
+
+
+def _scores(x: Array, w: Array) -> Array:
+    scores = (x @ w) @ jnp.swapaxes(x, -1, -2) / 3.464
+    return jax.nn.softmax(jnp.where(np.tri(2, dtype=np.bool_), scores, -jnp.inf))
+
+
+_FAR = np.random.default_rng(0).standard_normal((2, 12, 12))
+_add(
+    "scores.bfloat16",
+    _scores,
+    (1000 + _FAR[0].reshape(6, 2, 12)).astype(dtype_of("bfloat16")),
+    _FAR[1].astype(dtype_of("bfloat16")),
+)
+
 _BESIDE = ("bool", "float32", "int32", "uint8")
 
 

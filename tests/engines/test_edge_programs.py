@@ -89,7 +89,8 @@ IREE = Edges(
     scatter.dtype.int8 scatter.index.int64.fill scatter.index.uint32.fill
     scatter.index.uint8.clip scatter.max.outside.drop.int32 scatter.min.outside.drop.float32
     scatter.set.outside.drop.float32 scatter.set.outside.None.int32 scatter.values.float32
-    scatter.window.scatter.drop slice.index.int8 slice.index.uint64 slice.update_index.int8
+    scatter.window.scatter.drop scores.bfloat16 slice.index.int8 slice.index.uint64
+    slice.update_index.int8
     small.sin.float32 sort.argsort_rows.float32 sort.top_all.int32 sort.top_rows.float32
     """,
     " ".join(name for name in ORDINARY.split() if name not in NOT_BY_IREE),

@@ -186,6 +186,84 @@ def test_weights_of_int8_stay_packed() -> None:
     assert types and not types & {"f32", "FP32"}
 
 
+ROWS = np.random.default_rng(7).standard_normal((4, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize("reduce", [jnp.sum, jnp.mean, jnp.prod])
+@pytest.mark.parametrize(
+    ("axis", "keepdims", "row"),
+    [(2, False, ROWS[:, 0]), (2, True, ROWS), (0, False, ROWS), (0, True, ROWS)],
+)
+def test_rows_behind_reductions_of_three_axes_are_those_of_their_axis(
+    reduce: Callable[..., Any], axis: int, keepdims: bool, row: Array
+) -> None:
+    def biased(row: Array, x: Array) -> Any:
+        return reduce(x, axis=axis, keepdims=keepdims) * row + row
+
+    require_same(biased, numbers(12, 4, 5), (row,))
+
+
+def test_absolute_values_of_joined_arrays_leave_other_uses_alone() -> None:
+    def both(x: Array) -> Any:
+        joined = jnp.concatenate([x[:3], x])
+        return joined + 1, jnp.abs(joined)
+
+    require_same(both, numbers(12))
+    require_same(both, [[np.arange(-6, 6, dtype=np.int32)]] * 2)
+
+
+LATE = np.arange(12, dtype=np.float32).reshape(4, 3) / 7 - 1
+
+
+@pytest.mark.parametrize(
+    ("function", "weights"),
+    [
+        (lambda w, i, x: lax.dynamic_slice_in_dim(w, i, 2, 0) + x, (LATE, np.int32(1))),
+        (
+            lambda w, i, x: lax.dynamic_update_slice_in_dim(w, w[:2] * 3, i, 0) + x,
+            (LATE, np.int32(1)),
+        ),
+        (
+            lambda m, w, x: lax.scan(lambda c, y: (jnp.maximum(c, y), c), w[0], jnp.where(m, w, x))[
+                1
+            ],
+            (np.ones(3, np.bool_), LATE),
+        ),
+    ],
+    ids=["slice", "update", "loop_behind_a_choice"],
+)
+def test_slices_and_loops_of_weights_load(
+    function: Callable[..., Any], weights: Sequence[Array]
+) -> None:
+    require_same(function, numbers(3), weights)
+
+
+def test_a_slice_of_constants_alone_is_refused() -> None:
+    def constant(w: Array, i: Array) -> Any:
+        return lax.dynamic_slice_in_dim(w, i, 2, 0)
+
+    _, result = compiled(constant, (), (LATE, np.int32(1)))
+    assert "stablehlo.dynamic_slice" in result.words and "of constants alone" in result.words
+
+
+PAIRS = [*zip(numbers(5, 2, seed=1), numbers(5, 2, seed=2), strict=True)]
+
+
+@pytest.mark.parametrize(
+    "join",
+    [jnp.subtract, jnp.divide, lambda a, b: jnp.where(b > 0, a, b), lambda a, b: a * b / b],
+    ids=["difference", "quotient", "choice", "product"],
+)
+def test_what_is_computed_with_attention_may_have_several_users(
+    join: Callable[..., Any],
+) -> None:
+    def attention(y: Array, x: Array) -> Any:
+        made = join(jax.nn.softmax(x @ x.T, axis=-1) @ x, y)
+        return made, made + 1
+
+    require_same(attention, [[*y, *x] for y, x in PAIRS])
+
+
 FAR = np.float32(1e6)
 MEAN, DEVIATION = FAR + ROW, np.abs(ROW) + np.float32(0.1)
 FAR_SETS = [[FAR + each] for (each,) in numbers(3, 12, seed=5)]

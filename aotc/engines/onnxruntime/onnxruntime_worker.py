@@ -5,6 +5,7 @@ jaxlib, which reads the module, onnx, which writes the graph, and onnxruntime, w
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from aotc.base.evidence import ONNX_RUNTIME
 from aotc.compile.worker_results import Result
@@ -20,7 +21,8 @@ def compile_job(job: Job) -> Result:
 def _optimized(made: graph_worker.Translated) -> graph_worker.Taken:
     from aotc.engines.onnxruntime import graph_optimizer
 
-    model = graph_optimizer.optimized(made.graph, Path())
+    with TemporaryDirectory() as folder:
+        model = graph_optimizer.optimized(made.graph, Path(folder))
     serialized = graph_optimizer.with_weights_outside(model, made.weights, made.threads)
     return graph_worker.Taken(serialized, graph_optimizer.operators(model))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 from aotc.engines.openvino.openvino_chains import keep_apart, unchanged
 from aotc_runtime.engines.graph_names import weight
 from aotc_runtime.engines.openvino.openvino_compilation import BODIES
@@ -306,16 +307,145 @@ def fixed_nodes(model: Any, within: bool) -> frozenset[str]:
 
 
 def take_absolute_values(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
-    """Compute absolute values of what no input changes: AbsSinking, a pass of OpenVINO's, puts the
-    values themselves in their place, negative ones too. fixed: names of such nodes.
+    """Hide absolute values from AbsSinking, a pass of OpenVINO that changes other results.
+
+    In place of an absolute value of constants it puts the constants, negative ones too. An absolute
+    value behind a Concat it moves before the Concat, whose other users then get it as well.
+
+    Args:
+        openvino: the package.
+        model: the model.
+        fixed: names of the nodes whose results no input changes.
     """
-    ops = openvino.opset15
+    ops, kind = openvino.opset15, openvino.Type.f32
     for node in model.get_ordered_ops():
-        if node.get_type_name() == "Abs" and node.get_name() in fixed:
-            value = node.input_value(0)
+        if node.get_type_name() != "Abs":
+            continue
+        value = node.input_value(0)
+        if node.get_name() not in fixed and value.get_element_type() == kind:
+            node.input(0).replace_source_output(unchanged(ops, value).output(0))
+        else:
             users = node.output(0).get_target_inputs()
             _put(node, users, ops.multiply(value, ops.sign(value)))
     model.validate_nodes_and_infer_types()
+
+
+_REDUCTIONS = {
+    "ReduceMax": "reduce_max",
+    "ReduceMean": "reduce_mean",
+    "ReduceMin": "reduce_min",
+    "ReduceProd": "reduce_prod",
+    "ReduceSum": "reduce_sum",
+}
+
+
+def reduce_over_two_axes(openvino: Any, model: Any) -> None:
+    """Reduce the first or the last of three axes in an array of two.
+
+    OpenVINO makes an operation with a constant row, such as a bias, part of the reduction before
+    it. Of three axes it then takes numbers of the row by another axis, and reads beyond its end.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        reduce = _REDUCTIONS.get(node.get_type_name())
+        if reduce is None or not node.get_element_type().is_real():
+            continue
+        value, axes = node.input_value(0), node.input_value(1).get_node()
+        if len(value.get_shape()) != 3 or axes.get_type_name() != "Constant":
+            continue
+        taken = np.asarray(axes.get_data()).reshape(-1) % 3
+        if taken.size != 1 or taken[0] == 1:
+            continue
+        users, shape = node.output(0).get_target_inputs(), node.get_output_shape(0)
+        first, second, third = value.get_shape()
+        rows = [first * second, third] if taken[0] else [first, second * third]
+        flat = ops.reshape(value, np.array(rows, np.int64), False)
+        made = getattr(ops, reduce)(flat, np.int64(1 if taken[0] else 0), False)
+        _put(node, users, ops.reshape(made, np.array([*shape], np.int64), False))
+    model.validate_nodes_and_infer_types()
+
+
+def keep_until_called(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
+    """Compute slices and loops in calls, where OpenVINO may know all that they take.
+
+    It fails to load a model in which it runs one of them beforehand: one behind a choice that
+    weights make, or a slice whose size it does not know. Raises UnsupportedError for such a part
+    of a model without inputs.
+
+    Args:
+        openvino: the package.
+        model: the model.
+        fixed: names of the nodes whose results no input changes.
+    """
+    ops, known = openvino.opset15, set(fixed)
+    never = None
+    for node in model.get_ordered_ops():
+        name, kind = node.get_name(), node.get_type_name()
+        sources = [value.get_node().get_name() for value in node.input_values()]
+        is_chosen = kind == "Select" and sources[0] in known
+        if sources and (
+            known.issuperset(sources) or (is_chosen and not known.isdisjoint(sources[1:]))
+        ):
+            known.add(name)
+        is_slice = kind == "Slice" and node.get_output_partial_shape(0).is_dynamic
+        is_loop = kind == "Loop"
+        if name not in known or not (is_slice or is_loop):
+            continue
+        never = never or _never(openvino, model)
+        if never is None:
+            raise UnsupportedError(f"{node.get_friendly_name()} of constants alone")
+        place, join = (1, ops.logical_or) if is_loop else (2, ops.add)
+        of_call = never if is_loop else ops.convert(never, "i64")
+        node.input(place).replace_source_output(join(node.input_value(place), of_call).output(0))
+        known.discard(name)
+    model.validate_nodes_and_infer_types()
+
+
+def _never(openvino: Any, model: Any) -> Any:
+    """Return a node that is false in every call; None in a model without inputs."""
+    ops = openvino.opset15
+    for parameter in model.get_parameters():
+        is_weight = parameter.get_friendly_name().startswith(weight(0)[0])
+        if not is_weight and 0 not in parameter.get_output_shape(0):
+            flat = ops.reshape(parameter, np.array([-1], np.int64), False)
+            first = ops.gather(flat, np.int64(0), np.int64(0))
+            if first.get_element_type() == openvino.Type.boolean:
+                return ops.logical_and(first, ops.logical_not(first))
+            return ops.less(first, first)
+    return None
+
+
+_JOINED = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Select", "Subtract")
+
+
+def end_attention(openvino: Any, model: Any) -> None:
+    """End attention at its last product, where something else is computed with it.
+
+    OpenVINO makes what is behind the product part of it, and crashes where a difference, a quotient
+    or a choice is in it whose result has several users.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() not in _JOINED:
+            continue
+        for place, value in enumerate(node.input_values()):
+            product = value.get_node()
+            if product.get_type_name() == "MatMul" and _is_of_softmax(product.input_value(0)):
+                node.input(place).replace_source_output(unchanged(ops, value).output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def _is_of_softmax(value: Any) -> bool:
+    """Return whether a value is computed of a softmax without another product."""
+    seen, waiting = set[str](), [value.get_node()]
+    while waiting:
+        node = waiting.pop()
+        if node.get_type_name() == "Softmax":
+            return True
+        if node.get_type_name() != "MatMul" and node.get_name() not in seen:
+            seen.add(node.get_name())
+            waiting += [each.get_node() for each in node.input_values()]
+    return False
 
 
 def step_by_one(openvino: Any, model: Any) -> None:
@@ -366,7 +496,11 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_what_is_none(openvino, model)
     keep_whole_rows(openvino, model)
     keep_powers(openvino, model)
+    reduce_over_two_axes(openvino, model)
+    end_attention(openvino, model)
     fixed = fixed_nodes(model, within)
     take_absolute_values(openvino, model, fixed)
+    if not within:
+        keep_until_called(openvino, model, fixed)
     pad_with_zeros(openvino, model, fixed)
     keep_apart(openvino, model, fixed, fixed_nodes(model, within=False))

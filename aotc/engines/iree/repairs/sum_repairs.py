@@ -67,6 +67,8 @@ def _converted(operation: Any, value: Any, kind: str) -> Any:
 
 def total(operation: Any) -> None:
     """Add many numbers as sums of sums, since IREE adds those of an axis to one number."""
+    for operand in operation.operands:
+        _hold(operand)
     axes = list(ir.DenseI64ArrayAttr(operation.attributes["dimensions"]))
     element, shape = _element_of_sum(operation), shape_of(operation.operands[0])
     steps = long_sums.plan(shape, axes) if element in FLOATS else []
@@ -81,6 +83,28 @@ def total(operation: Any) -> None:
     result = str(operation.results[0].type)
     body += f"    %r = stablehlo.reshape {value} : ({kind}) -> {result}\n"
     replace(operation, body)
+
+
+def _hold(value: Any) -> None:
+    """Round numbers of 16 bits once that a reduction shares with other operations.
+
+    IREE computes them again for each, in float32, and rounds those of one only: a softmax subtracts
+    the maximum of numbers from larger ones, and its exponentials are infinite.
+    """
+    if kind_of(value)[1] not in ("bf16", "f16") or len([*value.uses]) < 2:
+        return
+    if isinstance(value.owner, ir.Block) or value.owner.name in _HELD:
+        return
+    made_by = value.owner.operation
+    operations = [each.operation for each in made_by.block.operations]
+    with ir.InsertionPoint(operations[operations.index(made_by) + 1]):
+        barrier = ir.Operation.create(
+            "stablehlo.optimization_barrier", results=[value.type], operands=[value]
+        )
+    value.replace_all_uses_except(barrier.results[0], barrier)
+
+
+_HELD = ("stablehlo.constant", "stablehlo.optimization_barrier")
 
 
 def _element_of_sum(operation: Any) -> str:
