@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import jax
-import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
