@@ -27,6 +27,7 @@ from aotc.base.workers import confined_process as apart
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.confined_process import Apart
 from aotc.capture.checkpoint_tensors import require_none
+from aotc.capture.file_digests import changed_meanwhile
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
@@ -144,13 +145,24 @@ class Checkpoint:
 
     def fetch(self) -> None:
         """Write the bytes of every array into a folder, in a process that reads them chunk by
-        chunk. Raises CaptureError (AOTC-E830, E835), OSError if there is no room.
+        chunk. Raises CaptureError (AOTC-E830, E835; E840 for files that were replaced), OSError if
+        there is no room.
         """
         if self.folder is None:
             assert self._scratch is not None, "a build has a scratch folder"
             folder = Path(tempfile.mkdtemp(prefix="orbax-", dir=self._scratch))
             self._run(str(folder), type(None), folder)
+            self._require_in_place()
             self.folder = folder
+
+    def _require_in_place(self) -> None:
+        """Require that the process, which opens files by their names, read those that are hashed
+        here. Raises CaptureError (AOTC-E840).
+        """
+        if [*files_below(self.source)] != [file.source for file in self._files]:
+            raise changed_meanwhile(self.where, self.source.text)
+        for file in self._files:
+            file.require_in_place()
 
     def _run[A](self, into: str, answer: type[A], within: Path) -> A:
         place = self.source.path.parent

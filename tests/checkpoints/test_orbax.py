@@ -299,6 +299,40 @@ def test_a_reader_that_is_ended_is_told_and_leaves_nothing_to_be_read(
     assert b"".join(tensors["mask"].chunks()) == TREE["mask"].tobytes()
 
 
+def replace(folder: Path, saved: Path) -> None:
+    """Put another checkpoint's files over those of one, as who saves it again does."""
+    for path in [*folder.rglob("*")]:
+        if path.is_file() and path.name != "_METADATA":
+            copy = shutil.copy2(saved / path.relative_to(folder), path.with_name("new"))
+            Path(copy).replace(path)
+
+
+def exchange(folder: Path, saved: Path) -> None:
+    folder.rename(folder.with_name("before"))
+    shutil.copytree(saved, folder)
+
+
+def add(folder: Path, saved: Path) -> None:
+    shutil.copy2(saved / "_METADATA", folder / "more")
+
+
+@pytest.mark.parametrize("change", [replace, exchange, add])
+def test_one_that_is_replaced_before_it_is_read_is_refused(
+    change: Callable[[Path, Path], None], saved: dict[str, Path], tmp_path: Path
+) -> None:
+    """Its reader opens files by name; their digests are those of files that were opened before."""
+    folder = tmp_path / "copy"
+    shutil.copytree(saved["zarr"], folder)
+    spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)})
+    _, tensors = open_weights(spec, WHERE, tmp_path)
+    change(folder, saved["zarr"])
+    data = tensors["mask"].file
+    assert isinstance(data, ArrayBytes)
+    with pytest.raises(CaptureError) as error:
+        data.fetch()
+    assert (error.value.code, data.checkpoint.folder) == ("AOTC-E840", None)
+
+
 def readers() -> Iterator[int]:
     """Processes of this one that read a checkpoint."""
     for status in Path("/proc").glob("[0-9]*/status"):
