@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -10,6 +9,7 @@ import msgspec
 
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.workers.worker_environment import inherited
 
 SECONDS_MAX = 6 * 3600.0
 """TensorFlow takes some ten seconds for each profile of a network of moderate size."""
@@ -29,7 +29,7 @@ def run_script(
     """
     command = [str(python.absolute()), "-I", str(script), str(folder)]
     try:
-        status, said = Processes().run(command, folder, dict(os.environ), SECONDS_MAX)
+        status, said = Processes().run(command, folder, inherited(without=()), SECONDS_MAX)
     except (OSError, TimeoutExpired) as error:
         status, said = 1, [str(error)]
     refused = folder / "refused.json"

@@ -18,6 +18,7 @@ from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process, worker_environment, worker_parent
 from aotc.base.workers.confined_process import Apart
 from aotc.capture.checkpoint_tensors import require_none
+from aotc.capture.file_digests import changed_meanwhile
 from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
@@ -45,6 +46,7 @@ def open_checkpoint(
     Raises:
         CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where its process was
             ended by something else, such as the system for want of memory.
+            E840 for files that were replaced meanwhile.
         OSError: There is no room for the arrays.
     """
     every = [*files_below(source)]
@@ -74,6 +76,11 @@ def open_checkpoint(
             )
         except worker_parent.CrashedError as crash:
             raise _ended(crash, source, where) from crash
+        # Orbax opens files by name; the digests are of those that were opened here.
+        if [*files_below(source)] != every:
+            raise changed_meanwhile(where, source.text)
+        for file in files:
+            file.require_in_place()
         # It stays open when its folder is removed.
         written = WeightsFile(SourceFile(source.text, into), where)
     tensors, start = dict[str, StoredTensor](), 0

@@ -14,7 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of_open
+from aotc.capture.file_digests import (
+    changed_meanwhile,
+    digest_of_open,
+    state_of,
+    state_of_open,
+)
 from aotc.capture.model_files.model_archive import Damaged, read_archive
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.errors import AotcError
@@ -85,6 +90,13 @@ class WeightsFile:
         # A file that was replaced lost its name, which changes when it was changed, and no byte.
         is_replaced = os.fstat(self._file.fileno()).st_nlink == 0
         if now[:4] != self._state[:4] or (now != self._state and not is_replaced):
+            raise self._changed()
+
+    def require_in_place(self) -> None:
+        """Raises CaptureError (AOTC-E840) if its name stands for another file since it was opened,
+        or somebody has written into it.
+        """
+        if state_of(str(self._source.path)) != self._state:
             raise self._changed()
 
     def tensors(self) -> dict[str, StoredTensor]:

@@ -277,9 +277,13 @@ def reference(
 
 
 def runs_functions(manifest: BuildManifest) -> bool:
-    """Whether users wrote part of the program, which may need the network, and any resources."""
+    """Return whether users wrote part of the program, which may need the network and any resources:
+    an entry point, the `init` of weights or the `like` of an input. Weights of files alone run
+    nothing.
+    """
     written = any(spec.source is None for spec in manifest.entry_points.values())
-    return written or bool(manifest.weights) or _has_like_inputs(manifest)
+    written |= any(spec.init is not None for spec in manifest.weights.values())
+    return written or _has_like_inputs(manifest)
 
 
 def _has_like_inputs(manifest: BuildManifest) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from aotc.base.errors import CaptureError
-from aotc.base.workers import confined_process
+from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.confined_process import MEMORY_VARIABLE
 from aotc.capture.checkpoint_tensors import open_weights
 from aotc.config.build_manifest import SourceFile
@@ -242,6 +242,46 @@ def test_the_reader_reads_no_secrets(
     shutil.copytree(saved["zarr"], folder)
     monkeypatch.setattr(confined_process, "_secrets", {str(folder / "zeros" / ".zarray")})
     assert "zeros" in refused(folder)
+
+
+def replace(folder: Path, saved: Path) -> None:
+    """Put another checkpoint's files over those of one, as who saves it again does."""
+    for path in [*folder.rglob("*")]:
+        if path.is_file() and path.name != "_METADATA":
+            copy = shutil.copy2(saved / path.relative_to(folder), path.with_name("new"))
+            Path(copy).replace(path)
+
+
+def exchange(folder: Path, saved: Path) -> None:
+    folder.rename(folder.with_name("before"))
+    shutil.copytree(saved, folder)
+
+
+def add(folder: Path, saved: Path) -> None:
+    shutil.copy2(saved / "_METADATA", folder / "more")
+
+
+@pytest.mark.parametrize("change", [replace, exchange, add])
+def test_one_that_is_replaced_while_it_is_read_is_refused(
+    change: Callable[[Path, Path], None],
+    saved: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Orbax opens files by name; the digests are of those that were opened before."""
+    folder = tmp_path / "copy"
+    shutil.copytree(saved["zarr"], folder)
+    read = worker_parent.run
+
+    def replaced(*arguments: Any, **options: Any) -> Any:
+        change(folder, saved["zarr"])
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(worker_parent, "run", replaced)
+    spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)})
+    with pytest.raises(CaptureError) as error:
+        open_weights(spec, WHERE)
+    assert error.value.code == "AOTC-E840"
 
 
 def readers() -> Iterator[int]:

@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import jax
-import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
@@ -143,10 +142,9 @@ def recipe(data: bytes) -> None:
 
 def claim(data: bytes) -> None:
     statement = decode_foreign(data, Statement, where="x")
-    predicate = msgspec.json.decode(statement.predicate)
-    found = Claim((), (), statement.predicateType, predicate)
+    predicate = Claim((), (), statement.predicateType, bytes(statement.predicate)).predicate
     stands = bundle_section._as_it_stands("What it says", predicate)
-    parts = (*bundle_section._slsa(found), *bundle_section._bill(found), stands)
+    parts = (*bundle_section._slsa(predicate), *bundle_section._bill(predicate), stands)
     page = Page("x", KEY, Mark("x", "bad"), (Section("x", "x", parts),))
     assert b"</html>" in render(page)[-20:]
     read_locations(predicate)

@@ -199,6 +199,35 @@ def test_a_good_file_is_built_beside_the_key_by_processes_that_cannot_read_it(
     assert names == {"files", "limits", "network", "privileges"}
 
 
+WITH_WEIGHTS = """
+bind = {{ arg0 = "params" }}
+[weights.params]
+{weights}
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_kept_apart"),
+    [('source = "params.npz"', True), ('source = "params.npz"\ninit = "made:init"', False)],
+)
+def test_weights_in_files_leave_a_model_file_without_the_key(
+    weights: str, is_kept_apart: bool, tmp_path: Path
+) -> None:
+    """An init function runs in the same process, and has all that its user has."""
+    (tmp_path / "made.py").write_text(
+        "import jax.numpy as jnp\n\ndef init():\n    return {'w': jnp.ones(4)}\n"
+    )
+    np.savez(tmp_path / "params.npz", w=np.ones(4, np.float32))
+    vector = jax.ShapeDtypeStruct((4,), "float32")
+    made = export.export(jax.jit(lambda params, x: params["w"] + x))({"w": vector}, vector)
+    more = WITH_WEIGHTS.format(weights=weights)
+    manifest = written(tmp_path, bytes(made.serialize()), "it.jax", more)
+    signer = load_signer(generate_key_pair(tmp_path / "release", None).private, None)
+    told = build(manifest, output=tmp_path / "it.aotb", signer=signer).kept_apart
+    assert any("no keys are read" in line for line in told) == is_kept_apart
+    assert any("with functions of the manifest" in line for line in told) != is_kept_apart
+
+
 def test_a_kernel_at_sizes_that_only_callers_choose_is_not_shipped(tmp_path: Path) -> None:
     """Their hosts would fill the sizes in, and nothing there compares them."""
     more = SYMBOLIC.replace("[dimensions.n]", 'out_of_profile = { n = "compile" }\n[dimensions.n]')

@@ -49,12 +49,17 @@ def held(served: Served) -> float:
     return float(found[1])
 
 
-def whole_request(more: str = "", inputs: dict[str, Any] = INPUTS) -> bytes:
+def whole_request(
+    more: str = "", inputs: dict[str, Any] = INPUTS, *, is_chunked: bool = False
+) -> bytes:
     """A request with its body. more: of its header."""
     header, data = binary_request(inputs)
-    lengths = f"Inference-Header-Content-Length: {len(header)}\r\n"
-    lengths += f"Content-Length: {len(header + data)}\r\n\r\n"
-    return f"{INFER}{more}{lengths}".encode() + header + data
+    body = header + data
+    length = f"Inference-Header-Content-Length: {len(header)}\r\n"
+    if is_chunked:
+        head = f"{INFER}{more}{length}Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n"
+        return head.encode() + body + b"\r\n0\r\n\r\n"
+    return f"{INFER}{more}{length}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 def client_of(served: Served) -> socket.socket:
@@ -380,9 +385,11 @@ UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings
 """What Java's client sends with every request, unless it is told not to."""
 
 
-@pytest.mark.parametrize("step", [97, 2**20])
-def test_who_asks_for_another_protocol_is_answered_in_this_one(served: Served, step: int) -> None:
-    sent = whole_request(UPGRADE)
+@pytest.mark.parametrize(("step", "is_chunked"), [(97, False), (2**20, False), (2**20, True)])
+def test_who_asks_for_another_protocol_is_answered_in_this_one(
+    served: Served, step: int, is_chunked: bool
+) -> None:
+    sent = whole_request(UPGRADE, is_chunked=is_chunked)
     with client_of(served) as client:
         for start in range(0, len(sent), step):
             client.sendall(sent[start : start + step])

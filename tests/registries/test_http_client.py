@@ -110,10 +110,15 @@ STALLS: dict[str, Callable[[Handler, threading.Event], object]] = {
         trickling(handler, end),
     ),
     "a trickle of a body": lambda handler, end: (begin(handler, 10), trickling(handler, end)),
+    "a trickle of a body without a length": lambda handler, end: (
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"),
+        trickling(handler, end),
+    ),
     "a trickle of a chunk's size": lambda handler, end: (
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"),
         trickling(handler, end),
     ),
+    "a body that stops": lambda handler, end: (begin(handler, 10), silent(handler, end)),
 }
 
 
@@ -147,6 +152,17 @@ def test_a_body_that_breaks_off_is_an_error(client: HttpClient, server: OciServe
     served(server, lambda handler: (begin(handler, 10), handler.hang_up()))
     with pytest.raises(ConnectionError, match=f"{MANY - 10} more expected"):
         read_all(get(client, server))
+
+
+@pytest.mark.parametrize(
+    "sent", [b"no HTTP\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"]
+)
+def test_bytes_that_are_no_response_are_an_error(
+    sent: bytes, client: HttpClient, server: OciServer
+) -> None:
+    served(server, lambda handler: (handler.wfile.write(sent), handler.hang_up()))
+    with pytest.raises(ConnectionError):
+        get(client, server)
 
 
 def test_what_a_callback_raises_is_raised(client: HttpClient, server: OciServer) -> None:
@@ -230,6 +246,15 @@ def test_a_client_with_its_own_authority_may_still_ask_without_tls(
     with pytest.raises(ssl.SSLCertVerificationError, match="self"):
         client.request("GET", f"https://{secure.address}/v2/", {"Authorization": "Basic x"})
     assert len(secure.asked) == asked
+    client.close()
+
+
+def test_a_certificate_of_another_host_is_rejected(secure: OciServer, tmp_path: Path) -> None:
+    client = HttpClient(tmp_path / "ca.pem")
+    port = secure.address.rpartition(":")[2]
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        client.request("GET", f"https://localhost:{port}/v2/", {"Authorization": "Basic x"})
+    assert secure.asked == []
     client.close()
 
 

@@ -162,6 +162,11 @@ _CHANGES = _WRITE_FILE | 0b1_1111_1111 << 4
 """To write into a file, and to make or remove one of any kind; by later versions of Landlock, also
 to move one to another folder (2), and to cut one (3)."""
 _DEVICES = 1 << 6 | 1 << 11
+_DEVICES_FOLDER = "/dev"
+_HARMLESS = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
+"""Devices that may be read. Others are disks, whose bytes are those of every file, memory that
+programs share, and terminals.
+"""
 _PATH_BENEATH = 1
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
@@ -198,8 +203,8 @@ def _hide(hidden: Iterable[str], folder: str) -> str:
 
 
 def _landlock(hidden: list[str], folder: str) -> None:
-    """Allow changes in the folder alone, and all files to be read but the hidden ones: Landlock
-    knows only what is allowed.
+    """Allow changes in the folder alone, and all files to be read but the hidden ones and devices:
+    Landlock knows only what is allowed.
     """
     libc = _libc()
     version = _checked(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
@@ -207,7 +212,8 @@ def _landlock(hidden: list[str], folder: str) -> None:
     attribute = struct.pack("=Q", changes | (_READ_FILE if hidden else 0))
     ruleset = _checked(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
     allowed = [(path, _READ_FILE) for path in _others(hidden)]
-    allowed += [(folder, changes & ~_DEVICES), ("/dev", changes & (_WRITE_FILE | _TRUNCATE))]
+    allowed += [(path, _READ_FILE) for path in _HARMLESS if hidden]
+    allowed += [(folder, changes & ~_DEVICES), (os.devnull, changes & (_WRITE_FILE | _TRUNCATE))]
     try:
         for path, rights in allowed:
             with suppress(OSError):  # gone meanwhile, or not ours to open
@@ -224,13 +230,15 @@ def _landlock(hidden: list[str], folder: str) -> None:
 
 
 def _others(hidden: list[str]) -> Iterator[str]:
-    """Every file and folder that lies beside a hidden file, or beside a folder above one."""
+    """Yield every file and folder that lies beside a hidden file, or beside a folder above one, but
+    not devices.
+    """
     above = {str(parent) for path in hidden for parent in Path(path).parents}
-    for folder in sorted(above):
+    for folder in sorted(above - {_DEVICES_FOLDER}):
         with suppress(OSError):
             for path in Path(folder).iterdir():
                 # Rules follow links: one to a hidden file would allow it again.
-                if os.path.realpath(path) not in {*hidden, *above}:
+                if os.path.realpath(path) not in {*hidden, *above, _DEVICES_FOLDER}:
                     yield str(path)
 
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from aotc.base.errors import refusal
+from aotc.base.workers.confined_process import keep_secret
 from aotc.bundle.sign.signer_plugins import Ask
 from aotc.commands.pkcs11.pkcs11_uri import Pkcs11Uri, parse_uri
 from aotc_runtime.system.bundle_files import read_file
@@ -133,6 +134,7 @@ def open_key(uri: str, ask: Ask) -> TokenKey:
 
 def _pin(uri: Pkcs11Uri, ask: Ask) -> str:
     if uri.pin_source is not None:
+        keep_secret(uri.pin_source)
         try:
             data = read_file(uri.pin_source, PIN_BYTES_MAX)
             pin = data.partition(b"\n")[0].rstrip(b"\r").decode()

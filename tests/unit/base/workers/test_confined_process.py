@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
 TRIES = """
 import json, os, resource, socket, sys
 from aotc.base.workers import confined_process as apart
-key, folder, above, without = sys.argv[1:5]
+key, folder, above, without, device = sys.argv[1:6]
 if without:
     def missing(hidden, folder):
         raise OSError(38, "not here")
@@ -68,6 +69,8 @@ found = {
     "overwritten": tried(lambda: open(folder + "/../others", "r+").close()),
     "removed": tried(lambda: os.remove(folder + "/../others")),
     "shared": tried(lambda: os.rename(folder + "/beside", folder + "/below/beside")),
+    "device": tried(lambda: read(device)),
+    "device changed": tried(lambda: open(device, "r+").close()),
     "discarded": tried(lambda: open("/dev/null", "w").close()),
     "made": tried(lambda: open(folder + "/made", "w").close()),
     "seconds": resource.getrlimit(resource.RLIMIT_CPU)[0] <= 31 * len(os.sched_getaffinity(0)),
@@ -87,9 +90,14 @@ def tried(folder: Path, *, without_landlock: bool = False) -> dict[str, Any]:
     (inside / "below").mkdir()
     (folder / "others").write_text("others")
     arguments = [str(key), str(inside), str(os.getpid()), "x" if without_landlock else ""]
-    done = subprocess.run(
-        [sys.executable, "-c", TRIES, *arguments], capture_output=True, text=True, check=True
-    )
+    # Shared memory stands for a disk, which only root could read anyway.
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as device:
+        done = subprocess.run(
+            [sys.executable, "-c", TRIES, *arguments, device.name],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert "secret" not in done.stdout
     assert (key.read_text() if key.exists() else "secret") == "secret"
@@ -114,7 +122,8 @@ def test_a_process_for_a_model_file_has_limits_and_neither_keys_nor_a_network(
     if any("not kept away here" in line for line in found["said"]):
         pytest.skip("; ".join(found["said"]))
     require_kept_apart(found)
-    assert {found[name] for name in ("elsewhere", "overwritten", "removed")} == {"PermissionError"}
+    outside = ("elsewhere", "overwritten", "removed", "device", "device changed")
+    assert {found[name] for name in outside} == {"PermissionError"}
 
 
 def test_without_landlock_the_key_lies_behind_a_mount(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from aotc.base.errors import CaptureError
+from aotc.base.workers import worker_environment
 from aotc.commands.import_tensorflow.import_tensorflow_command import _sizes, import_tensorflow
 from aotc.commands.import_tensorflow.tensorflow_import import Imported, import_signature, write
 
@@ -40,6 +41,21 @@ def test_a_python_that_is_not_there_is_refused(saved_model: Path, tmp_path: Path
     with pytest.raises(CaptureError) as caught:
         import_signature(saved_model, tmp_path / "python", None, [{}], None)
     assert caught.value.code == "AOTC-E843"
+
+
+def test_the_passphrases_of_keys_are_kept_from_the_environment_that_opens_a_model(
+    saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n/usr/bin/env > {tmp_path}/seen\n")
+    python.chmod(0o755)
+    for name in worker_environment.SECRET:
+        monkeypatch.setenv(name, "a passphrase")
+    monkeypatch.setenv("OTHER", "known")
+    with pytest.raises(CaptureError):
+        import_signature(saved_model, python, None, [{}], None)
+    seen = (tmp_path / "seen").read_text()
+    assert "OTHER=known" in seen and "a passphrase" not in seen
 
 
 def test_what_is_written_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
+from aotc.base.workers import confined_process
 from aotc.commands.pkcs11.pkcs11_signer import open_key
 from aotc.commands.pkcs11.pkcs11_uri import Pkcs11Uri, parse_uri
 
@@ -91,6 +92,7 @@ def test_a_pin_source_without_a_pin_is_one_finding(
     with pytest.raises(UsageError) as caught:
         open_key(f"pkcs11:object=k{MODULE}&pin-source={source}", lambda prompt: "1234")
     assert caught.value.code == "AOTC-E019"
+    assert str(Path(source).absolute()) in confined_process.secrets()
 
 
 def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
