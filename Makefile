@@ -59,7 +59,7 @@ bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO,
 	    'engine rebuild' 'engine jobs'; do $(BIN)/python -m benchmarks.$$each; done
 	$(if $(COMPARE),$(BIN)/python -m benchmarks.compare $(COMPARE))
 
-docs: $(STAMP) ## Write docs/errors.md anew from the catalogues of codes
+docs: $(STAMP) ## Write docs/reference/errors.md anew from the catalogues of codes
 	$(BIN)/python -m scripts.error_codes
 
 constraints: ## Write constraints.txt anew from the newest releases that fit
