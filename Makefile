@@ -59,8 +59,19 @@ bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO,
 	    'engine rebuild' 'engine jobs'; do $(BIN)/python -m benchmarks.$$each; done
 	$(if $(COMPARE),$(BIN)/python -m benchmarks.compare $(COMPARE))
 
-docs: $(STAMP) ## Write docs/errors.md anew from the catalogues of codes
+docs: $(STAMP) out/docs/.installed ## Write the generated pages anew, and build the site strictly into out/site
 	$(BIN)/python -m scripts.error_codes
+	out/docs/bin/mkdocs build --strict
+
+docs-serve: out/docs/.installed ## Show the site on http://127.0.0.1:8000 while you write
+	out/docs/bin/mkdocs serve
+
+out/docs/.installed: pyproject.toml
+	rm -rf out/docs
+	$$(scripts/find-python) -m venv out/docs
+	out/docs/bin/python -m pip install --quiet --disable-pip-version-check \
+	    $$($(BIN)/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['project']['optional-dependencies']['docs'])")
+	touch $@
 
 constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints
@@ -73,4 +84,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .nox
 
-.PHONY: help setup demo lint test suites fuzz mutate bench docs constraints clean
+.PHONY: help setup demo lint test suites fuzz mutate bench docs docs-serve constraints clean

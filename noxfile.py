@@ -68,7 +68,8 @@ class Suite(NamedTuple):
     paths: tuple[str, ...]
 
 
-ENGINES = ("tests/engines", "tests/hostile")
+GUIDES = "tests/e2e/test_guides.py"
+ENGINES = ("tests/engines", "tests/hostile", GUIDES)
 
 SUITES = (
     Suite("iree", "Compile and run with IREE (0.3 GB)", toolchain("iree"), "iree", ENGINES),
@@ -268,7 +269,8 @@ def torch(session: nox.Session) -> None:
         session.run(here, "-m", "tests.frontends.pytorch.names", stdout=names, external=True)
     operators = f"{_TORCH_SUITE}/make_operators.py"
     run(session, python, operators, str(recorded), str(recorded / "names"))
-    checkout_pytest(session, "-m", "torch", "-n", JOBS, _TORCH_SUITE, AOTC_TORCH=str(recorded))
+    paths = ("-m", "torch", "-n", JOBS, _TORCH_SUITE, GUIDES)
+    checkout_pytest(session, *paths, AOTC_TORCH=str(recorded))
 
 
 def _torch_models(session: nox.Session, recorded: Path) -> str:
@@ -291,7 +293,8 @@ def keras(session: nox.Session) -> None:
     python = environment(session, "keras/venv", *CONSTRAINTS, *toolchain("keras"))
     writer = _keras_models(session, recorded)
     variables = {"AOTC_KERAS": str(recorded), "AOTC_TENSORFLOW_PYTHON": writer}
-    run(session, python, "-m", "pytest", "-m", "keras", "tests/frontends/keras_files", **variables)
+    paths = ("-m", "keras", "tests/frontends/keras_files", GUIDES)
+    run(session, python, "-m", "pytest", *paths, **variables)
 
 
 def _keras_models(session: nox.Session, recorded: Path) -> str:

@@ -1,4 +1,4 @@
-"""Writes docs/errors.md from the catalogues of codes: `python -m scripts.error_codes`."""
+"""Writes docs/reference/errors.md from the catalogues of codes: `python -m scripts.error_codes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import aotc.base.codes
 import aotc_runtime.base.codes
 from aotc_runtime.base.codes import Family
 
-PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
 
 FAMILIES = (*aotc_runtime.base.codes.FAMILIES, *aotc.base.codes.FAMILIES)
 

@@ -1,6 +1,6 @@
 """What each code of the toolchain means, what to do about it, and what its findings usually say.
 
-docs/errors.md is made of these rows and those of `aotc_runtime.base.codes` (`make docs`). This
+errors.md is made of these rows and those of `aotc_runtime.base.codes` (`make docs`). This
 module is imported when there is something to refuse: `aotc.base.errors` asks for it.
 """
 
@@ -119,7 +119,7 @@ USAGE = {
     ),
     "AOTC-E024": Code(
         "a policy that cannot be changed in place",
-        "change the policy in an editor (docs/trust.md lists its keys); nothing was written",
+        "change the policy in an editor (trust-policy.md lists its keys); nothing was written",
         expected="TOML that can be changed in place",
     ),
     "AOTC-E025": Code(
@@ -151,7 +151,7 @@ USAGE = {
         "`aotc attach`: a file that is no Sigstore bundle with provenance of this bundle",
         "sign provenance of the bundle's root digest with a client of Sigstore",
         expected="a Sigstore bundle (v0.3) whose statement is SLSA provenance of this root digest",
-        hint="docs/signing.md shows how to make one",
+        hint="docs/guides/signing.md shows how to make one",
     ),
     "AOTC-E030": Code(
         "not a readable tuning file",
@@ -498,13 +498,13 @@ CAPTURE = {
     "AOTC-E843": Code(
         "a model file is damaged, of another kind, or of a version that is not known",
         "export the model anew; [frontends.md](frontends.md) says with what",
-        hint="export the model anew; docs/frontends.md says with what",
+        hint="export the model anew; docs/reference/model-files.md says with what",
     ),
     "AOTC-E844": Code(
         "a model file holds operators, types or states that its frontend does not have",
         "[frontends.md](frontends.md) lists what each one has",
         expected="a model of what its frontend has",
-        hint="leave it out of what is exported; docs/frontends.md lists what each frontend has",
+        hint="leave it out of what is exported; model-files.md lists what each frontend has",
     ),
     "AOTC-E845": Code(
         "a model file does not have the signature that the manifest names, or has several",

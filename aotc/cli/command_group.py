@@ -63,7 +63,7 @@ def cli() -> None:
     Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
     5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
     9 budget exceeded, 10 not reproduced, 11 registry not usable. Codes of single errors are
-    in docs/errors.md.
+    in docs/reference/errors.md.
     """
 
 

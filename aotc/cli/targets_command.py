@@ -31,7 +31,7 @@ def list_(out: Output) -> int | None:
     """List the targets that a manifest in the current folder can name.
 
     Beside each is its platform: programs were run on it, or compiled for it only, never run on a
-    device, or not even compiled. docs/targets.md says how each target was checked.
+    device, or not even compiled. docs/reference/targets.md says how each target was checked.
 
     Ends with 3 if some file there is no target file; the others are listed all the same.
     """

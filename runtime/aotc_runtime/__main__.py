@@ -120,7 +120,7 @@ def _parser(others: Mapping[str, Command]) -> _Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command line; its exit code, which docs/errors.md lists."""
+    """Run a command line; its exit code, which docs/reference/errors.md lists."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")

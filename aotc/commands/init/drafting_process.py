@@ -83,8 +83,16 @@ def draft_manifest(
         key: source if is_function_reference(source) else _beside(source, root)
         for key, source in request.weights.items()
     }
+    recorded = request.recorded
+    if recorded is not None:
+        expected = recorded.expected
+        recorded = replace(
+            recorded,
+            inputs=_beside(recorded.inputs, root),
+            expected=None if expected is None else _beside(expected, root),
+        )
     drafted = draft(
-        replace(request, weights=moved),
+        replace(request, weights=moved, recorded=recorded),
         answer,
         name=named,
         entry_point=entry_point,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,20 @@ HELP_SECTION = "Build"
     help="An array, such as image=float32[batch,64]; or the axes of one of the example: x=[n,64].",
 )
 @click.option(
+    "--inputs",
+    "inputs_file",
+    type=PATH,
+    metavar="FILE.npz",
+    help="Recorded inputs, by parameter, for the fixtures",
+)
+@click.option(
+    "--expected",
+    "expected_file",
+    type=PATH,
+    metavar="FILE.npz",
+    help="Results of the model's framework for --inputs",
+)
+@click.option(
     "--weights",
     multiple=True,
     metavar="NAME=FILE|FUNCTION",
@@ -56,6 +71,8 @@ def init(
     function: str,
     example: str | None,
     inputs: tuple[str, ...],
+    inputs_file: Path | None,
+    expected_file: Path | None,
     weights: tuple[str, ...],
     likes: tuple[str, ...],
     static: tuple[str, ...],
@@ -68,15 +85,18 @@ def init(
     """Write a first build manifest for a function, and trace what it says.
 
     FUNCTION is package.module:function, looked up in the folder of the manifest, or a model file.
-    Parameters are described by --example, by options, or by jaxtyping annotations; those with a
-    default may keep it. An existing file is never replaced.
+    Parameters are described by --example, by options, by jaxtyping annotations, or by the arrays of
+    --inputs; those with a default may keep it. An existing file is never replaced.
+
+    \b
+    aotc init net.pt2 --inputs inputs.npz --expected expected.npz
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\
         --input 'image=float32[batch,64]' --static temperature=1.0
     """
     from aotc.commands.init.drafting_process import check, draft_manifest, write
-    from aotc.commands.init.init_request import read_request
+    from aotc.commands.init.init_request import read_recorded, read_request
     from aotc_runtime.base.errors import AotcError
     from aotc_runtime.schema.manifest_labels import label
 
@@ -89,6 +109,7 @@ def init(
         static=static,
         dimensions=dimensions,
     )
+    request = replace(request, recorded=read_recorded(inputs_file, expected_file))
 
     def show(text: str) -> None:
         if out.verbose:

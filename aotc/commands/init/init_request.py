@@ -9,7 +9,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from aotc.config.dtype_names import SHORT_DTYPES
 from aotc.config.field_types import is_function_reference, is_identifier
 from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
+from aotc.report.array_files import Array, read_arguments
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import closest
 from aotc_runtime.schema.bundle_manifest import DType
@@ -47,9 +48,36 @@ class ArrayText:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """Recorded arrays, which the fixtures of the manifest will read.
+
+    Attributes:
+        inputs: The .npz file with the arguments of a call.
+        arrays: Its arrays by leaf path.
+        expected: The .npz file with what the model's framework returned for them.
+    """
+
+    inputs: str
+    arrays: Mapping[str, Array]
+    expected: str | None = None
+
+    @property
+    def shares_first_axis(self) -> bool:
+        """Return whether every array has a first axis of the same size."""
+        return len({array.shape[0] if array.ndim else None for array in self.arrays.values()}) == 1
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """inputs: leaf path to array.  likes, weights: parameter to function, or to a file or folder.
-    static: parameter to value.  dimensions: name to smallest and largest size.
+    """What the command line says about the parameters of a function.
+
+    Attributes:
+        inputs: Arrays by leaf path.
+        likes: Functions by parameter.
+        weights: Files, folders or functions by parameter.
+        static: Values by parameter.
+        dimensions: The smallest and the largest size by name.
+        recorded: A recorded call.
     """
 
     function: str
@@ -59,11 +87,14 @@ class Request:
     weights: Mapping[str, str]
     static: Mapping[str, Any]
     dimensions: Mapping[str, tuple[int, int]]
+    recorded: RecordedCall | None = None
 
     @property
     def named(self) -> dict[str, str]:
         """Each parameter that an option names, with that option."""
-        paths = {path.partition("/")[0]: "--input" for path in self.inputs}
+        arrays = self.recorded.arrays if self.recorded else {}
+        paths = {path.partition("/")[0]: "--inputs" for path in arrays}
+        paths |= {path.partition("/")[0]: "--input" for path in self.inputs}
         others = {"--like": self.likes, "--weights": self.weights, "--static": self.static}
         return paths | {name: option for option, names in others.items() for name in names}
 
@@ -76,9 +107,7 @@ def is_model_file(text: str) -> bool:
 def _meant(reference: str) -> str:
     """A hint for a text that is no reference to a function."""
     if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
-        return (
-            f"a model file ends in {', '.join(suffixes())}: docs/frontends.md says what writes it"
-        )
+        return f"a model file ends in {', '.join(suffixes())}: model-files.md says what writes it"
     module, _, attribute = reference.rpartition(".")
     meant = f"{module}:{attribute}"
     return f"did you mean {meant}?" if is_function_reference(meant) else "name a function"
@@ -94,7 +123,11 @@ def read_request(
     static: Iterable[str],
     dimensions: Iterable[str],
 ) -> Request:
-    """Each iterable: texts NAME=VALUE. Raises UsageError (AOTC-E080) with all that is wrong."""
+    """Parse the options of a command line, each a list of texts NAME=VALUE.
+
+    Raises:
+        UsageError: AOTC-E080, with all problems together.
+    """
     problems: list[Finding] = []
     for option, reference in (("FUNCTION", function), ("--example", example)):
         if option == "FUNCTION" and is_model_file(function):
@@ -151,6 +184,26 @@ class _Unreadable(Exception):
 
 def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
     return finding("AOTC-E080", option, found, expected=expected, hint=hint)
+
+
+def read_recorded(inputs: Path | None, expected: Path | None) -> RecordedCall | None:
+    """Read the files of --inputs and --expected.
+
+    Raises:
+        UsageError: AOTC-E012 for a file that cannot be read, E080 for --expected alone.
+    """
+    if inputs is None:
+        if expected is not None:
+            raise_if([_problem("--expected", "--inputs", "no --inputs", "add --inputs FILE.npz")])
+        return None
+    arrays = {
+        name: array
+        for name, array in read_arguments([f"@{inputs}"], "--inputs").items()
+        if not isinstance(array, str)
+    }
+    if expected is not None:
+        read_arguments([f"@{expected}"], "--expected")
+    return RecordedCall(str(inputs), arrays, None if expected is None else str(expected))
 
 
 def parse_array(text: str) -> ArrayText | None:

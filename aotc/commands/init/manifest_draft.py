@@ -15,6 +15,7 @@ from aotc.commands.init.init_request import (
     Answer,
     ArrayText,
     Parameter,
+    RecordedCall,
     Request,
     Seen,
     SeenArray,
@@ -77,9 +78,15 @@ class DimensionDraft:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The content of the manifest. function: or the path of a model file, where is_file.  weights:
-    set to file or function.  inputs: leaves by parameter and the steps to them.  notes: what its
-    reader should look at.  donate: inputs.
+    """The content of a build manifest.
+
+    Attributes:
+        function: A reference, or the path of a model file where `is_file` is set.
+        weights: File or function by weight set.
+        inputs: Leaves by the steps to them, the parameter first.
+        notes: Remarks for the reader of the manifest.
+        donate: Parameters whose memory a call may take.
+        recorded: The call that the fixtures read.
     """
 
     name: str
@@ -94,6 +101,7 @@ class Draft:
     notes: tuple[str, ...]
     is_file: bool = False
     donate: tuple[str, ...] = ()
+    recorded: RecordedCall | None = None
 
 
 def draft(
@@ -128,6 +136,7 @@ def draft(
         notes=(*reader.notes, *notes, *_cut_ranges(dimensions, answer)),
         is_file=is_model_file(request.function),
         donate=tuple(answer.donate),
+        recorded=request.recorded,
     )
 
 
@@ -264,12 +273,29 @@ class _ParameterReader:
                 inputs[name,] = self._stated(name, self.request.inputs[name], None)
             elif parameter.annotation and (array := parse_array(parameter.annotation)):
                 inputs[name,] = self._stated(name, array, None)
+            elif recorded := self._recorded(name):
+                inputs |= recorded
             elif not parameter.has_default:
                 self._nothing_known(name)
         for path in sorted(self.request.inputs.keys() - self.used):
             if path.partition("/")[0] in {parameter.name for parameter in parameters}:
                 self._no_such_leaf(path)
         return inputs, static
+
+    def _recorded(self, name: str) -> dict[Steps, InputDraft]:
+        """Return the leaves of a parameter that only the arrays of --inputs describe."""
+        call = self.request.recorded
+        found: dict[Steps, InputDraft] = {}
+        for path, array in call.arrays.items() if call else ():
+            # numpy stores dtypes of its own only; others, such as bfloat16, need an --input.
+            if path.partition("/")[0] == name and array.dtype.kind != "V":
+                shape: list[int | str] = list(array.shape)
+                if call and call.shares_first_axis:
+                    self.sizes.setdefault("batch", (array.shape[0], path))
+                    shape[0] = "batch"
+                stated = ArrayText(array.dtype.name, tuple(shape))
+                found[tuple(path.split("/"))] = self._stated(path, stated, None)
+        return found
 
     def _leaf(self, seen: Seen, name: str, steps: Steps) -> InputDraft:
         path = "/".join(map(str, (name, *steps)))
@@ -315,8 +341,11 @@ class _ParameterReader:
         if seen is not None:
             self._check_example(path, stated, seen)
         low, high, guessed = (seen.low, seen.high, False) if seen else (None, None, False)
+        recorded = self.request.recorded.arrays.get(path) if self.request.recorded else None
         if low is None and dtype.lstrip("u").startswith("int"):
             low, high, guessed = 0, 1, True
+            if recorded is not None and recorded.size and recorded.dtype.kind in "iu":
+                low, high, guessed = int(recorded.min()), int(recorded.max()), False
         return ArrayInput(stated.shape, dtype, low, high, guessed)
 
     def _check_example(self, path: str, stated: ArrayText, seen: SeenArray) -> None:
@@ -401,7 +430,7 @@ def _fixed(name: str, value: Any) -> str:
 
 
 def manifest_text(draft: Draft) -> str:
-    """The text of a build manifest of schema 1 (docs/build-manifest.md)."""
+    """The text of a build manifest of schema 1 (docs/reference/build-manifest.md)."""
     return "\n".join(_lines(draft)) + "\n"
 
 
@@ -444,9 +473,12 @@ def _lines(draft: Draft) -> Iterator[str]:
     }
     yield ""
     yield f"[{at}.fixtures]"
-    yield "seed = 0  # random inputs; `file` takes recorded ones"
-    if draft.is_file:
-        yield '# for what its framework gives: file = "inputs.npz", expected = "expected.npz"'
+    if draft.recorded is None:
+        yield "seed = 0  # random inputs; `file` takes recorded ones"
+    else:
+        yield f"file = {_value(draft.recorded.inputs)}"
+        if draft.recorded.expected is not None:
+            yield f"expected = {_value(draft.recorded.expected)}"
     ranges = {path: [leaf.low, leaf.high] for path, leaf in arrays.items() if leaf.low is not None}
     if ranges:
         guessed = any(leaf.guessed for leaf in arrays.values())

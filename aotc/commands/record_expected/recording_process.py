@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +11,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import tomlkit
 
 from aotc.base.errors import refusal
 from aotc.base.foreign_python import run_script
 from aotc.base.temporary_files import temporary_folder
+from aotc.bundle.write.atomic_files import write_atomically
+from aotc.config import toml_document
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
 from aotc.report.array_files import read_arguments, write_npz
 from aotc_runtime.schema.manifest_labels import label
@@ -28,8 +32,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """framework: with its version.  arrays: by result and profile, as `expected` has them."""
+    """What a framework computed.
 
+    Attributes:
+        entry_point: The name of the entry point.
+        framework: Its name and version.
+        arrays: Results by name and profile, as `expected` has them.
+    """
+
+    entry_point: str
     framework: str
     arrays: Mapping[str, Array]
 
@@ -78,7 +89,29 @@ def record(
                 arrays |= {
                     label(name, sizes): found[f"arr_{index}"] for index, name in enumerate(names)
                 }
-        return Recorded((folder / "framework").read_text("utf-8"), arrays)
+        return Recorded(name, (folder / "framework").read_text("utf-8"), arrays)
+
+
+def enter_expected(manifest: Path, entry_point: str, output: Path) -> str | None:
+    """Name a file of results in the fixtures of an entry point, keeping the rest of the text.
+
+    Returns:
+        The line that was entered; None where the manifest names the file already.
+
+    Raises:
+        BuildManifestError: AOTC-E801, E802 for a manifest that changed meanwhile.
+        UsageError: AOTC-E003 for a manifest that cannot be written.
+    """
+    text = Path(os.path.relpath(output, manifest.absolute().parent)).as_posix()
+    document = tomlkit.parse(toml_document.read(manifest, "build manifest").source.decode())
+    found: Any = document["entry_points"]
+    fixtures = found[entry_point]["fixtures"]
+    named = fixtures.get("expected")
+    if named is not None and manifest.absolute().parent / named == output.absolute():
+        return None
+    fixtures["expected"] = text
+    write_atomically(manifest, [tomlkit.dumps(document).encode()])
+    return f"expected = {tomlkit.item(text).as_string()}"
 
 
 def _chosen(

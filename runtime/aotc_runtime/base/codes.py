@@ -1,6 +1,6 @@
 """What each code of the runtime means, what to do about it, and what its findings usually say.
 
-docs/errors.md is made of these rows (`make docs`). This module is imported when there is something
+errors.md is made of these rows (`make docs`). This module is imported when there is something
 to refuse, and not by a load that succeeds: `aotc_runtime.base.errors` asks for it.
 """
 
@@ -684,7 +684,7 @@ SERVER = {
     ),
     "AOTC-E785": Code(
         "an argument of a deployment that is unknown, missing or of the wrong kind",
-        "docs/serving.md lists the arguments",
+        "docs/guides/serve.md lists the arguments",
     ),
     "AOTC-E786": Code(
         "a model whose bundle the policy has revoked since it was loaded (HTTP 503, UNAVAILABLE)",

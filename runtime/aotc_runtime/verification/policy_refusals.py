@@ -58,7 +58,7 @@ def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
 
 def invalid(where: str, error: Exception) -> Finding:
     """AOTC-E309 for what is no policy at all."""
-    expected = "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)"
+    expected = "a trust policy: schema = 1, name, [[keys]] (docs/reference/trust-policy.md)"
     return finding("AOTC-E309", where, str(error), expected=expected, hint=_WRITE_ONE)
 
 

@@ -169,7 +169,7 @@ def test_a_name_that_is_no_utf8_fits_into_text_and_json(aotc: Run) -> None:
 
 
 def test_every_option_has_help_and_stands_in_the_documentation() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text()
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
     pending: list[click.Command] = [cli]
     while pending:
         command = pending.pop()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def channel_of(policy: TrustPolicy, trust: Path) -> Channel:
     """The policy's channel. trust: its file. Raises TrustError (AOTC-E309) if it names none."""
     if policy.channel is None:
-        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
+        expected, hint = "[channel], which says whom to ask", "trust-policy.md shows one"
         raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
     return policy.channel
 
@@ -32,8 +32,10 @@ def require_tuf() -> None:
 def require_newest(
     channel: Channel, folder: Path, name: str, version: str, index: bytes
 ) -> Current:
-    """docs/trust.md 11: the channel names this bundle. folder: of the policy.  index: the document
-    whose digest is the root digest; who signed it is known. Raises TrustError (AOTC-E327 to E335).
+    """Check that the channel names this bundle: verification step 11.
+
+    folder: of the policy.  index: the document whose digest is the root digest; its signer is
+    known. Raises TrustError (AOTC-E327 to E335).
     """
     require_tuf()
     from aotc_serve.channel import channel_client

@@ -78,7 +78,7 @@ def arguments_of(given: Mapping[str, Any]) -> Arguments:
 
 
 def _unfit(where: str, found: str, expected: str) -> AotcError:
-    hint = "docs/serving.md lists the arguments"
+    hint = "docs/guides/serve.md lists the arguments"
     return refusal("AOTC-E785", where, found, expected=expected, hint=hint)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import export
 
@@ -95,3 +96,58 @@ def test_a_file_of_pytorch_keeps_its_range_and_its_first_axis_is_the_batch(
         "x": ["batch", "x_1"],
         "y": ["batch", "x_1"],
     }
+
+
+def test_recorded_inputs_become_the_fixtures(aotc: Run, model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", arg0=np.ones((5, 8), "f4"), arg1=np.ones((8, 3), "f4"))
+    np.savez(tmp_path / "out.npz", result=np.full((5, 3), 8, "f4"))
+    path = tmp_path / "deploy" / "x.toml"
+    path.parent.mkdir()
+    recorded = [f"--inputs={tmp_path / 'in.npz'}", f"--expected={tmp_path / 'out.npz'}"]
+    done = aotc("init", str(model), *recorded, "-o", str(path))
+    assert done.exit_code == 0, done.stderr
+    (entry,) = tomllib.loads(path.read_text())["entry_points"].values()
+    assert entry["fixtures"] == {
+        "file": str(tmp_path / "in.npz"),
+        "expected": str(tmp_path / "out.npz"),
+    }
+
+
+def test_recorded_inputs_describe_a_function(
+    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scorer.py").write_text(
+        "def score(x, ids):\n    return x * ids[:, None]\n", encoding="utf-8"
+    )
+    np.savez("in.npz", x=np.ones((5, 8), "f4"), ids=np.arange(2, 7, dtype="i4"))
+    done = aotc("init", "scorer:score", "--inputs", "in.npz")
+    assert done.exit_code == 0, done.stderr
+    written = tomllib.loads(Path("scorer.toml").read_text(encoding="utf-8"))
+    assert written["dimensions"]["batch"]["profiles"] == [1, 5, 8, 64]
+    (entry,) = written["entry_points"].values()
+    assert entry["inputs"] == {
+        "x": {"shape": ["batch", 8], "dtype": "float32"},
+        "ids": {"shape": ["batch"], "dtype": "int32"},
+    }
+    assert entry["fixtures"] == {"file": "in.npz", "ranges": {"ids": [2, 6]}}
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (["--expected", "in.npz"], "AOTC-E080"),
+        (["--inputs", "none.npz"], "AOTC-E012"),
+        (["--inputs", "in.npz", "--expected", "none.npz"], "AOTC-E012"),
+        (["--inputs", "in.npz"], "AOTC-E083"),
+    ],
+    ids=["expected alone", "no inputs", "no results", "an array that is no parameter"],
+)
+def test_recorded_calls_that_cannot_be_used_are_refused(
+    options: list[str], code: str, aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scorer.py").write_text("def score(x):\n    return x\n", encoding="utf-8")
+    np.savez("in.npz", x=np.ones(5, "f4"), z=np.ones(5, "f4"))
+    done = aotc("init", "scorer:score", *options)
+    assert done.codes == [code] and not Path("scorer.toml").exists()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 
 from aotc import commands
 from aotc.commands.record_expected.record_expected_command import record_expected
-from aotc.commands.record_expected.recording_process import _cut, record
+from aotc.commands.record_expected.recording_process import _cut, enter_expected, record
 from aotc.config.build_manifest import read_build_manifest
 from aotc_runtime.base.errors import AotcError
 
@@ -64,3 +65,17 @@ def test_inputs_are_cut_as_fixtures_are() -> None:
     image = np.arange(2 * 3 * 16 * 16).reshape(2, 3, 16, 16)
     found = _cut(spec, {"image": image}, {"batch": 3})["image"]
     np.testing.assert_array_equal(found, image[[0, 1, 0]])
+
+
+@pytest.mark.parametrize("fixtures", ["[entry_points.net.fixtures]\nfile = 'in.npz'  # ours\n", ""])
+def test_results_are_entered_in_the_manifest(fixtures: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.toml"
+    inline = "" if fixtures else "fixtures = { file = 'in.npz' }\n"
+    path.write_text(f"# kept\n[entry_points.net]\nsource = 'net.onnx'\n{inline}{fixtures}")
+    assert enter_expected(path, "net", tmp_path / "out" / "e.npz") == 'expected = "out/e.npz"'
+    text = path.read_text()
+    entered = tomllib.loads(text)["entry_points"]["net"]["fixtures"]
+    assert entered == {"file": "in.npz", "expected": "out/e.npz"}
+    assert text.startswith("# kept\n") and ("# ours" in text) == bool(fixtures)
+    assert enter_expected(path, "net", tmp_path / "out" / "e.npz") is None
+    assert path.read_text() == text
