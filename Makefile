@@ -59,8 +59,9 @@ bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO,
 	    'engine rebuild' 'engine jobs'; do $(BIN)/python -m benchmarks.$$each; done
 	$(if $(COMPARE),$(BIN)/python -m benchmarks.compare $(COMPARE))
 
-docs: $(STAMP) ## Write docs/errors.md anew from the catalogues of codes
+docs: $(STAMP) ## Generate docs/errors.md and docs/reference/commands.md
 	$(BIN)/python -m scripts.error_codes
+	$(BIN)/python -m scripts.command_reference
 
 constraints: ## Write constraints.txt anew from the newest releases that fit
 	rm -rf out/constraints

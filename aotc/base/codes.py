@@ -227,7 +227,7 @@ USAGE = {
     ),
     "AOTC-E056": Code(
         "`aotc diff --fail-on`: no rule",
-        "write it as [commands.md](commands.md#diff) has it: `flops>+5%`, `module`",
+        "use a rule of [`aotc diff`](reference/commands.md#aotc-diff): `flops>+5%`, `module`",
         hint="write it as module, flops, flops>+5% or temp_memory>+64kB",
     ),
     "AOTC-E057": Code(

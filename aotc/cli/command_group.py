@@ -13,7 +13,7 @@ from typing import cast
 import click
 
 from aotc.base.errors import refusal
-from aotc.cli.command_output import Output, fail, report_findings, requested_output
+from aotc.cli.command_output import HELP_OPTION, Output, fail, report_findings, requested_output
 from aotc.cli.command_registry import Commands
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.base.errors import AotcError
@@ -26,15 +26,19 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-WHOLE = 1000
-"""More than any first sentence has; click would cut it, and wraps it all the same."""
+UNCUT = 1000
+"""Width of a summary that click does not shorten; it wraps the text anyway."""
 
 
 class SectionedGroup(click.Group):
-    """Its help lists the commands by section, those of the main line first."""
+    """Group whose help lists the commands by section, before the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the registry's order, and not by the alphabet
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.commands))
@@ -42,7 +46,7 @@ class SectionedGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        (name.ljust(indent), COMMANDS[name].get_short_help_str(WHOLE))
+                        (name.ljust(indent), COMMANDS[name].get_short_help_str(UNCUT))
                         for name in names
                     ]
                 )
@@ -50,20 +54,34 @@ class SectionedGroup(click.Group):
 
 COMMANDS = Commands()
 
+EXIT_CODES = """\
+\b
+Exit codes:
+  0  success                      6  incompatible runtime version
+  1  internal error               7  unsuitable host or device
+  2  usage error                  8  parity check failed
+  3  rejected manifest or code    9  budget exceeded
+  4  compilation failed          10  rebuild differs
+  5  damaged or untrusted        11  registry error
+"""
+
 
 @click.group(
     cls=SectionedGroup,
     commands=cast("dict[str, click.Command]", COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
 )
-@click.version_option(package_name="aotc", message="aotc %(version)s")
+@click.version_option(
+    package_name="aotc", message="aotc %(version)s", help="Show the version and exit"
+)
+@HELP_OPTION
 def cli() -> None:
-    """Take a JAX program to production as a signed, verified, ahead-of-time compiled bundle.
+    """Compile models ahead of time into signed bundles.
 
-    Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
-    5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
-    9 budget exceeded, 10 not reproduced, 11 registry not usable. Codes of single errors are
-    in docs/errors.md.
+    A model is a JAX function, a PyTorch (.pt2), ONNX or Keras file, or a TensorFlow SavedModel.
+    Servers verify a bundle, load its machine code, and call it without compiling. Start with
+    `aotc init`.
     """
 
 

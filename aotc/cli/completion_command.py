@@ -1,4 +1,4 @@
-"""`aotc completion`, and the answers to a shell that completes a command line."""
+"""`aotc completion`, and the completions of a command line for shells."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from aotc.cli.main import COMPLETE
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(short_help="Print the completion function of a shell.")
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS), help="Shell that reads the script")
 @command
 def completion(out: Output, shell: str) -> None:
-    """Print the completion function of a shell, to be read at its start.
+    """Print a shell completion script.
+
+    The script completes commands, options, files and names of targets.
 
     \b
-    bash:  aotc completion bash > ~/.local/share/bash-completion/completions/aotc
-    zsh:   aotc completion zsh > "${fpath[1]}/_aotc"
-    fish:  aotc completion fish > ~/.config/fish/completions/aotc.fish
+    aotc completion bash > ~/.local/share/bash-completion/completions/aotc
+    aotc completion zsh > "${fpath[1]}/_aotc"
+    aotc completion fish > ~/.config/fish/completions/aotc.fish
     """
     from aotc.cli.command_group import cli
 
@@ -61,10 +63,20 @@ def target_names(
 
 
 def target_option[F: Callable[..., object]](
-    help: str, *, several: bool = False, required: bool = False
+    help: str, *, several: bool = False, required: bool = False, default: str | None = None
 ) -> Callable[[F], F]:
-    """`--target`, as `target`; as `targets` where several may be given."""
-    names = ("--target", "targets" if several else "target")
+    """Add `--target`, as `target`; as `targets` if several may be given.
+
+    Args:
+        default: Text that the help shows as the default.
+    """
     return click.option(
-        *names, multiple=several, required=required, shell_complete=target_names, help=help
+        "--target",
+        "targets" if several else "target",
+        multiple=several,
+        required=required,
+        metavar="TARGET",
+        shell_complete=target_names,
+        show_default=default,
+        help=help,
     )

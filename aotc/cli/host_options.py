@@ -1,4 +1,4 @@
-"""`--hosts` and `--jaxlib`: hosts that are judged, and the jaxlib that is assumed on them."""
+"""`--hosts` and `--jaxlib`: host descriptions, and the jaxlib versions assumed on them."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def versions(
     return values
 
 
-def described_hosts[F: Callable[..., Any]](more: str) -> Callable[[F], F]:
-    """`--hosts`, as `hosts`. more: of its help, what this command does with them."""
+def host_descriptions[F: Callable[..., Any]](function: F) -> F:
+    """Add `--hosts`, as `hosts`."""
     return click.option(
         "--hosts",
         "hosts",
         multiple=True,
         type=FILE,
-        help=f"What `aotc host-info` printed on a host{more}",
-    )
+        help="Output of `aotc host-info` (repeatable)",
+    )(function)
 
 
 def assumed_jaxlibs[F: Callable[..., Any]](function: F) -> F:
-    """`--jaxlib` of commands that judge hosts, as `jaxlibs`."""
+    """Add `--jaxlib`, as `jaxlibs`."""
     return click.option(
         "--jaxlib",
         "jaxlibs",
         multiple=True,
         callback=versions,
         metavar="VERSION",
-        help="Assume this jaxlib on every host instead of its own; may repeat.",
+        help="Assume this jaxlib version (repeatable)",
     )(function)

@@ -6,32 +6,30 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Build"
 
 
-@click.command("record-expected", short_help="Record what a model's own framework computes.")
-@click.argument("manifest", type=PATH)
+@click.command("record-expected")
+@click.argument("manifest", type=FILE, help="Build manifest (.toml)")
 @click.option(
-    "--python",
-    required=True,
-    type=PATH,
-    help="The Python of an environment with the framework, which runs as a process of its own.",
+    "--python", required=True, type=FILE, help="Python interpreter that has the framework"
 )
-@click.option("--entry-point", help="Which one; the only one that can be recorded.")
-@click.option("-o", "--output", required=True, type=PATH, help=".npz file.")
+@click.option("--entry-point", metavar="NAME", help="Entry point, if several can be recorded")
+@click.option("-o", "--output", required=True, type=FILE, help="Output file (.npz)")
 @command
 def record_expected(
     out: Output, manifest: Path, python: Path, entry_point: str | None, output: Path
 ) -> None:
-    """Run an entry point's .onnx file with ONNX Runtime (or ONNX's reference evaluator), or its
-    .pt2 file with PyTorch, on the inputs of its fixtures, for `expected` beside them.
+    """Record results of a model's own framework.
 
-    PyTorch may run what is in a file: record those that you trust.
+    Runs the .pt2 file of an entry point with PyTorch, or its .onnx file with ONNX Runtime (without
+    it, with ONNX's reference evaluator), on the recorded inputs of its fixtures at every profile.
+    Name the output as `expected` of the fixtures. PyTorch may execute code of the file: record only
+    models that you trust.
 
     \b
     aotc record-expected model.toml --python ~/onnx/bin/python --output expected.npz
