@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 import click
 
@@ -17,7 +17,7 @@ from aotc.cli.command_output import HELP_OPTION, Output, fail, report_findings, 
 from aotc.cli.command_registry import Commands
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.rendering import warn, warn_of
+from aotc_runtime.base.rendering import usage_text, warn, warn_of
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
@@ -51,6 +51,9 @@ class SectionedGroup(click.Group):
                     ]
                 )
 
+
+NO_SERVE = "No such command 'serve'"
+"""Click's message for the command that `aotc-runtime` has, and no other one resembles."""
 
 COMMANDS = Commands()
 
@@ -137,22 +140,52 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
+    """Report an error of the command line, as text in the form of command-line parsers."""
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
-    found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
-    hint = getattr(error, "hint", hint)
-    if (
+    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
+    made = refusal(
+        "AOTC-E001",
+        name,
+        _message_of(error),
+        expected=" ".join(usage.removeprefix("Usage: ").split()),
+        hint=_hint_of(error, name),
+    )
+    if out.json:
+        return fail(out, made)
+    sys.stderr.write(usage_text(made.findings[0]) + "\n")
+    return made.exit_code
+
+
+def _message_of(error: click.ClickException) -> str:
+    """Return click's message in lower case, without a period, with the names that are close."""
+    if _is_option_of_commands(error):
+        return f"{error.option_name} before the command"
+    close: Sequence[str] = getattr(error, "possibilities", None) or ()
+    message = error.message if close else error.format_message()
+    if message.startswith(NO_SERVE):
+        close = ()
+    message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
+    return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
+
+
+def _hint_of(error: click.ClickException, name: str) -> str:
+    if _is_option_of_commands(error):
+        return f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    if error.message.startswith(NO_SERVE):
+        return "run `aotc-runtime serve BUNDLE --trust POLICY`"
+    hint: str = getattr(error, "hint", f"run `{name} --help`")
+    return hint
+
+
+def _is_option_of_commands(error: click.ClickException) -> TypeGuard[click.NoSuchOption]:
+    """Return whether an option of commands was given to a group, such as `aotc -v build`."""
+    return (
         isinstance(error, click.NoSuchOption)
         and error.option_name in OF_COMMANDS
-        and isinstance(context and context.command, click.Group)
-    ):
-        found = f"{error.option_name} in front of the command"
-        hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
-    if found.startswith("No such command 'serve'"):
-        hint = "the runtime serves bundles: `aotc-runtime serve BUNDLE --trust POLICY`"
-    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
-    expected = " ".join(usage.removeprefix("Usage: ").split())
-    return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
+        and error.ctx is not None
+        and isinstance(error.ctx.command, click.Group)
+    )
 
 
 def _failed(error: Exception, out: Output) -> int:
@@ -235,13 +268,7 @@ def _has_current_folder() -> bool:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    error = refusal(
-        "AOTC-E003",
-        "stdout",
-        found,
-        expected="a stream that can be written",
-        hint="redirect it to a file with free space, a pipe, or /dev/null",
-    )
+    error = refusal("AOTC-E003", "stdout", found, cause="stdout-is-not-writable")
     try:
         return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)
     except OSError:  # nor can stderr be written

@@ -18,7 +18,7 @@ import msgspec
 
 from aotc_runtime.base import rendering
 from aotc_runtime.base.errors import AotcError, Finding, refusal
-from aotc_runtime.base.rendering import document_text, render, say
+from aotc_runtime.base.rendering import document_text, render, say, usage_text
 from aotc_runtime.loader.bundle_sources import scheme_of
 from aotc_runtime.loader.verify_report import HOST, Report, host_report, verify_report
 from aotc_runtime.system.read_progress import line_of_progress
@@ -28,14 +28,29 @@ PROGRAM = "aotc-runtime"
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 MISUSED, READER_WENT_AWAY, ABORTED = 2, 141, 130
 
+USAGE_ERROR = "AOTC-E001"
+"""The toolchain's code, which its catalogue explains."""
 
-class _Misused(Exception):
-    """The command line cannot be understood."""
+
+class _MisusedError(Exception):
+    """An invalid command line."""
+
+    def __init__(self, message: str, program: str = PROGRAM, usage: str = "") -> None:
+        super().__init__(message)
+        self.finding = Finding(
+            code=USAGE_ERROR,
+            title="invalid command line",
+            where=program,
+            expected=usage,
+            found=message,
+            hint=f"run `{program} --help`",
+        )
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Misused(message)
+        usage = " ".join(self.format_usage().removeprefix("usage: ").split())
+        raise _MisusedError(message, self.prog, usage)
 
 
 class Command(Protocol):
@@ -168,14 +183,16 @@ def _report(arguments: list[str]) -> Report:
             other.run(options)
             return Report((), 0, {}, ())
         if options.store is not None and isinstance(options.bundle, Path):
-            raise _Misused("--store, and a bundle that is a file")
+            raise _MisusedError(
+                "--store is for bundles in a registry", f"{PROGRAM} {options.command}"
+            )
         more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
         place = options.bundle if isinstance(options.bundle, Path) else Path()
         quiet = options.json or isinstance(options.bundle, str)
         with line_of_progress("hash", place, quiet=quiet) as told:
             return verify_report(options.bundle, options.trust, options.target, **more, told=told)
-    except _Misused as error:
-        return Report((_misuse(str(error)),), MISUSED, {}, ())
+    except _MisusedError as error:
+        return Report((error.finding,), MISUSED, {}, ())
     except AotcError as error:
         return Report(error.findings, error.exit_code, {}, ())
 
@@ -187,7 +204,9 @@ def _place(text: str) -> Path | str:
 
 def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
-        sys.stderr.write(render(report.findings) + "\n")
+        is_usage_error = report.findings[0].code == USAGE_ERROR
+        text = usage_text(report.findings[0]) if is_usage_error else render(report.findings)
+        sys.stderr.write(text + "\n")
     elif report.findings:
         text = document_text(rendering.refusal(report.findings, report.exit_code, report.document))
         # Beside a server's events, which have a line each.
@@ -198,24 +217,14 @@ def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
         say(*report.lines)
 
 
-def _misuse(found: str) -> Finding:
-    return Finding(
-        code="AOTC-E001",
-        where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
-        "[--store DIR] [--ca FILE] [--json], host-info [--json], or serve BUNDLE --trust POLICY",
-        found=found,
-        hint=f"`{PROGRAM} verify --help` shows the arguments and options",
-    )
-
-
 def _unwritable(found: str) -> Finding:
     return Finding(
         code="AOTC-E003",
+        title="stdout is not writable",
         where="stdout",
-        expected="a stream that can be written",
+        expected="",
         found=found,
-        hint="redirect it to a file with free space, a pipe, or /dev/null",
+        hint="redirect stdout to a file with free space",
     )
 
 

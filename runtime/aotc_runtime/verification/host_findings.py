@@ -1,8 +1,8 @@
-"""Why executables may not run on a host, in words; and checks of what few bundles need. Imported
-where a host does not fit, or a bundle needs accelerators, custom calls or policies for other sizes.
+"""Findings about a host that cannot run a bundle's executables, and checks that few bundles need.
 
-The findings bring words of their own instead of the catalogue's, which takes milliseconds to
-import: a load that succeeds judges all targets of a bundle, those that cannot run here too.
+Imported where a host does not fit, or a bundle needs accelerators, custom calls or policies for
+other sizes. The texts are here instead of in the catalogue, which takes many milliseconds to read:
+a load that succeeds checks all targets of a bundle, including those that cannot run here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,25 @@ from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_num
 from aotc_runtime.schema.manifest_labels import without_compiling
 from aotc_runtime.schema.served_kernels import LAPACK, SERVED, is_served
 
+TITLES = {
+    "AOTC-E401": "jaxlib version is not accepted",
+    "AOTC-E402": "runtime does not read this format",
+    "AOTC-E403": "engine version is not accepted",
+    "AOTC-E404": "jaxlib is too old for a module",
+    "AOTC-E405": "jaxlib is not installed",
+    "AOTC-E501": "host platform does not match",
+    "AOTC-E502": "processor features are missing",
+    "AOTC-E503": "too few devices",
+    "AOTC-E504": "unsupported custom calls",
+    "AOTC-E507": "C library is too old for jaxlib",
+    "AOTC-E508": "accelerator does not match",
+    "AOTC-E509": "GPU driver is too old",
+    "AOTC-E510": "scipy is not installed",
+    "AOTC-E551": "not enough free memory",
+    "AOTC-E554": "not enough free device memory",
+}
+"""Titles of the catalogue. A test compares them with it."""
+
 
 def place(manifest: BundleManifest) -> str:
     """Where findings about a target are: "digits 1.0.0 for cpu-x86-64-v3"."""
@@ -25,7 +44,7 @@ def place(manifest: BundleManifest) -> str:
 
 
 def _of(manifest: BundleManifest, code: str, expected: str, found: str, hint: str) -> Finding:
-    return Finding(code, place(manifest), expected, found, hint)
+    return Finding(code, place(manifest), expected, found, hint, TITLES[code])
 
 
 def other_jaxlib(manifest: BundleManifest, host: HostFacts) -> Finding:
@@ -63,6 +82,7 @@ def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
                 f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
                 f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
                 "install a newer jaxlib there, or build with an older one",
+                TITLES["AOTC-E404"],
             )
 
 
@@ -84,7 +104,8 @@ def older_libc(floor: Sequence[int], host: HostFacts) -> Finding:
     """AOTC-E507."""
     expected = "glibc " + ".".join(map(str, floor)) + " or newer, for jaxlib"
     hint = "run on a newer system, or in a container of one"
-    return Finding("AOTC-E507", "this host's C library", expected, host.libc, hint)
+    where, title = "this host's C library", TITLES["AOTC-E507"]
+    return Finding("AOTC-E507", where, expected, host.libc, hint, title)
 
 
 def missing_features(manifest: BundleManifest, host: HostFacts, missing: Sequence[str]) -> Finding:

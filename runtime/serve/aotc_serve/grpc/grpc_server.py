@@ -10,7 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.base.rendering import warn_of
+from aotc_runtime.base.rendering import sentence, warn_of
 from aotc_runtime.formats.protobuf_wire import WireError
 from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.grpc import grpc_messages as messages
@@ -22,7 +22,6 @@ from aotc_serve.inference.error_statuses import (
     let_go,
     not_allowed,
     refuse_parameters,
-    sentence,
     statuses_of,
 )
 from aotc_serve.inference.inference_requests import Outcome, Prepared

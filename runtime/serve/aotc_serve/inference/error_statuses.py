@@ -9,12 +9,12 @@ from aotc_runtime.base.codes import ServerError
 from aotc_runtime.base.errors import (
     AotcError,
     BackendError,
-    Finding,
     ResourceError,
     ShapeError,
     finding,
     refusal,
 )
+from aotc_runtime.base.rendering import sentence
 
 BY_CODE: dict[str, tuple[int, str]] = {
     "AOTC-E602": (404, "NOT_FOUND"),
@@ -65,13 +65,6 @@ def let_go(error: AotcError) -> None:
 def fault() -> ServerError:
     """The error (AOTC-E781) for what nobody foresaw."""
     return ServerError(finding("AOTC-E781", "server", "an error that nobody foresaw"))
-
-
-def sentence(found: Finding) -> str:
-    """One finding in one line."""
-    return (
-        f"{found.code} {found.where}: expected {found.expected}, found {found.found}; {found.hint}"
-    )
 
 
 def error_document(error: AotcError) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_a_build_that_fails_says_what_was_done_and_what_was_not(aotc: Run, tmp_p
     at = lines.index("tasks       2 failed, 2 run, 2 not begun")
     assert lines[at + 1] == "  failed    reference: AOTC-E842"
     assert lines[at + 2] == "  failed    executable g for cpu-x86-64-v3: AOTC-E904"
-    assert lines[at + 3].startswith("AOTC-E904 ")
+    assert lines[at + 3].startswith("error[AOTC-E904]: ")
     document = aotc(*build, "--json").document
     assert {task["task"]: (task["status"], task["codes"]) for task in document["tasks"]} == {
         "capture": ("run", []),
