@@ -59,7 +59,7 @@ bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO,
 	    'engine rebuild' 'engine jobs'; do $(BIN)/python -m benchmarks.$$each; done
 	$(if $(COMPARE),$(BIN)/python -m benchmarks.compare $(COMPARE))
 
-docs: $(STAMP) ## Generate docs/errors.md and docs/reference/commands.md
+docs: $(STAMP) ## Generate docs/reference/errors.md and docs/reference/commands.md
 	$(BIN)/python -m scripts.error_codes
 	$(BIN)/python -m scripts.command_reference
 

@@ -1,4 +1,4 @@
-"""Write docs/errors.md from the catalogues of error codes: `python -m scripts.error_codes`."""
+"""Write errors.md from the catalogues of error codes: `python -m scripts.error_codes`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from aotc.base.codes import FAMILIES, codes
 from aotc_runtime.base.codes import Cause, Family, family_in
 
-PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
 
 HEAD = """\
 # Error codes and exit codes

@@ -30,7 +30,7 @@ def call_bytes(
     """Bytes that one call allocates on each device: copies of its inputs (of the device's pieces of
     them), temporaries, and outputs that do not take the place of a donated input. What libraries
     take while they multiply or convolve comes on top: XLA does not know it
-    (docs/toolchain-notes.md).
+    (docs/contributing/toolchain-notes.md).
 
     The inputs are counted here, not taken from XLA's argument_bytes: those include the bound
     weights, which all executables share, and leave out inputs that the executable never reads.

@@ -1,7 +1,7 @@
 """What a build leaves for reviewers, by stage: one document per target, a blob of the bundle.
 
 Canonical JSON without floats, covered by the root digest; loaders hash it and never read it.
-docs/evidence.md describes every field. What is in the bundle manifest (memory, cost, thunks,
+evidence.md describes every field. What is in the bundle manifest (memory, cost, thunks,
 parity, custom-call targets) is not repeated here.
 """
 

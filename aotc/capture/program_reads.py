@@ -1,7 +1,7 @@
 """Files that a program opens while it is captured, and environment variables that it asks for.
 
 Provenance lists them, and keys of tasks hold them where callers see classes of the program
-(docs/build-engine.md). An audit hook (PEP 578) sees opened files, a stand-in behind `os.environ`
+(docs/concepts/cache.md). An audit hook (PEP 578) sees opened files, a stand-in behind `os.environ`
 sees variables. Files and variables that native code reads by itself are not seen.
 """
 

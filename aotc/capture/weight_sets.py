@@ -140,7 +140,7 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
                 f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
                 expected="a pytree whose leaves are all arrays",
                 hint="return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
-                "nnx.state(model, nnx.Param); docs/build-manifest.md has both recipes",
+                "nnx.state(model, nnx.Param); docs/reference/build-manifest.md has both recipes",
             )
         raise_if(trace_refusals.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)

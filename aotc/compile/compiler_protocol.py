@@ -2,7 +2,7 @@
 
 A kind reads its part of target files, says what a host must offer, and has a compiler, its
 `Backend`. The platform also says which engine of the runtime runs the executables
-(`aotc_runtime.schema.bundle_manifest`). docs/targets.md shows a whole kind.
+(`aotc_runtime.schema.bundle_manifest`). docs/reference/targets.md shows a whole kind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads build manifests: which functions to build, at which shapes, with which weights and targets.
 
-docs/build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the values that
+build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the values that
 `read_build_manifest` returns; they may be imported from here.
 """
 

@@ -344,7 +344,7 @@ def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
 
 def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
     """All that the results of plain JAX depend on: the program at every size at which it runs, its
-    inputs and weights, and what it runs on (docs/build-engine.md says why that is all).
+    inputs and weights, and what it runs on (docs/concepts/cache.md says why that is all).
     """
     variables = _variables()
     yield from source.parts().items()

@@ -148,7 +148,7 @@ def _parser(others: Mapping[str, Command]) -> _Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command line and return its exit code, one of docs/errors.md."""
+    """Run a command line and return its exit code, one of docs/reference/errors.md."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")

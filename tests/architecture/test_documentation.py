@@ -67,7 +67,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> None:
-    page = (ROOT / "docs" / "build-manifest.md").read_text()
+    page = (ROOT / "docs" / "reference" / "build-manifest.md").read_text()
     section = page.partition("\n## Programs over several devices\n")[2]
     printed = section.partition("```toml\n")[2].partition("```\n")[0]
     built = (ROOT / "manifests" / "parallel.toml").read_text()

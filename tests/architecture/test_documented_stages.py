@@ -1,4 +1,4 @@
-"""The steps of docs/trust.md stand in the code, under the numbers and in the order of the page."""
+"""The verification steps stand in the code under the numbers of docs/reference/trust-policy.md."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ MAKERS = (
 )
 """The makers of the stages, in their order (tests/hostile/test_stages.py)."""
 
-_CITED = re.compile(
-    r"docs/trust\.md ((?:\d+|, but [a-z ]+|, (?:and )?|\s|and|to|the \w+ (?:of|to))+)"
-)
+_CITED = re.compile(r"[Ss]teps? ((?:\d+|, but [a-z ]+|, (?:and )?|\s|and|to|the \w+ (?:of|to))+)")
 
 
 class Step(NamedTuple):
@@ -42,7 +40,7 @@ class Step(NamedTuple):
 
 
 def table() -> list[Step]:
-    """docs/trust.md, The steps."""
+    """docs/reference/trust-policy.md, The steps."""
     section = _section("## The steps", "### When what happens")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()]
     return [
@@ -53,7 +51,7 @@ def table() -> list[Step]:
 
 
 def _section(start: str, end: str) -> str:
-    page = (ROOT / "docs" / "trust.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "trust-policy.md").read_text("utf-8")
     return page[page.index(start) : page.index(end)]
 
 

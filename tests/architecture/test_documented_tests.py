@@ -9,7 +9,7 @@ from pathlib import Path
 from hostile.generator import CASES
 
 TESTS = Path(__file__).parents[1]
-PAGE = (TESTS.parent / "docs" / "trust.md").read_text()
+PAGE = (TESTS.parent / "docs" / "reference" / "trust-policy.md").read_text()
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 CASE = re.compile(r'case "([^"]+)"')
 

@@ -101,7 +101,11 @@ def test_manifests_with_every_key_are_accepted(name: str, tmp_path: Path) -> Non
 
 
 def test_the_keys_of_the_documentation_stand_in_the_manifest_with_every_key() -> None:
-    page = (ROOT / "docs" / "build-manifest.md").read_text().partition("\n## Targets\n")[0]
+    page = (
+        (ROOT / "docs" / "reference" / "build-manifest.md")
+        .read_text()
+        .partition("\n## Targets\n")[0]
+    )
     rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     used = {key for name in MANIFESTS for key in keys_in(tomllib.loads((KEPT / name).read_text()))}
     last = {key.rpartition(".")[2] for key in used}

@@ -116,7 +116,7 @@ LARGEST = 100_000
 
 def walk(language: str) -> str:
     """The first block of a language in the section on examples."""
-    page = (MANIFESTS.parent / "docs" / "frontends.md").read_text("utf-8")
+    page = (MANIFESTS.parent / "docs" / "reference" / "model-files.md").read_text("utf-8")
     section = page.partition("\n## Five examples\n")[2].partition("\n## ")[0]
     (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return str(block)
@@ -133,7 +133,7 @@ def test_the_walk_in_the_documentation_works_as_it_stands(
     ]
     for _, *arguments in commands:
         assert toolchain(arguments) == 0, arguments
-    exec(compile(walk("python"), "docs/frontends.md", "exec"), {})
+    exec(compile(walk("python"), "docs/reference/model-files.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_commands_of_the_page_work_as_they_stand(
 ) -> None:
     """With the encoder of the examples, but for its layers, which take most of the time."""
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "profiles.md").read_text()
+    page = (root / "docs" / "guides" / "profiles.md").read_text()
     shutil.copytree(root / "manifests", tmp_path / "manifests")
     model = tmp_path / "manifests" / "encoder" / "model.py"
     text = model.read_text()

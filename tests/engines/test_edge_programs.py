@@ -3,7 +3,7 @@ bits or but for zeros and denormal numbers, some of which would be others withou
 aotc's, and those that are refused by name. In children of `search`, since a crash is a finding.
 
 The whole table on an engine: `python -m tests.engines.search run out/edges.jsonl --engine iree`
-(half an hour), for OpenVINO with X64=0 (an hour). docs/engines.md tells users what differs.
+(half an hour), for OpenVINO with X64=0 (an hour). engines.md tells users what differs.
 """
 
 from __future__ import annotations

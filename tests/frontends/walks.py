@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "frontends.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "model-files.md"
 
 
 def blocks_of(section: str) -> dict[str, str]:

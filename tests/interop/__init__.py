@@ -1,1 +1,1 @@
-"""What others make of our files: docs/signing.md run with their tools, and none of our code."""
+"""What others make of our files: signing.md run with their tools, and none of our code."""

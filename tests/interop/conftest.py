@@ -1,4 +1,4 @@
-"""The folder that docs/signing.md speaks of, and the tools it needs."""
+"""The folder that docs/guides/signing.md speaks of, and the tools it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/signing.md as a program: the code blocks under a heading, run as they stand on the page."""
+"""signing.md as a program: the code blocks under a heading, run as they stand on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "signing.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "signing.md"
 
 _SECTION = re.compile(r"^#{2,} (?P<heading>[^\n]+)\n(?P<text>.*?)(?=^#{2,} |\Z)", re.M | re.S)
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S)

@@ -1,4 +1,4 @@
-"""Every way to verify that docs/signing.md shows works as it stands, and refuses what is wrong."""
+"""Every way to verify that signing.md shows works as it stands, and refuses what is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a bundle computes where there is no jax: `python server.py BUNDLE POLICY REFERENCE OUT`.
 
 It makes the calls that `reference.py` recorded, with the same inputs, and writes its own results.
-Classes that a server lacks are passed as docs/serving.md says. States stay on the device.
+Classes that a server lacks are passed as docs/guides/serve.md says. States stay on the device.
 """
 
 from __future__ import annotations

@@ -226,8 +226,8 @@ def test_the_index_of_referrers_stands_in_where_there_is_no_api(
 
 
 def commands() -> str:
-    """How docs/bundle-format.md has a bundle go through registries, by Debian's tools."""
-    page = (ROOT / "docs" / "bundle-format.md").read_text("utf-8")
+    """How docs/reference/bundle-format.md has a bundle go through registries, by Debian's tools."""
+    page = (ROOT / "docs" / "reference" / "bundle-format.md").read_text("utf-8")
     section = page[page.index("### Through registries") :]
     found = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
     assert found

@@ -1,4 +1,4 @@
-"""The walk of docs/shipping.md works as it stands, from an empty folder."""
+"""The walk of docs/guides/push-and-pull.md works as it stands, from an empty folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.registries.docker_registry import MARKS, running
 from tests.registries.oci_server import OciServer
 from tests.shell import in_shell
 
-PAGE = (ROOT / "docs" / "shipping.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guides" / "push-and-pull.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:

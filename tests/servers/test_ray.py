@@ -245,7 +245,7 @@ def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
 
 def page(language: str) -> str:
     """The block of a language in the section of the documentation."""
-    text = (Path(__file__).parents[2] / "docs" / "serving.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "serve.md").read_text("utf-8")
     section = text.partition("\n## Several machines\n")[2].partition("\n## ")[0]
     (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
     return str(block)

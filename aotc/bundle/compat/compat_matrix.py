@@ -205,7 +205,7 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
             f"{facts.cpu}, which lacks them",
             expected=f"a processor with {', '.join(missing)}, for jaxlib itself",
             hint="run on a newer processor, or build for a lower target with a jaxlib that needs "
-            "less, and install that there (docs/targets.md)",
+            "less, and install that there (docs/reference/targets.md)",
         )
 
 

@@ -58,7 +58,7 @@ def opened(
     now: float,
     unread: Mapping[str, int] = ALL_READ,
 ) -> Opened:
-    """A bundle that a policy accepts, but for its rules on the host: docs/trust.md 1 to 7.
+    """A bundle that a policy accepts, but for its rules on the host: verification steps 1 to 7.
 
     policy: None checks digests and no signatures.  now: the time of checking, seconds since the
     epoch.  unread: weights that are not there, sizes by digest; of them nothing is said. Raises
@@ -76,8 +76,9 @@ def attributed(
     now: float,
     unread: Mapping[str, int] = ALL_READ,
 ) -> Opened:
-    """A bundle of which a policy accepts the signatures: docs/trust.md 1 to 6. Its other rules are
-    for whoever asks what they say of other hosts.
+    """Open a bundle whose signatures a policy accepts: verification steps 1 to 6.
+
+    The other rules of the policy are not applied, so that a caller can apply them for other hosts.
 
     policy, now, unread: as `opened` takes them. Raises BundleFormatError, IntegrityError,
     TrustError.

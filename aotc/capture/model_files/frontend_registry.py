@@ -63,5 +63,5 @@ def _library_of(suffix: str, where: str) -> Iterator[None]:
             where,
             str(error),
             expected=f"the library that reads {suffix} files",
-            hint=f"install the extra of aotc that brings it: docs/frontends.md has it for {suffix}",
+            hint=f"install the extra of aotc that brings it: model-files.md has it for {suffix}",
         ) from error

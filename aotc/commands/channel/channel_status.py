@@ -36,7 +36,7 @@ def of_policy(trust: Path) -> Told:
     policy = read_policy(trust)
     if policy.channel is None:
         expected = "[channel], which says whom to ask"
-        hint = "docs/trust.md shows one"
+        hint = "docs/reference/trust-policy.md shows one"
         raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
     return _told(ask(policy.channel, trust.parent, ()), {})
 

@@ -76,9 +76,7 @@ def is_model_file(text: str) -> bool:
 def _meant(reference: str) -> str:
     """A hint for a text that is no reference to a function."""
     if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
-        return (
-            f"a model file ends in {', '.join(suffixes())}: docs/frontends.md says what writes it"
-        )
+        return f"a model file ends in {', '.join(suffixes())}: model-files.md says what writes it"
     module, _, attribute = reference.rpartition(".")
     meant = f"{module}:{attribute}"
     return f"did you mean {meant}?" if is_function_reference(meant) else "name a function"

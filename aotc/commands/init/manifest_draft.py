@@ -401,7 +401,7 @@ def _fixed(name: str, value: Any) -> str:
 
 
 def manifest_text(draft: Draft) -> str:
-    """The text of a build manifest of schema 1 (docs/build-manifest.md)."""
+    """The text of a build manifest of schema 1 (docs/reference/build-manifest.md)."""
     return "\n".join(_lines(draft)) + "\n"
 
 

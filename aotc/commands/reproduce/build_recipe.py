@@ -115,7 +115,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
 
     policy: must accept the bundle, except for its rules on the host; None to believe any statement,
     signed or not.
-    Raises what the first seven steps of verification raise (docs/trust.md), and
+    Raises what the first seven steps of verification raise (docs/reference/trust-policy.md), and
     ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
     build records.
     """

@@ -1,7 +1,7 @@
 """What `aotc build --tune` tries with XLA on processors: the default, and what beat it for some
 program.
 
-docs/performance.md says what each helps. Options that only change speed are
+docs/concepts/performance.md says what each helps. Options that only change speed are
 here; those that relax arithmetic beyond what the default does (fast math) are not.
 """
 

@@ -129,7 +129,7 @@ def parse(name: str) -> Topology:
 def _hint(generation: str, shape: str) -> str:
     close = OTHER_NAMES.get(generation) or closest(generation, GENERATIONS)
     if close is None:
-        return "docs/targets.md lists topologies"
+        return "docs/reference/targets.md lists topologies"
     fits = shape.count("x") + 1 == GENERATIONS[close].axes and _NAME.match(f"{close}:{shape}")
     shown = shape if fits else "x".join(map(str, GENERATIONS[close].hosts[-1]))
     return f"did you mean {close}:{shown}?"

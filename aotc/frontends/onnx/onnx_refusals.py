@@ -9,7 +9,7 @@ LONGEST = 80
 """How much of a name of the file a message shows, in characters."""
 
 
-UNREAD = "docs/frontends.md says what is read; export the model without it"
+UNREAD = "docs/reference/model-files.md says what is read; export the model without it"
 
 
 def shown(name: str) -> str:

@@ -30,11 +30,11 @@ CONDITION = "higher_order.cond"
 LOOP = "higher_order.while_loop"
 DECOMPOSED = "export the model with operators of core ATen alone: `program.run_decompositions()`"
 LISTED = (
-    "docs/frontends.md lists the operators; write the model with others, or report the missing one"
+    "model-files.md lists the operators; write the model with others, or report the missing one"
 )
 COMPOSED = (
     "save `program.run_decompositions()`, which may have simpler operators for it; or write the "
-    "model with others, which docs/frontends.md lists"
+    "model with others, which docs/reference/model-files.md lists"
 )
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"

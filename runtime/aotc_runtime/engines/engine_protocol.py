@@ -18,7 +18,7 @@ an `Engine` and has the engine's name. A target says which engine it needs
 
 Called from several threads at once, all but `Engine.machine`, `start` and `deserialize`. What an
 engine raises while an executable runs is an instance of `Device.error`, which the runtime tells as
-AOTC-E755. docs/targets.md shows a whole engine.
+AOTC-E755. docs/reference/targets.md shows a whole engine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The predicate of a certificate: how a target of a bundle ran under one version of what runs it.
 
-Its type is `aotc_runtime.formats.in_toto.CERTIFICATE_TYPE`; docs/bundle-format.md has the fields.
+Its type is `aotc_runtime.formats.in_toto.CERTIFICATE_TYPE`; bundle-format.md has the fields.
 Only read where the running version is none of those that a bundle accepts by itself.
 """
 

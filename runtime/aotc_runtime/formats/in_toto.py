@@ -67,7 +67,7 @@ class SignedPayload(Struct, frozen=True):
 
 
 def open_envelope(data: bytes, where: str) -> SignedPayload:
-    """Open a well-formed envelope: docs/trust.md 3.
+    """Open a well-formed envelope: verification step 3.
 
     Raises BundleFormatError: AOTC-E106 not an envelope, E107 base64, E111 too many values, E119
     number of signatures, or one twice.

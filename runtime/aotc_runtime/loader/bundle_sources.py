@@ -95,7 +95,7 @@ class ChannelStamp(Struct, frozen=True):
 
 
 class ChannelSource(Protocol):
-    """Asks which bundle is deployed: docs/trust.md 11."""
+    """Asks which bundle is deployed: verification step 11."""
 
     def channel_of(self, policy: TrustPolicy, trust: Path) -> Channel:
         """Return the policy's channel. Raises TrustError (AOTC-E309) if it names none."""

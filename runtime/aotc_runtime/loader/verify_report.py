@@ -115,8 +115,9 @@ def verify_report(
 def _asked(
     channel: Channel, folder: Path, source: BlobSource, verdict: Verdict, report: Report
 ) -> Report:
-    """docs/trust.md 11, of a bundle that would be loaded: whether the channel names it. folder: of
-    the policy.
+    """Check that the channel names a bundle that would be loaded: verification step 11.
+
+    folder: of the policy.
     """
     manifest = verdict.manifest
     assert manifest is not None, "a bundle that would be loaded has one"

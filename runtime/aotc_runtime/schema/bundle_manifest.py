@@ -3,7 +3,7 @@
 Written by `aotc`, read by everyone; canonical JSON (see `aotc_runtime.base.canonical_json`), so it
 holds no
 floats: tolerances and measured errors are decimal strings. The meaning of every field is also in
-docs/bundle-format.md.
+docs/reference/bundle-format.md.
 
 A reader takes its own major version and any minor version it knows; the table of versions and
 the rule for new ones are there, too.
@@ -106,7 +106,7 @@ class MeshAxis(_Part, frozen=True):
 
 
 class Mesh(_Part, frozen=True):
-    """An array of devices with named axes (docs/bundle-format.md, "Mesh and shardings").
+    """An array of devices with named axes (docs/reference/bundle-format.md, "Mesh and shardings").
 
     devices: the number of the device, among those of the process, at each place of the mesh, the
     last axis varying fastest.

@@ -1,4 +1,6 @@
-"""The trust policy: the TOML file at the deploy side, `schema = 1` (docs/trust.md has an example).
+"""The trust policy: the TOML file at the deploy side, `schema = 1`.
+
+docs/reference/trust-policy.md has an example.
 
 Only `schema`, `name` and one `[[keys]]` have to be stated; a rule that is left out refuses nothing,
 but for furthest_fallback, which then refuses compiling.

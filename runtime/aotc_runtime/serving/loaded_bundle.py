@@ -200,7 +200,7 @@ class LoadedEntryPoint:
         return self._checked.compiles if self._checked is not None else None
 
     def report(self) -> dict[str, Any]:
-        """What was counted; JSON-able. docs/serving.md tells every field."""
+        """What was counted; JSON-able. docs/guides/serve.md tells every field."""
         return {**self.metrics.report(), "compiles": self.compiles}
 
     def _checked_calls(self) -> CheckedCalls:

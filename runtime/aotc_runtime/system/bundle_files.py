@@ -3,7 +3,7 @@ file, or an OCI layout folder.
 
 A bundle's files are opened once and mapped read-only. Replacing a bundle by renaming another over
 it is safe while it is loaded; writing into the mapped file is not, and nothing can make it so
-(docs/trust.md).
+(docs/reference/trust-policy.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a bundle holds, read strictly and hashed: docs/trust.md 1, 2, 5 and 6.
+"""What a bundle holds, read strictly and hashed: verification steps 1, 2, 5 and 6.
 
 Nothing here knows a policy: this says what is in a bundle, not whether to trust it.
 """
@@ -56,7 +56,7 @@ class Contents(Struct, frozen=True):
 
 
 def read_root(source: BlobSource) -> Root:
-    """docs/trust.md 1: the layout's own files, within limits.
+    """Verification step 1: the layout's own files, within limits.
 
     Raises BundleFormatError: AOTC-E110 a file is missing, E111 too large, E106 malformed,
     E112 another layout version, E113 not exactly one root, or an entry of unknown kind.
@@ -152,7 +152,7 @@ def _envelope(source: BlobSource, layer: Descriptor, what: str) -> bytes:
 
 
 def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
-    """docs/trust.md 2: the DSSE envelopes attached to the root; each has been read once.
+    """Verification step 2: the DSSE envelopes attached to the root; each has been read once.
 
     Raises IntegrityError and BundleFormatError: AOTC-E111 all together are too large, E114 not an
     attestation of this root, or the envelope of another one.
@@ -186,7 +186,7 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
 
 
 class WeightsHashing:
-    """The second half of docs/trust.md 6: weights that are hashed in the background."""
+    """The second half of verification step 6: weights that are hashed in the background."""
 
     def __init__(self, source: BlobSource, weights: Mapping[str, memoryview]) -> None:
         self._where = source.name
@@ -209,7 +209,7 @@ class WeightsHashing:
 def begin_contents(
     source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, WeightsHashing]:
-    """docs/trust.md 5 and 6: read everything below the root and check that each blob has the
+    """Verification steps 5 and 6: read everything below the root and check that each blob has the
     digest that was signed. For weights that is known once the returned hashing has finished.
     Targets may be absent, as long as one is there. unread: weights that nobody has here.
 

@@ -1,4 +1,4 @@
-"""May another release run this target? What the policy's certifiers say: docs/trust.md 8.
+"""May another release run this target? What the policy's certifiers say: verification step 8.
 
 Imported only where a version of jaxlib, or of another engine's package, runs that a bundle does not
 accept by itself, under a policy that names certifiers. A certificate counts if its key does, if it

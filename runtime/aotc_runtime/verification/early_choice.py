@@ -30,7 +30,7 @@ def choose(
     now: float,
     ask: AskHost,
 ) -> str:
-    """The best target of a bundle for a host: docs/trust.md 1 to 4, 7, and 8 to 10.
+    """The best target of a bundle for a host: verification steps 1 to 4, 7, and 8 to 10.
 
     source: with root and attestations.  documents: image manifest and bundle manifest of each
     target, whose digests were checked.  absent: what the root calls the other targets.  now: the

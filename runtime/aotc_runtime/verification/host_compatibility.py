@@ -1,5 +1,6 @@
-"""May these executables run here, and those of which target? docs/trust.md 8 to 10: every mismatch
-is found before anything is deserialized.
+"""Choose the target that can run on this host: verification steps 8 to 10.
+
+Every mismatch is found before anything is deserialized.
 
 XLA itself checks nothing of this: an executable for AVX-512 loads on a host without it and dies of
 SIGILL, one built by another jaxlib loads and computes with other library kernels.
@@ -202,7 +203,7 @@ CHECKS: tuple[Check, ...] = (
     check_custom_calls,
     check_memory,
 )
-"""docs/trust.md 8 to 10, in that order."""
+"""Verification steps 8 to 10, in that order."""
 
 
 def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:

@@ -21,7 +21,7 @@ from aotc_runtime.verification.bundle_versions import version_key
 
 
 def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """Before docs/trust.md 1, of a bundle in a registry: AOTC-E326."""
+    """Before verification step 1, of a bundle in a registry: AOTC-E326."""
     if policy.references is not None and not is_pinned:
         yield finding("AOTC-E326", where, "a tag")
 
@@ -29,7 +29,7 @@ def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterato
 def check_limits(
     source: BlobSource, limits: SizeLimits, unread: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """docs/trust.md 1: AOTC-E320, from the sizes of what is stored, before any of it is read.
+    """Verification step 1: AOTC-E320, from the sizes of what is stored, before any of it is read.
     unread: sizes by digest of what was left where it is.
     """
     sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()} | dict(unread)
@@ -69,14 +69,14 @@ def roles_by_digest(
 
 
 def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
+    """Verification step 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
     for digest in policy.revoked.blobs:
         if digest in roles:
             yield finding("AOTC-E314", roles[digest], digest)
 
 
 def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E307."""
+    """Verification step 7: AOTC-E307."""
     minimum, found = version_key(minimum_version), version_key(manifest.version)
     if minimum is None or found is None or found < minimum:
         yield finding(
@@ -88,7 +88,7 @@ def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Fi
 
 
 def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E336, for every entry point that states finite numbers."""
+    """Verification step 7: AOTC-E336, for every entry point that states finite numbers."""
     for manifest in manifests:
         for name, entry_point in manifest.entry_points.items():
             if entry_point.numerics is not UNSET:
@@ -97,7 +97,7 @@ def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E318; the bundle's own word comes later. engines: of the targets."""
+    """Verification step 7: AOTC-E318, by the policy alone. engines: of the targets."""
     # Without jaxlib only others than XLA can run any code.
     is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
     for name, accepted, running in (
@@ -121,8 +121,9 @@ def accepted_targets(
     policy: TrustPolicy,
     target: str | None,
 ) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
-    """The end of docs/trust.md 7: the targets whose engines the policy accepts, and what it refuses
-    of engines and versions. target: the one that the caller named.
+    """Return the targets whose engines the policy accepts, and what it refuses: end of step 7.
+
+    target: the one that the caller named.
     """
     findings: list[Finding] = []
     if policy.engines is not None:
@@ -147,9 +148,7 @@ def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
 def check_engines(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str], target: str | None
 ) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E322, for a target that was named, and otherwise for all where there is
-    no other.
-    """
+    """Verification step 7: AOTC-E322, for a named target, or for all targets if none is left."""
     left = accepted(manifests, engines)
     for name, manifest in manifests.items():
         if name not in left and (name == target or not left):

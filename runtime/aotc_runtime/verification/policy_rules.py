@@ -14,13 +14,13 @@ from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, TrustPolicy
 
 
 def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """docs/trust.md 2: AOTC-E313."""
+    """Verification step 2: AOTC-E313."""
     if root_digest in policy.revoked.roots:
         yield finding("AOTC-E313", where, root_digest)
 
 
 def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E306 name, E307 version."""
+    """Verification step 7: AOTC-E306 name, E307 version."""
     if not fnmatch.fnmatchcase(manifest.name, policy.name):
         yield finding(
             "AOTC-E306",
@@ -35,7 +35,7 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
 
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E319, for every entry point of every target that goes too far."""
+    """Verification step 7: AOTC-E319, for every entry point of every target that goes too far."""
     known = tuple(OutOfProfilePolicy)
     furthest = known.index(policy.furthest_fallback or FALLBACK_UNSTATED)
     for manifest in manifests:

@@ -19,7 +19,7 @@ from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_p
 from aotc_runtime.schema.bundle_manifest import Digest
 from aotc_runtime.schema.trust_policy import ChannelName, KeyId, SourceDigest, TrustPolicy
 
-_HINT = "docs/trust.md lists the keys of a policy and their types"
+_HINT = "docs/reference/trust-policy.md lists the keys of a policy and their types"
 
 _ID = "a key's id, 64 hexadecimal digits"
 _PATTERNS = {

@@ -26,8 +26,10 @@ Rule = Callable[[Provenance, TrustPolicy, str], Iterable[Finding]]
 def check_builds(
     vouchers: Iterable[Voucher], policy: TrustPolicy, where: str, now: float
 ) -> Iterator[Finding]:
-    """docs/trust.md 7: AOTC-E323 who may speak for the builder, E315 build time, E316 builder, E317
-    sources. now: the time of checking, seconds since the epoch.
+    """Check who built a bundle, when and from what: verification step 7.
+
+    AOTC-E323 the signer of the provenance, E315 the build time, E316 the builder, E317 the sources.
+    now: the time of checking, seconds since the epoch.
 
     Provenance is read only where a policy asks about builds. Raises BundleFormatError (AOTC-E106)
     for provenance that is no SLSA provenance v1.

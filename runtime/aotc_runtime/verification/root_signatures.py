@@ -69,8 +69,10 @@ def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
 def vouchers_for(
     envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> tuple[Voucher, ...]:
-    """docs/trust.md 3, 4: the provenance of this root digest that the policy's keys signed; keys of
-    at least as many distinct holders as the threshold. now: seconds since the epoch.
+    """Return the provenance that the policy's keys signed: verification steps 3 and 4.
+
+    The keys belong to at least as many distinct holders as the threshold. now: seconds since the
+    epoch.
 
     Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
     by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,
@@ -100,7 +102,7 @@ def vouchers_for(
             vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where, speaks_for))
         else:
             other_statements.setdefault(statement.predicateType, set()).update(counted)
-    # docs/trust.md 4: k distinct holders, not k signatures and not k keys.
+    # verification step 4: k distinct holders, not k signatures and not k keys.
     found = signers_of(vouchers)
     if len({keys[id].holder for id in found}) < policy.threshold:
         from aotc_runtime.verification import missing_signatures
@@ -114,8 +116,10 @@ def vouchers_for(
 def when_signed(
     signed: SignedPayload, signature: bytes, policy: TrustPolicy, trials: Trials, now: float
 ) -> Moment:
-    """docs/trust.md 4: when one of the policy's authorities says that a signature was made, or the
-    time of checking. Raises TrustError (AOTC-E324, E325), BundleFormatError.
+    """Return when a signature was made, by one of the policy's authorities: verification step 4.
+
+    Without a timestamp it is the time of checking. Raises TrustError (AOTC-E324, E325),
+    BundleFormatError.
     """
     token = signed.timestamps.get(signature)
     if token is None or not policy.timestamp_authorities:

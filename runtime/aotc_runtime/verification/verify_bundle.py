@@ -1,6 +1,6 @@
 """The verification workflow: its stages are types, each made by a function of the one before.
 
-They stand here in the order of docs/trust.md and carry its numbers. Whoever loads a bundle writes
+They stand here in the order of trust-policy.md and carry its numbers. Whoever loads a bundle writes
 
     with vouch(source, policy, now) as vouched:        # 1 to 7; weights begin to be hashed
         facts = ...                                    # of this host, as `vouched` wants to know
@@ -65,7 +65,7 @@ class Framed(Struct, frozen=True):
 
 
 def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Framed:
-    """docs/trust.md 1."""
+    """Verification step 1."""
     root = read_root(source)
     if policy.limits != SizeLimits():
         # Imported here and below, because most policies need none of these rules.
@@ -83,7 +83,7 @@ class Attested(Struct, frozen=True):
 
 
 def collect(framed: Framed) -> Attested:
-    """docs/trust.md 2."""
+    """Verification step 2."""
     source, policy = framed.source, framed.policy
     raise_if(policy_rules.check_revoked_root(framed.root_digest, policy, source.name))
     return Attested(framed, read_envelopes(source, framed.root))
@@ -106,7 +106,7 @@ class Signed(Struct, frozen=True):
 
 
 def authenticate(attested: Attested, now: float) -> Signed:
-    """docs/trust.md 3 and 4. now: the time of checking, seconds since the epoch."""
+    """Verification steps 3 and 4. now: the time of checking, seconds since the epoch."""
     framed, envelopes = attested.framed, attested.envelopes
     root, where = framed.root_digest, framed.source.name
     vouchers = root_signatures.vouchers_for(envelopes, root, framed.policy, where, now)
@@ -116,8 +116,10 @@ def authenticate(attested: Attested, now: float) -> Signed:
 def attribute(
     source: BlobSource, policy: TrustPolicy, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Signed:
-    """Who vouches for a bundle: docs/trust.md 1 to 4. now: the time of checking, seconds since the
-    epoch.  unread: as of `Framed`. Raises BundleFormatError, IntegrityError, TrustError.
+    """Return who vouches for a bundle: verification steps 1 to 4.
+
+    now: the time of checking, seconds since the epoch.  unread: as of `Framed`. Raises
+    BundleFormatError, IntegrityError, TrustError.
     """
     return authenticate(collect(frame(source, policy, unread)), now)
 
@@ -138,7 +140,7 @@ class Unpacked(Struct, frozen=True):
         self._weights.stop()
 
     def finish(self) -> Contents:
-        """The end of docs/trust.md 6: everything that the bundle contains, once all is hashed.
+        """The end of verification step 6: everything that the bundle contains, once all is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """
@@ -147,7 +149,7 @@ class Unpacked(Struct, frozen=True):
 
 
 def unpack(signed: Signed) -> Unpacked:
-    """docs/trust.md 5, and the beginning of 6."""
+    """Verification step 5, and the beginning of 6."""
     framed = signed.framed
     attested, unread = signed.envelopes.blobs, framed.unread
     contents, weights = begin_contents(framed.source, framed.root, attested, unread)
@@ -163,8 +165,9 @@ class Vouched(Unpacked, frozen=True):
 
 
 def accept(unpacked: Unpacked) -> Vouched:
-    """docs/trust.md 7, but for the engines and versions that run here. What the policy refuses is
-    told once the weights are hashed; then, and whatever else is raised, no more of them are.
+    """Verification step 7, without the rules on engines and versions that run here.
+
+    Refusals are raised once the weights are hashed. Any exception stops the hashing.
     """
     try:
         _refuse(unpacked, check_policy(unpacked.signed, unpacked._contents))
@@ -175,7 +178,7 @@ def accept(unpacked: Unpacked) -> Vouched:
 
 
 def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
-    """Everything that can be said about a bundle on any host: docs/trust.md 1 to 7.
+    """Everything that can be said about a bundle on any host: verification steps 1 to 7.
 
     now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
     result in a `with` statement, which ends that.
@@ -197,7 +200,7 @@ class Judged(Struct, frozen=True):
 
 
 def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judged:
-    """The end of docs/trust.md 7, and the answers to 8 to 10.
+    """The end of verification step 7, and the answers to 8 to 10.
 
     facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
@@ -252,7 +255,7 @@ class Fitting(Struct, frozen=True):
     executables: Mapping[str, VerifiedBlob]
 
     def finish(self) -> VerifiedBundle:
-        """The end of docs/trust.md 6: the bundle, once all is hashed.
+        """The end of verification step 6: the bundle, once all is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """
@@ -264,7 +267,10 @@ class Fitting(Struct, frozen=True):
 
 
 def require(judged: Judged) -> Fitting:
-    """docs/trust.md 8 to 10: a bundle that fits. Every reason is told once weights are hashed."""
+    """Return a bundle that fits this host: verification steps 8 to 10.
+
+    Refusals are raised once the weights are hashed.
+    """
     _refuse(judged.vouched, judged.choice.findings)
     manifest = judged.manifest
     assert manifest is not None, "a target that is not there is among the findings"
@@ -277,7 +283,7 @@ def require(judged: Judged) -> Fitting:
 
 
 def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
-    """A bundle on the host with these facts: the end of docs/trust.md 7, and 8 to 10.
+    """A bundle on the host with these facts: the end of verification step 7, and 8 to 10.
 
     target: one of the bundle's, or None for the best that the host can run.
     Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
@@ -303,7 +309,7 @@ def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
 
 
 def certificates_of(signed: Signed) -> AskCertificates | None:
-    """docs/trust.md 8: a function that asks certificates about a release, if the policy names
+    """Verification step 8: a function that asks certificates about a release, if the policy names
     certifiers. Nothing is read or imported before it is called.
     """
     policy, root, where = signed.framed.policy, signed.framed.root_digest, signed.framed.source.name
@@ -321,7 +327,7 @@ def certificates_of(signed: Signed) -> AskCertificates | None:
 
 
 def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
-    """docs/trust.md 7: everything that the policy refuses in the signed content."""
+    """Verification step 7: everything that the policy refuses in the signed content."""
     policy, where = signed.framed.policy, signed.framed.source.name
     manifests = contents.manifests.values()
     yield from policy_rules.check_identity(next(iter(manifests)), policy)

@@ -1,4 +1,4 @@
-"""The recipes in docs/build-manifest.md: models of Equinox and Flax NNX, as weights from `init`,
+"""The recipes in build-manifest.md: models of Equinox and Flax NNX, as weights from `init`,
 and recording results.
 """
 
@@ -15,7 +15,7 @@ from capturing import Capture
 
 from aotc.capture.weight_sets import read_arrays
 
-PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 MODELS = {"equinox": "Equinox", "flax": "Flax NNX"}
 

@@ -48,7 +48,7 @@ def policy() -> str:
 def test_the_rotation_of_the_documentation_keeps_two_people(
     aotc: Run, ids: dict[str, str], bundle: Path, refused: Run
 ) -> None:
-    """docs/trust.md, Two keys and Changing keys: CI signs with its old key and with its new one."""
+    """Sign with the old and the new key of CI, as trust-policy.md describes changing keys."""
     assert aotc(*ADD, "--name", "ci-2027", "--holder", "ci").exit_code == 0
     for name in ("ci", "ci-2027"):
         assert aotc("sign", str(bundle), "--key", f"{name}.key").exit_code == 0
@@ -61,7 +61,11 @@ def test_the_rotation_of_the_documentation_keeps_two_people(
 def test_guide_for_two_signers_works_as_it_is_written(
     aotc: Run, refused: Run, bundle: Path, digits_bundle: tuple[Path, Path]
 ) -> None:
-    text = (ROOT / "docs" / "trust.md").read_text().partition("### Two signers\n")[2]
+    text = (
+        (ROOT / "docs" / "reference" / "trust-policy.md")
+        .read_text()
+        .partition("### Two signers\n")[2]
+    )
     blocks = text.partition("\n### ")[0].split("```sh\n")[1:]
     lines = [line for block in blocks for line in block.partition("```")[0].splitlines()]
     assert len(lines) == 7

@@ -239,7 +239,7 @@ BAD: dict[str, Bad] = {
     "a gate for an unknown library": (
         "schema = 1", 'schema = 1\ngates = { forbid_libraries = ["MKL"] }',
         "AOTC-E805", "m.toml:2 gates.forbid_libraries[0]",
-        "one of XLA, XLA runtime", '"MKL"', "docs/evidence.md",
+        "one of XLA, XLA runtime", '"MKL"', "docs/concepts/evidence.md",
     ),
     "a gate for an operation without its dialect": (
         "schema = 1", 'schema = 1\ngates = { forbid_operations = ["while"] }',

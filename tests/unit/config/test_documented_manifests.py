@@ -1,4 +1,4 @@
-"""The manifests and target files in docs/build-manifest.md are good, and every key is in it."""
+"""The manifests and target files in build-manifest.md are good, and every key is in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aotc.config.manifest_specs import Gates, ManifestKeys, ToleranceSpec
 from aotc.config.toml_validation import keys_of
 from aotc_runtime.schema.bundle_manifest import DType
 
-PAGE = (Path(__file__).parents[3] / "docs" / "build-manifest.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md").read_text()
 BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 MANIFESTS = [block for block in BLOCKS if "[entry_points." in block]
 TARGETS = [block for block in BLOCKS if "triple =" in block]

@@ -62,7 +62,7 @@ def test_a_name_stands_for_devices_on_hosts(
         ("v5e:3x5", "chips of one host (1x1, 2x2, 2x4)", "even"),
         ("v5e:0x1", "the chips along each axis", "did you mean v5e:2x4?"),
         ("v5e", "the chips along each axis", "did you mean v5e:2x4?"),
-        ("", "the chips along each axis", "docs/targets.md"),
+        ("", "the chips along each axis", "docs/reference/targets.md"),
         ("v5e:1x1\n", "the chips along each axis", "did you mean v5e"),
     ],
 )

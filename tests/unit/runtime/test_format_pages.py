@@ -1,4 +1,4 @@
-"""docs/bundle-format.md and docs/trust.md say what the code does."""
+"""docs/reference/bundle-format.md and docs/reference/trust-policy.md say what the code does."""
 
 from __future__ import annotations
 

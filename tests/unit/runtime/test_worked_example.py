@@ -1,4 +1,4 @@
-"""The worked example of docs/trust.md is right to the byte: by other code, and by ours."""
+"""The worked example of trust-policy.md is right to the byte: by other code, and by ours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aotc_runtime.verification.root_signatures import vouchers_for
 
 from .samples import refused
 
-PAGE = (Path(__file__).parents[3] / "docs" / "trust.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trust-policy.md").read_text()
 SECTION = PAGE[PAGE.index("## The formats, byte by byte") : PAGE.index("## Threat model")]
 BLOCKS = re.findall(r"```(?:text|json)\n(.*?)\n```", SECTION, re.DOTALL)
 ARCHIVE, ROOT, PEM, DER, STATEMENT, ENCODED, SIGNATURE, ENVELOPE = BLOCKS

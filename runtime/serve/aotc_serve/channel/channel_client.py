@@ -113,7 +113,7 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
 
 
 def check_newest(current: Current, name: str, version: str, index: bytes) -> Iterable[Finding]:
-    """docs/trust.md 11: the channel names this bundle. name, version, index: its own, verified;
+    """Verification step 11: the channel names this bundle. name, version, index: its own, verified;
     index is the document whose digest is the root digest.
     """
     entry = current.entries.get(name)

@@ -31,8 +31,10 @@ def require_tuf() -> None:
 def require_newest(
     channel: Channel, folder: Path, name: str, version: str, index: bytes
 ) -> Current:
-    """docs/trust.md 11: the channel names this bundle. folder: of the policy.  index: the document
-    whose digest is the root digest; who signed it is known. Raises TrustError (AOTC-E327 to E335).
+    """Check that the channel names this bundle: verification step 11.
+
+    folder: of the policy.  index: the document whose digest is the root digest; its signer is
+    known. Raises TrustError (AOTC-E327 to E335).
     """
     require_tuf()
     from aotc_serve.channel import channel_client

@@ -88,7 +88,7 @@ def app(arguments: dict[str, Any]) -> Any:
     on if this raises.
 
     Args:
-        arguments: As in docs/serving.md.
+        arguments: As in docs/guides/serve.md.
 
     Raises:
         ServerError: AOTC-E785.

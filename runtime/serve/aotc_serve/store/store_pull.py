@@ -58,7 +58,7 @@ ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
 
 
 def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
-    """Fetch what keys of the policy have signed, and is within its limits: docs/trust.md 1 to 4.
+    """Fetch a bundle that the policy's keys signed, within limits: verification steps 1 to 4.
 
     now: seconds since the epoch.  name: for messages.
     """

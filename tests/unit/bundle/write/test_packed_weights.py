@@ -137,5 +137,5 @@ def test_a_set_just_beyond_the_limit_of_the_format_page_is_two_files() -> None:
         True,
         False,
     ]
-    page = Path(__file__).parents[4] / "docs" / "bundle-format.md"
+    page = Path(__file__).parents[4] / "docs" / "reference" / "bundle-format.md"
     assert f"beyond {SHARD_BYTES // 2**20} MiB of tensors" in page.read_text().replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The walk through a server in docs/serving.md, run as it stands there, at another port."""
+"""The walk through a server in docs/guides/serve.md, run as it stands there, at another port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shell import in_shell
 from tests.conftest import MANIFESTS
 from tests.examples.started import PYTHONS
 
-PAGE = Path(__file__).parents[4] / "docs" / "serving.md"
+PAGE = Path(__file__).parents[4] / "docs" / "guides" / "serve.md"
 
 
 def walk(language: str) -> str:
