@@ -61,6 +61,7 @@ bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO,
 
 docs: $(STAMP) out/docs/.installed ## Write the generated pages anew, and build the site strictly into out/site
 	$(BIN)/python -m scripts.error_codes
+	$(BIN)/python -m scripts.command_reference
 	out/docs/bin/mkdocs build --strict
 
 docs-serve: out/docs/.installed ## Show the site on http://127.0.0.1:8000 while you write

@@ -1,24 +1,22 @@
-"""Writes docs/reference/errors.md from the catalogues of codes: `python -m scripts.error_codes`."""
+"""Write errors.md from the catalogues of error codes: `python -m scripts.error_codes`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import aotc.base.codes
-import aotc_runtime.base.codes
-from aotc_runtime.base.codes import Family
+from aotc.base.codes import FAMILIES, codes
+from aotc_runtime.base.codes import Cause, Family, family_in
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
-
-FAMILIES = (*aotc_runtime.base.codes.FAMILIES, *aotc.base.codes.FAMILIES)
 
 HEAD = """\
 # Error codes and exit codes
 
-Every refusal has a stable code. Exceptions carry it (`error.code`, `error.findings`), the command
-line prints it, and `--json` output holds it, always with the same four fields: where, expected,
-found, hint. Codes and exit codes are never renumbered or reused.
+Every error has a stable code. Exceptions carry it (`error.code`, `error.findings`), the commands
+print it, and `--json` output holds it, always with the same five fields: title, where, expected,
+found, hint. A code can have several causes; each has a title of its own, listed below the code's.
+Codes and exit codes are never renumbered or reused.
 
 ## Exit codes
 
@@ -52,35 +50,51 @@ EXIT_CODES = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return HEAD + "".join(_exit_codes()) + TAIL + "".join(map(_section, _families()))
 
 
+def readable(text: str) -> str:
+    """Return a text of the catalogue with each placeholder as its name in capitals."""
+    return text.format_map(_Names())
+
+
+class _Names(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name.upper()
+
+
 def _families() -> list[Family]:
-    """In the order of their codes. The toolchain adds codes to some of the runtime's families."""
-    joined: dict[tuple[object, ...], Family] = {}
-    for family in FAMILIES:
-        *name, rows = family
-        before = joined.get(tuple(name), family).rows
-        joined[tuple(name)] = family._replace(rows=dict(sorted({**before, **rows}.items())))
-    return sorted(joined.values(), key=lambda family: min(family.rows))
+    """Return the families in the order of their codes."""
+    return sorted(FAMILIES, key=lambda family: family.prefixes)
 
 
 def _exit_codes() -> Iterator[str]:
     for exit_code, meaning in EXIT_CODES.items():
-        codes = ", ".join(f.codes for f in _families() if f.error.exit_code == exit_code)
-        yield f"| {exit_code} | {meaning} | {codes} |\n".replace("|  |", "| |")
+        ranges = ", ".join(f.ranges for f in _families() if f.error.exit_code == exit_code)
+        yield f"| {exit_code} | {meaning} | {ranges} |\n".replace("|  |", "| |")
 
 
 def _section(family: Family) -> str:
     name = f"{family.error.__module__}.{family.error.__name__}"
-    rows = "".join(
-        f"| {code} | {row.meaning} | {row.remedy} |\n" for code, row in family.rows.items()
-    )
+    listed = sorted(code for code in codes() if family_in(FAMILIES, code) == family)
     return (
-        f"\n## {family.codes} {family.title} (`{name}`)\n\n"
-        f"| code | meaning | what to do |\n|---|---|---|\n{rows}"
+        f"\n## {family.ranges} {family.title} (`{name}`)\n\n"
+        "| code | title | explanation | what to do |\n|---|---|---|---|\n"
+        + "".join(row for code in listed for row in _rows(code))
     )
+
+
+def _rows(code: str) -> Iterator[str]:
+    entry = codes()[code]
+    yield _row(code, entry)
+    for cause in entry.causes.values():
+        yield _row("", cause)
+
+
+def _row(code: str, texts: Cause) -> str:
+    cells = (code, texts.title, texts.explanation, readable(texts.hint))
+    return "|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|\n"
 
 
 if __name__ == "__main__":

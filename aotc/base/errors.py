@@ -1,7 +1,7 @@
-"""The error families that only a build can meet; the runtime does not know what capture is.
+"""The error classes that only the toolchain raises; the runtime does not capture or compile.
 
-What each code means stands in `aotc.base.codes`, which is imported inside of functions: it is of no
-use before something is refused.
+The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. That module is imported
+inside functions, because nothing needs it before there is something to report.
 """
 
 from __future__ import annotations
@@ -78,17 +78,21 @@ class HungUpError(AotcError):
 
 
 def family_of(code: str) -> type[AotcError]:
-    """The exception class of a code of the toolchain or the runtime. Raises KeyError for others."""
-    from aotc.base.codes import FAMILY_OF
+    """Return the exception class of a code of the toolchain or the runtime.
 
-    return FAMILY_OF[code].error
+    Raises KeyError for a code that neither has.
+    """
+    from aotc.base.codes import FAMILIES
+    from aotc_runtime.base.codes import family_in
+
+    return family_in(FAMILIES, code).error
 
 
 def is_code(text: str) -> bool:
-    """Whether a text from elsewhere is a code of ours, so that it has a family."""
-    from aotc.base.codes import FAMILY_OF
+    """Return whether a text is a code of the catalogue."""
+    from aotc.base.codes import codes
 
-    return text in FAMILY_OF
+    return text in codes()
 
 
 def finding(
@@ -96,16 +100,19 @@ def finding(
     where: str,
     found: str,
     *,
+    cause: str = "",
     expected: str | None = None,
     hint: str | None = None,
     **values: object,
 ) -> Finding:
-    """A finding in the words of the catalogue, as `aotc_runtime.base.errors.finding` makes them of
-    the runtime's codes alone.
-    """
-    from aotc.base.codes import FAMILY_OF
+    """Return a finding with the texts of the catalogue.
 
-    return FAMILY_OF[code].finding(code, where, found, expected, hint, values)
+    The arguments are those of `aotc_runtime.base.errors.finding`, which knows the runtime's codes
+    only.
+    """
+    from aotc.base.codes import codes
+
+    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
 
 
 def refusal(
@@ -113,21 +120,23 @@ def refusal(
     where: str,
     found: str,
     *,
+    cause: str = "",
     expected: str | None = None,
     hint: str | None = None,
     **values: object,
 ) -> AotcError:
-    """The exception for one `finding`."""
-    return family_of(code)(finding(code, where, found, expected=expected, hint=hint, **values))
+    """Return the exception for one `finding`, which has the same arguments."""
+    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
+    return family_of(code)(made)
 
 
 def quoted(text: str, lines: Sequence[str]) -> str:
-    """A text, and below it lines that somebody else printed; `render` indents them."""
+    """Return a text followed by lines that another program printed; `render` indents them."""
     return "\n".join([text, *(f"| {line}" for line in lines)])
 
 
 def raise_if(findings: Iterable[Finding]) -> None:
-    """Raise all findings together, as the family of the first; return when there are none."""
+    """Raise all findings as one error of the first one's class; return if there are none."""
     collected = tuple(findings)
     if collected:
         raise family_of(collected[0].code)(*collected)

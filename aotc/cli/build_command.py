@@ -14,7 +14,8 @@ from aotc.cli.command_output import FILE, Output, command, note_ignored, print_n
 from aotc.cli.command_progress import progress
 from aotc.cli.command_registry import optional
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.target_option import target_names
+from aotc.cli.reference_options import output_options
+from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
@@ -26,10 +27,15 @@ if TYPE_CHECKING:
 
 
 def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
-    """A local cache with a remote one behind it. key: to seal with, a file or URI.  trusted: public
-    keys.
+    """Return a local cache that reads and fills a remote one.
 
-    Raises UsageError and, for a file without a usable key, TrustError.
+    Args:
+        key: File or URI of the private key that signs new entries.
+        trusted: Files of the public keys whose entries are used.
+
+    Raises:
+        UsageError: The URL is not served, or an option is missing.
+        TrustError: A file holds no usable key.
     """
     from aotc.bundle.trust.trust_text import read_public_key
     from aotc_runtime.verification.public_keys import load_public_key
@@ -43,64 +49,47 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
 
 
 @click.command()
-@click.argument("manifest", type=FILE)
-@click.option(
-    "-o", "--output", type=FILE, help="The .aotb file to write; default: NAME-VERSION.aotb."
-)
-@click.option("--layout", type=FILE, help="Write an OCI layout folder here.")
-@click.option(
-    "--target",
-    "targets",
-    multiple=True,
-    shell_complete=target_names,
-    help="Build for this target instead of the manifest's; may repeat.",
-)
+@click.argument("manifest", type=FILE, help="Build manifest (.toml)")
+@output_options(default="NAME-VERSION.aotb")
+@target_option("Target to build for (repeatable)", several=True, default="the manifest's")
 @key_options(required=False)
 @click.option(
-    "--jobs", type=click.IntRange(min=1), help="Worker processes at a time; default: one per CPU."
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="available CPUs",
+    help="Number of worker processes",
 )
-@click.option(
-    "--executor",
-    metavar="URL",
-    help="Compile on the workers of a Dask cluster: dask://HOST:PORT of its scheduler.",
-)
-@click.option(
-    "--keep-going", is_flag=True, help="After a failure build the rest, and report all of them."
-)
-@cache_option("Take from this folder what was built before; default: $XDG_CACHE_HOME/aotc.")
+@click.option("--executor", metavar="URL", help="Compile on this Dask cluster (dask://HOST:PORT)")
+@click.option("--keep-going", is_flag=True, help="Build the rest after a failure")
+@cache_option
 @size_option
 @click.option(
     "--remote-cache",
     envvar=f"{VARIABLE}_REMOTE",
+    show_envvar=True,
     metavar="URL",
-    help="A cache that hosts share, after the local one: https://…, oci://…, s3://….",
+    help="Remote cache (https://, oci://, s3://, ...)",
 )
-@click.option(
-    "--cache-key",
-    metavar="FILE|URI",
-    help="Seal what is made with this private key, and put it into the remote cache.",
-)
+@click.option("--cache-key", metavar="FILE|URI", help="Private key that signs remote cache entries")
 @click.option(
     "--cache-trust",
     multiple=True,
     type=FILE,
-    metavar="FILE",
-    help="Use entries of the remote cache that this public key sealed; may repeat.",
+    help="Public key of accepted cache entries (repeatable)",
 )
-@click.option("--explain", is_flag=True, help="Say of each task whether it was run, and why.")
-@click.option("--tune", is_flag=True, help="Measure ways to compile on this host; take the best.")
-@click.option("--save-tuning", type=FILE, help="Write what --tune chose to this file.")
+@click.option("--explain", is_flag=True, help="Show why each task ran")
+@click.option("--tune", is_flag=True, help="Measure compilation variants and use the fastest")
+@click.option("--save-tuning", type=FILE, help="Write the tuning results to this file")
+@click.option("--tuning", "tuning_file", type=FILE, help="Tuning results to build with")
 @click.option(
-    "--tuning",
-    "tuning_file",
-    type=FILE,
-    help="Build with the choices of this file instead of measuring.",
+    "--builder-id",
+    metavar="URI",
+    show_default="$AOTC_BUILDER_ID",
+    help="Builder named in the provenance",
 )
-@click.option("--builder-id", metavar="URI", help="Who builds, for provenance; or AOTC_BUILDER_ID.")
-@click.option("--sbom", type=FILE, help="Write the CycloneDX bill of materials to this file too.")
-@click.option(
-    "--check-reproducible", is_flag=True, help="Build twice, and refuse if anything differs."
-)
+@click.option("--sbom", type=FILE, help="Write the CycloneDX SBOM to this file")
+@click.option("--check-reproducible", is_flag=True, help="Build twice and fail if anything differs")
 @command
 def build(
     out: Output,
@@ -128,11 +117,18 @@ def build(
 ) -> int:
     """Build a bundle from a build manifest.
 
-    Traces every entry point, compiles it for every target and shape profile, checks each executable
-    against plain JAX, and writes NAME-VERSION.aotb, signed if a key is given.
+    Traces every entry point, compiles it for every target and shape profile, compares each
+    executable with plain JAX, and writes one bundle. Without --key the bundle is unsigned and does
+    not load until it is signed. Nothing is written if anything fails.
+
+    Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
+    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere.
 
     \b
     aotc build manifests/digits.toml --key ci.key
+
+    Exit codes: 3 if the manifest or the program is rejected, 4 if compilation fails, 8 if results
+    differ from plain JAX, 9 if a budget is exceeded, 10 if a second build differs.
     """
     if output and layout:
         raise click.UsageError("--output and --layout exclude each other: a file or a folder")
@@ -194,12 +190,12 @@ def build(
 
 
 def _print_output(process: str, text: str) -> None:
-    """Print what the program printed; each line says in which process, since it runs in two."""
+    """Print output of the user's program, each line with the name of its process."""
     warn(*(f"{process} | {line}" for line in text.splitlines()))
 
 
 def _print_task(done: Done) -> None:
-    """Progress for logs: one line for each task as it ends."""
+    """Print one line for a task that has ended."""
     seconds = "cached" if done.cached else f"{done.seconds:.1f} s"
     warn(f"{done.task.name}: {seconds}")
 

@@ -1,4 +1,4 @@
-"""`--cache` and `--cache-size`: where commands find what earlier builds made."""
+"""`--cache` and `--cache-size`: options of the build cache."""
 
 from __future__ import annotations
 
@@ -14,18 +14,28 @@ if TYPE_CHECKING:
 VARIABLE = "AOTC_CACHE"
 
 
-def cache_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`--cache`, as `place`."""
-    return click.option("--cache", "place", envvar=VARIABLE, metavar="DIR|off", help=help)
+def cache_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--cache`, as `place`."""
+    return click.option(
+        "--cache",
+        "place",
+        envvar=VARIABLE,
+        show_envvar=True,
+        metavar="DIR|off",
+        show_default="$XDG_CACHE_HOME/aotc",
+        help="Build cache directory",
+    )(function)
 
 
 def size_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--cache-size`, as `cache_size`."""
+    """Add `--cache-size`, as `cache_size`."""
     return click.option(
         "--cache-size",
         envvar=f"{VARIABLE}_SIZE",
+        show_envvar=True,
         metavar="SIZE",
-        help="How large it may become: 500 MB, 20 GiB; default: 10 GiB.",
+        show_default="10 GiB",
+        help="Maximum size of the cache",
     )(function)
 
 

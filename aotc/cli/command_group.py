@@ -8,16 +8,16 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 import click
 
 from aotc.base.errors import refusal
-from aotc.cli.command_output import Output, fail, report_findings, requested_output
+from aotc.cli.command_output import HELP_OPTION, Output, fail, report_findings, requested_output
 from aotc.cli.command_registry import Commands
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.rendering import warn, warn_of
+from aotc_runtime.base.rendering import usage_text, warn, warn_of
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
@@ -26,15 +26,19 @@ OF_COMMANDS = ("--json", "-v", "--verbose")
 """Options that commands have and groups do not."""
 
 
-WHOLE = 1000
-"""More than any first sentence has; click would cut it, and wraps it all the same."""
+UNCUT = 1000
+"""Width of a summary that click does not shorten; it wraps the text anyway."""
 
 
 class SectionedGroup(click.Group):
-    """Its help lists the commands by section, those of the main line first."""
+    """Group whose help lists the commands by section, before the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the registry's order, and not by the alphabet
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        click.Command.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         indent = max(map(len, self.commands))
@@ -42,28 +46,45 @@ class SectionedGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl(
                     [
-                        (name.ljust(indent), COMMANDS[name].get_short_help_str(WHOLE))
+                        (name.ljust(indent), COMMANDS[name].get_short_help_str(UNCUT))
                         for name in names
                     ]
                 )
 
 
+NO_SERVE = "No such command 'serve'"
+"""Click's message for the command that `aotc-runtime` has, and no other one resembles."""
+
 COMMANDS = Commands()
+
+EXIT_CODES = """\
+\b
+Exit codes:
+  0  success                      6  incompatible runtime version
+  1  internal error               7  unsuitable host or device
+  2  usage error                  8  parity check failed
+  3  rejected manifest or code    9  budget exceeded
+  4  compilation failed          10  rebuild differs
+  5  damaged or untrusted        11  registry error
+"""
 
 
 @click.group(
     cls=SectionedGroup,
     commands=cast("dict[str, click.Command]", COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EXIT_CODES,
 )
-@click.version_option(package_name="aotc", message="aotc %(version)s")
+@click.version_option(
+    package_name="aotc", message="aotc %(version)s", help="Show the version and exit"
+)
+@HELP_OPTION
 def cli() -> None:
-    """Take a JAX program to production as a signed, verified, ahead-of-time compiled bundle.
+    """Compile models ahead of time into signed bundles.
 
-    Exit codes: 0 ok, 1 internal error, 2 usage, 3 manifest or capture refused, 4 compile failed,
-    5 damaged or not trusted, 6 runtime not compatible, 7 host not suited, 8 parity failed,
-    9 budget exceeded, 10 not reproduced, 11 registry not usable. Codes of single errors are
-    in docs/reference/errors.md.
+    A model is a JAX function, a PyTorch (.pt2), ONNX or Keras file, or a TensorFlow SavedModel.
+    Servers verify a bundle, load its machine code, and call it without compiling. Start with
+    `aotc init`.
     """
 
 
@@ -119,22 +140,52 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _misused(error: click.ClickException, out: Output) -> int:
+    """Report an error of the command line, as text in the form of command-line parsers."""
     context = getattr(error, "ctx", None)
     name = context.command_path if context else "aotc"
-    found, hint = error.format_message(), f"`{name} --help` shows the arguments and options"
-    hint = getattr(error, "hint", hint)
-    if (
+    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
+    made = refusal(
+        "AOTC-E001",
+        name,
+        _message_of(error),
+        expected=" ".join(usage.removeprefix("Usage: ").split()),
+        hint=_hint_of(error, name),
+    )
+    if out.json:
+        return fail(out, made)
+    sys.stderr.write(usage_text(made.findings[0]) + "\n")
+    return made.exit_code
+
+
+def _message_of(error: click.ClickException) -> str:
+    """Return click's message in lower case, without a period, with the names that are close."""
+    if _is_option_of_commands(error):
+        return f"{error.option_name} before the command"
+    close: Sequence[str] = getattr(error, "possibilities", None) or ()
+    message = error.message if close else error.format_message()
+    if message.startswith(NO_SERVE):
+        close = ()
+    message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
+    return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
+
+
+def _hint_of(error: click.ClickException, name: str) -> str:
+    if _is_option_of_commands(error):
+        return f"put it after the command: `{name} COMMAND ... {error.option_name}`"
+    if error.message.startswith(NO_SERVE):
+        return "run `aotc-runtime serve BUNDLE --trust POLICY`"
+    hint: str = getattr(error, "hint", f"run `{name} --help`")
+    return hint
+
+
+def _is_option_of_commands(error: click.ClickException) -> TypeGuard[click.NoSuchOption]:
+    """Return whether an option of commands was given to a group, such as `aotc -v build`."""
+    return (
         isinstance(error, click.NoSuchOption)
         and error.option_name in OF_COMMANDS
-        and isinstance(context and context.command, click.Group)
-    ):
-        found = f"{error.option_name} in front of the command"
-        hint = f"put it after the command: `{name} COMMAND ... {error.option_name}`"
-    if found.startswith("No such command 'serve'"):
-        hint = "the runtime serves bundles: `aotc-runtime serve BUNDLE --trust POLICY`"
-    usage = context.get_usage() if context else "aotc [OPTIONS] COMMAND [ARGS]..."
-    expected = " ".join(usage.removeprefix("Usage: ").split())
-    return fail(out, refusal("AOTC-E001", name, found, expected=expected, hint=hint))
+        and error.ctx is not None
+        and isinstance(error.ctx.command, click.Group)
+    )
 
 
 def _failed(error: Exception, out: Output) -> int:
@@ -217,13 +268,7 @@ def _has_current_folder() -> bool:
 
 def _unwritable(out: Output, found: str) -> int:
     """Report on stderr, even with `--json`, that stdout cannot be written."""
-    error = refusal(
-        "AOTC-E003",
-        "stdout",
-        found,
-        expected="a stream that can be written",
-        hint="redirect it to a file with free space, a pipe, or /dev/null",
-    )
+    error = refusal("AOTC-E003", "stdout", found, cause="stdout-is-not-writable")
     try:
         return fail(Output(json=False, verbose=out.verbose, stops=out.stops), error)
     except OSError:  # nor can stderr be written

@@ -1,4 +1,4 @@
-"""What all commands share: `--json`, `-v`, and how results and errors reach the user."""
+"""Output of all commands: `--json`, `-v`, results and errors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,19 @@ XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; an option that it does not know ends the process."""
 
 
-FILE = click.Path(path_type=Path)
-"""The path of a file or folder, as the type of an argument or option."""
+def _path_type(name: str) -> click.Path:
+    made = click.Path(path_type=Path)
+    made.name = name  # in upper case, the placeholder of an option's value
+    return made
+
+
+FILE = _path_type("file")
+"""The type of an option or argument that takes a file's path."""
+
+DIR = _path_type("dir")
+"""The type of an option or argument that takes a directory's path."""
+
+HELP_OPTION = click.help_option("-h", "--help", help="Show this message and exit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +70,15 @@ def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Give a command `--json` and `-v`, an `Output` as first argument, and an exit code."""
+    """Add `--json`, `-v` and `--help` to a command, which gets an `Output` as first argument and
+    returns an exit code.
+    """
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-    @click.option("-v", "--verbose", is_flag=True, help="Add detail; tracebacks for errors.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON")
+    @click.option(
+        "-v", "--verbose", is_flag=True, help="Show more detail, and tracebacks of errors"
+    )
+    @HELP_OPTION
     @functools.wraps(function)
     def wrapper(*args: Any, as_json: bool, verbose: bool, **kwargs: Any) -> None:
         output = Output(as_json, verbose, click.get_current_context().ensure_object(Stops))

@@ -1,10 +1,10 @@
-"""Every command, and every optional part of a command, by the place of its code.
+"""Registry of the commands, and of the options that optional code implements.
 
-The commands of the main line stand here. A distribution adds one by an entry point of the group
-`aotc.commands`: named as the command, its value a click command. `HELP_SECTION` of the command's
-module says under which heading of `aotc --help` it is listed. An option of a command of the main
-line that an optional part serves is an entry point of the group `aotc.options`, named as the option
-without its dashes. The optional commands of aotc itself are registered in the same way.
+The commands of the core are listed here. A distribution adds a command by an entry point of the
+group `aotc.commands`: its name is the command's, its value a click command. `HELP_SECTION` of the
+command's module names its section in `aotc --help`. An option of a core command that optional code
+implements is an entry point of the group `aotc.options`, named like the option without its dashes.
+The optional commands of aotc itself are registered in the same way.
 """
 
 from __future__ import annotations
@@ -17,68 +17,62 @@ from typing import Any
 
 import click
 
-CORE: dict[str, dict[str, str]] = {
-    "Build": {
-        "build": "aotc.cli.build_command:build",
-        "targets": "aotc.cli.targets_command:targets",
-    },
-    "Gate and ship": {
-        "verify": "aotc.cli.verify_command:verify",
-    },
-    "Sign and trust": {
-        "keygen": "aotc.cli.keygen_command:keygen",
-        "sign": "aotc.cli.sign_command:sign",
-        "trust": "aotc.cli.trust_command:trust",
-    },
-    "Review": {
-        "inspect": "aotc.cli.inspect_command:inspect",
-    },
-    "Run and measure": {
-        "run": "aotc.cli.run_command:run",
-    },
+CORE = {
+    "build": "aotc.cli.build_command:build",
+    "targets": "aotc.cli.targets_command:targets",
+    "verify": "aotc.cli.verify_command:verify",
+    "inspect": "aotc.cli.inspect_command:inspect",
+    "run": "aotc.cli.run_command:run",
+    "keygen": "aotc.cli.keygen_command:keygen",
+    "sign": "aotc.cli.sign_command:sign",
+    "trust": "aotc.cli.trust_command:trust",
 }
-"""The commands of the main line by the headings of the help, in the order of their use."""
+"""Modules of the core commands, by name."""
 
-OTHER_SECTION = "Other commands"
-"""The heading of commands whose module names none."""
+MORE = "More"
+"""The section of commands that name none."""
+
+SECTIONS = {
+    "Build": ("init", "build", "targets"),
+    "Inspect and verify": ("verify", "inspect", "run"),
+    "Ship": ("push", "pull"),
+    "Keys and trust": ("keygen", "sign", "trust"),
+}
+"""Sections of the help with the commands of daily use, which come first if they are installed."""
 
 
 class Commands(Mapping[str, click.Command]):
-    """All commands by name, those of the main line first; a command's module is imported when it is
-    asked for, and entry points are read when it is not one of the main line.
+    """All commands by name, those of the core first. A command's module is imported on access;
+    entry points are read if the core has no command of that name.
     """
 
     def __getitem__(self, name: str) -> click.Command:
         command: click.Command
-        for places in CORE.values():
-            if name in places:
-                command = EntryPoint(name, places[name], "aotc.commands").load()
-                return command
-        command = _registered("aotc.commands")[name].load()
+        if name in CORE:
+            command = EntryPoint(name, CORE[name], "aotc.commands").load()
+        else:
+            command = _registered("aotc.commands")[name].load()
         return command
 
     def __iter__(self) -> Iterator[str]:
-        core = [name for places in CORE.values() for name in places]
-        yield from core
-        yield from (name for name in _registered("aotc.commands") if name not in core)
+        yield from CORE
+        yield from (name for name in _registered("aotc.commands") if name not in CORE)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
     def sections(self) -> dict[str, list[str]]:
-        """Return the names of all commands by the headings of the help."""
-        found = {title: list(places) for title, places in CORE.items()}
-        core = {name for names in found.values() for name in names}
-        for name in self:
-            if name not in core:
-                module = sys.modules[getattr(self[name].callback, "__module__", __name__)]
-                title = getattr(module, "HELP_SECTION", OTHER_SECTION)
-                found.setdefault(title, []).append(name)
-        return found
+        """Return the names of all commands by section of the help, in the order of the help."""
+        found = {title: [n for n in daily if n in self] for title, daily in SECTIONS.items()}
+        for name in sorted(set(self).difference(*found.values())):
+            module = sys.modules[getattr(self[name].callback, "__module__", __name__)]
+            found.setdefault(getattr(module, "HELP_SECTION", MORE), []).append(name)
+        last = {MORE: found.pop(MORE, [])}
+        return {title: names for title, names in (found | last).items() if names}
 
 
 def optional(option: str) -> Any:
-    """Import what serves an option. Raises click.UsageError where nothing is registered for it."""
+    """Import the implementation of an option. Raises click.UsageError if none is registered."""
     point = _registered("aotc.options").get(option.removeprefix("--"))
     if point is None:
         raise click.UsageError(f"{option} is not in this installation of aotc")

@@ -7,17 +7,19 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import PLACE, Place, fetching_options, looked
+from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, fetching_options, looked
 
 
-@click.command(short_help="Show targets, entry points, profiles, sizes and parity.")
-@click.argument("bundle", type=PLACE)
+@click.command()
+@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
 @fetching_options
 @command
 def inspect(out: Output, bundle: Place, full: bool, ca: Path | None) -> None:
-    """Show what is in a bundle: targets, entry points, profiles, sizes, memory and parity.
+    """Show the contents of a bundle.
 
-    Checks digests but no signature: it says who claims to have signed, not whether they did.
+    Shows targets, entry points with their inputs and outputs, profiles, sizes, memory and numerical
+    differences from plain JAX; with --json also the evidence of each stage, every blob, and the
+    provenance of each signature. Checks digests, not signatures: use `aotc verify` for those.
 
     \b
     aotc inspect digits-1.0.0.aotb

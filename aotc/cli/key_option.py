@@ -33,13 +33,10 @@ def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
-            "--passphrase-file", type=FILE, help="First line: the key's passphrase."
+            "--passphrase-file", type=FILE, help="File with the key's passphrase"
         )(function)
         return click.option(
-            "--key",
-            required=required,
-            metavar="FILE|URI",
-            help="Sign with this private key; or with one elsewhere, such as pkcs11:….",
+            "--key", required=required, metavar="FILE|URI", help="Private key to sign with"
         )(function)
 
     return decorate

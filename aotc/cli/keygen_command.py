@@ -13,25 +13,26 @@ from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("prefix", type=FILE)
+@click.argument("prefix", type=FILE, help="Path of the key files, without suffix")
 @click.option(
     "--type",
     "key_type",
     type=click.Choice(["ed25519", "ecdsa-p256"]),
     default="ed25519",
     show_default=True,
-    help="The kind of key.",
+    help="Key type",
 )
-@click.option("--plain", is_flag=True, help="Leave the private key unencrypted.")
-@click.option("--passphrase-file", type=FILE, help="First line: encrypt with this.")
+@click.option("--plain", is_flag=True, help="Do not encrypt the private key")
+@click.option("--passphrase-file", type=FILE, help="File with the new key's passphrase")
 @command
 def keygen(
     out: Output, prefix: Path, key_type: str, plain: bool, passphrase_file: Path | None
 ) -> None:
-    """Make a key pair: PREFIX.key (mode 0600) and PREFIX.pub.
+    """Generate a signing key pair.
 
-    The private key is encrypted with the passphrase from --passphrase-file, AOTC_KEY_PASSPHRASE
-    or a prompt, unless --plain is given. Existing files are never overwritten.
+    Writes PREFIX.key (PKCS#8 PEM, mode 0600) and PREFIX.pub. The private key is encrypted with the
+    first line of --passphrase-file, with AOTC_KEY_PASSPHRASE, or with a passphrase that you type.
+    Existing files are never overwritten.
 
     \b
     aotc keygen ci

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import FILE, Output, print_notes
+from aotc.cli.command_output import DIR, FILE, Output, print_notes
 from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
@@ -69,23 +69,36 @@ class _FileType(click.Path):
 
 BUNDLE_FILE = _FileType(path_type=Path)
 
+BUNDLE_HELP = "Bundle file or OCI layout directory"
+
+SOURCE_HELP = "Bundle file, OCI layout directory, or oci:// reference"
+
 PATH = click.Path(path_type=Path)
 
 
 def ca_option[F: Callable[..., object]](function: F) -> F:
-    """`--ca`."""
-    return click.option(
-        "--ca",
-        type=FILE,
-        help="PEM certificates that the registry's has to be signed with, in place of this host's.",
-    )(function)
+    """Add `--ca`."""
+    return click.option("--ca", type=FILE, help="CA certificates for the registry (PEM)")(function)
 
 
 def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--full` and `--ca`."""
-    return click.option(
-        "--full", is_flag=True, help="Of a bundle in a registry: fetch and hash its weights too."
-    )(ca_option(function))
+    """Add `--full` and `--ca`."""
+    return click.option("--full", is_flag=True, help="Also fetch and hash weights (registry only)")(
+        ca_option(function)
+    )
+
+
+def output_options[F: Callable[..., Any]](*, default: str | None = None) -> Callable[[F], F]:
+    """Return a decorator that adds `-o`, as `output`, and `--layout`.
+
+    Args:
+        default: Text that the help of `-o` shows as the default.
+    """
+    layout = click.option("--layout", type=DIR, help="Write an OCI layout directory instead")
+    output = click.option(
+        "-o", "--output", type=FILE, show_default=default, help="Output file (.aotb)"
+    )
+    return lambda function: output(layout(function))
 
 
 @contextmanager
@@ -115,20 +128,25 @@ def notes_of(found: Looked) -> Iterator[str]:
         yield found.note
 
 
-def verified_options[F: Callable[..., object]](function: F) -> F:
-    """`--trust` and `--untrusted`."""
-    function = click.option(
-        "--untrusted",
-        is_flag=True,
-        help="Take what is there, signed or not; digests are checked all the same.",
+def profile_option[F: Callable[..., Any]](function: F) -> F:
+    """Add `--profile`."""
+    return click.option(
+        "--profile", metavar="NAME=SIZE,...", help="Limit to profiles with these sizes"
     )(function)
-    return trust_option("A policy that has to accept the bundle.")(function)
+
+
+def verified_options[F: Callable[..., object]](function: F) -> F:
+    """Add `--trust` and `--untrusted`."""
+    function = click.option("--untrusted", is_flag=True, help="Skip signature verification")(
+        function
+    )
+    return trust_option("Trust policy that must accept the bundle")(function)
 
 
 def trust_option[F: Callable[..., object]](
-    help: str, *, required: bool = False
+    help: str = "Trust policy", *, required: bool = False
 ) -> Callable[[F], F]:
-    """`--trust`."""
+    """Add `--trust`."""
     return click.option("--trust", required=required, type=FILE, help=help)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.reference_options import BUNDLE_FILE
-from aotc.cli.target_option import target_names
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
+from aotc.cli.target_option import target_option
 
 
 def _tolerance(context: click.Context, option: click.Parameter, value: float) -> float:
@@ -18,33 +18,40 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
     return value
 
 
-@click.command(short_help="Load a bundle as production would, and call it once.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("entry_point")
-@click.option("--trust", required=True, type=FILE, help="The trust policy.")
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("entry_point", help="Entry point to call")
+@trust_option(required=True)
+@target_option("Target to load", default="best for this host")
 @click.option(
-    "--target",
-    shell_complete=target_names,
-    help="A target of the bundle; default: best for this host.",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=ARRAY|@FILE",
+    help="Input array: file or shape (repeatable)",
 )
+@click.option("--output", type=FILE, help="Write results to this file (.npz)")
 @click.option(
-    "--input", "inputs", multiple=True, help="NAME=@x.npy, @all.npz or NAME=8x64xf32[=1]."
+    "--expect",
+    multiple=True,
+    metavar="NAME=@FILE|@FILE",
+    help="Expected result to compare with (repeatable)",
 )
-@click.option("--output", type=FILE, help="Write results to this .npz file.")
-@click.option("--expect", multiple=True, help="NAME=@y.npy: compare a result with this.")
 @click.option(
     "--rtol",
     default=1e-5,
     show_default=True,
     callback=_tolerance,
-    help="Relative tolerance of --expect.",
+    metavar="NUMBER",
+    help="Relative tolerance for --expect",
 )
 @click.option(
     "--atol",
     default=1e-6,
     show_default=True,
     callback=_tolerance,
-    help="Absolute tolerance of --expect.",
+    metavar="NUMBER",
+    help="Absolute tolerance for --expect",
 )
 @command
 def run(
@@ -59,11 +66,24 @@ def run(
     rtol: float,
     atol: float,
 ) -> int:
-    """Load a bundle as production would, and call an entry point once.
+    """Load a bundle and call an entry point.
+
+    Loads the bundle like a server does. Values of --input, with names as `aotc inspect` shows them:
+
+    \b
+    image=@x.npy         array of a .npy file
+    @all.npz             all arrays of an .npz file, by name
+    image=8x64xf32       zeros of this shape and dtype
+    image=8x64xf32=1.5   this number at every position
+    step=i32=3           a scalar
+
+    Dtypes may be written in full or as in HLO (f32, bf16, s32, pred, ...); nothing is cast.
 
     \b
     aotc run digits-1.0.0.aotb predict --trust trust.toml \\
         --input image=@images.npy --output out.npz
+
+    Exit codes: 8 if a result differs from --expect; 5, 6 or 7 if the bundle does not load.
     """
     from aotc.report.call_report import run_once
     from aotc.report.report_text import print_run

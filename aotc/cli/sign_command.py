@@ -7,27 +7,23 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, Output, command
+from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.command_registry import optional
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE)
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
 @key_options(required=True)
-@click.option(
-    "--trust",
-    type=FILE,
-    help="A policy that has to accept what others signed before, so that nothing else is signed.",
-)
+@trust_option("Trust policy that must accept earlier signatures")
 @click.option(
     "--timestamp",
     default="",
     metavar="URL|COMMAND",
-    help="Have an RFC 3161 authority say when this key's signatures were made.",
+    help="RFC 3161 timestamp authority to use",
 )
 @command
 def sign(
@@ -38,10 +34,14 @@ def sign(
     trust: Path | None,
     timestamp: str,
 ) -> None:
-    """Add a signature to a bundle; its content stays as it is.
+    """Add a signature to a bundle.
+
+    The signed content does not change. Signing again with the same key adds nothing. With --trust,
+    the earlier signatures must satisfy the policy, whose threshold is one lower if it lists this
+    key. --timestamp takes a URL, or a command that reads the query and writes the response.
 
     \b
-    aotc sign digits-1.0.0.aotb --key release.key
+    aotc sign digits-1.0.0.aotb --key release.key --trust trust.toml
     aotc sign digits-1.0.0.aotb --key "pkcs11:token=ci;object=release?module-path=/usr/lib/x.so"
     """
     from aotc.bundle.sign.bundle_signing import endorse, unstamped

@@ -22,10 +22,20 @@ def target_names(
 
 
 def target_option[F: Callable[..., object]](
-    help: str, *, several: bool = False, required: bool = False
+    help: str, *, several: bool = False, required: bool = False, default: str | None = None
 ) -> Callable[[F], F]:
-    """Return the decorator of `--target`, as `target`; as `targets` where several may be given."""
-    names = ("--target", "targets" if several else "target")
+    """Add `--target`, as `target`; as `targets` if several may be given.
+
+    Args:
+        default: Text that the help shows as the default.
+    """
     return click.option(
-        *names, multiple=several, required=required, shell_complete=target_names, help=help
+        "--target",
+        "targets" if several else "target",
+        multiple=several,
+        required=required,
+        metavar="TARGET",
+        shell_complete=target_names,
+        show_default=default,
+        help=help,
     )

@@ -1,4 +1,4 @@
-"""`aotc targets`: shows, checks and describes machines to compile for."""
+"""`aotc targets`: the machines to compile for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.command_output import HELP_OPTION, Output, command, report_findings
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import render, say
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+TARGET_HELP = "Target name, or path of a target file"
 
 
 def _named(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -20,20 +22,24 @@ def _named(_: click.Context, __: click.Parameter, value: str | None) -> str | No
     return value
 
 
-@click.group(short_help="Show, check and describe machines to compile for.")
+@click.group()
+@HELP_OPTION
 def targets() -> None:
-    """Show, check and describe the machines that can be compiled for."""
+    """Manage compilation targets."""
 
 
 @targets.command("list")
 @command
 def list_(out: Output) -> int | None:
-    """List the targets that a manifest in the current folder can name.
+    """List the available targets.
 
-    Beside each is its platform: programs were run on it, or compiled for it only, never run on a
-    device, or not even compiled. docs/reference/targets.md says how each target was checked.
+    Lists the built-in targets and those in `targets` of the current directory, each with its
+    platform and how that was tested.
 
-    Ends with 3 if some file there is no target file; the others are listed all the same.
+    \b
+    aotc targets list
+
+    Exit code 3 if a file is not a valid target file; the others are listed anyway.
     """
     from aotc.base.errors import BuildManifestError
     from aotc.compile.compiler_registry import kind_of
@@ -67,14 +73,16 @@ def list_(out: Output) -> int | None:
 
 
 @targets.command()
-@click.argument("name", shell_complete=target_names)
-@click.option("--toml", is_flag=True, help="Print a target file that needs nothing else.")
+@click.argument("name", shell_complete=target_names, help=TARGET_HELP)
+@click.option("--toml", is_flag=True, help="Print a self-contained target file")
 @command
 def show(out: Output, name: str, toml: bool) -> None:
-    """Show a target: the processor or device, and options.
+    """Show the definition of a target.
 
-    With --toml, a target file; that of an NVIDIA GPU brings the description that the CUDA plugin
-    has of it, for plugins that have none (jaxlib 0.11.2).
+    Shows the processor or device, its features, threads, and compiler options.
+
+    \b
+    aotc targets show cpu-x86-64-v3
     """
     from msgspec import to_builtins
 
@@ -93,14 +101,16 @@ def show(out: Output, name: str, toml: bool) -> None:
 
 @targets.command()
 @click.option(
-    "--toml", "name", metavar="NAME", callback=_named, help="Print a target file of this name."
+    "--toml", "name", metavar="NAME", callback=_named, help="Print a target file with this name"
 )
 @command
 def detect(out: Output, name: str | None) -> None:
-    """Describe this host, and name the targets it can run.
+    """Show this host's processor and runnable targets.
 
-    With --toml, the description is a target file for hosts like this one, without the features that
-    no code is made of: `aotc targets detect --toml web > targets/web.toml`.
+    With --toml, prints a target file for hosts like this one.
+
+    \b
+    aotc targets detect --toml web > targets/web.toml
     """
     from msgspec import to_builtins
 
@@ -127,13 +137,20 @@ def detect(out: Output, name: str | None) -> None:
     out.result({"host": to_builtins(host), "runs": runs}, text)
 
 
-@targets.command(short_help="Compile a trivial program for a target.")
-@click.argument("name", shell_complete=target_names)
+@targets.command()
+@click.argument("name", shell_complete=target_names, help=TARGET_HELP)
 @command
 def check(out: Output, name: str) -> int | None:
-    """Compile a trivial program for a target, and say whether this host could run it.
+    """Check that this host compiles for a target.
 
-    Ends with 0 if this machine can compile for the target, whether or not it can run the code.
+    Compiles a small program in a separate process, and shows whether this host could also run code
+    for the target.
+
+    \b
+    aotc targets check cpu-x86-64-v4
+
+    Exit code 4 if this host cannot compile for the target. Whether it can run the code does not
+    change the exit code.
     """
     from msgspec import to_builtins
 

@@ -1,4 +1,4 @@
-"""`aotc trust`: writes, changes, shows and checks trust policies."""
+"""`aotc trust`: trust policies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, Output, command, print_notes, report_findings
-from aotc.cli.reference_options import BUNDLE_FILE
+from aotc.cli.command_output import (
+    FILE,
+    HELP_OPTION,
+    Output,
+    command,
+    print_notes,
+    report_findings,
+)
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
 _UNHELD = (
@@ -47,31 +54,37 @@ def _instant(context: click.Context, option: click.Parameter, value: str | None)
     return moment
 
 
+_policy_argument = click.argument("policy", type=FILE, help="Trust policy (.toml)")
+
+
 @click.group()
+@HELP_OPTION
 def trust() -> None:
-    """Write, change, show and check trust policies."""
+    """Manage trust policies."""
 
 
-@trust.command(short_help="Write a policy that trusts these public keys.")
+@trust.command()
 @click.option(
     "--key",
     "keys",
     required=True,
     multiple=True,
     type=FILE,
-    help="A public key to trust (.pub); may be given several times.",
+    help="Public key to trust (.pub, repeatable)",
 )
 @click.option(
-    "--name", required=True, callback=_name, help='The bundle name, or a glob such as "team-*".'
+    "--name", required=True, callback=_name, metavar="GLOB", help="Bundle name, or a glob of names"
 )
 @click.option(
-    "--threshold", default=1, type=click.IntRange(min=1), help="Holders of keys that must sign."
+    "--threshold",
+    default=1,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of holders that must sign",
 )
 @click.option(
-    "--holder",
-    "holders",
-    multiple=True,
-    help="Who holds the key; once for each --key, in their order.",
+    "--holder", "holders", multiple=True, metavar="NAME", help="Holder of each key, in order"
 )
 @click.option(
     "-o",
@@ -79,7 +92,7 @@ def trust() -> None:
     default="trust.toml",
     show_default=True,
     type=FILE,
-    help="The policy to write; an existing file is never overwritten.",
+    help="Output file (.toml)",
 )
 @command
 def init(
@@ -90,7 +103,10 @@ def init(
     holders: tuple[str, ...],
     output: Path,
 ) -> None:
-    """Write a policy that trusts these public keys for bundles of this name.
+    """Create a trust policy.
+
+    The policy accepts bundles of this name that enough holders of these keys signed. Keys without
+    a holder count separately. An existing file is never overwritten.
 
     \b
     aotc trust init --key ci.pub --name digits
@@ -111,21 +127,23 @@ def init(
 
 
 @trust.command("add-key")
-@click.argument("policy", type=FILE)
-@click.option("--key", required=True, type=FILE, help="The public key to trust (.pub).")
-@click.option("--certifier", is_flag=True, help="Trust its certificates, and nothing else of it.")
-@click.option("--name", default="", help="What messages call it.")
-@click.option("--holder", default="", help="Whose key it is; keys of one holder count once.")
+@_policy_argument
+@click.option("--key", required=True, type=FILE, help="Public key to add (.pub)")
+@click.option("--certifier", is_flag=True, help="Accept certificates by this key, nothing else")
+@click.option("--name", default="", metavar="NAME", help="Key name for messages")
+@click.option("--holder", default="", metavar="NAME", help="Holder of the key")
 @click.option(
     "--builder",
     "builders",
     multiple=True,
-    metavar="ID",
-    help="A builder whose builds it may describe; may be given several times.",
+    metavar="URI",
+    help="Builder the key may describe (repeatable)",
 )
-@click.option("--endorses-only", is_flag=True, help="It may describe no build.")
-@click.option("--not-before", callback=_instant, metavar="TIME", help="Does not count before.")
-@click.option("--not-after", callback=_instant, metavar="TIME", help="Does not count after.")
+@click.option("--endorses-only", is_flag=True, help="Accept no build provenance by this key")
+@click.option(
+    "--not-before", callback=_instant, metavar="TIME", help="Start of the validity period"
+)
+@click.option("--not-after", callback=_instant, metavar="TIME", help="End of the validity period")
 @command
 def add_key(
     out: Output,
@@ -139,7 +157,10 @@ def add_key(
     not_before: datetime | None,
     not_after: datetime | None,
 ) -> None:
-    """Trust one more public key; the rest of the policy stays as it is.
+    """Add a public key to a trust policy.
+
+    Comments and order of the file are kept. Keys of one holder count once. TIME is a timestamp such
+    as 2027-01-01T00:00:00Z, or a date for midnight UTC.
 
     \b
     aotc trust add-key trust.toml --key ci-2027.pub --name ci-2027 --holder ci \\
@@ -168,19 +189,24 @@ def add_key(
     out.result({**document, "notes": notes}, text)
 
 
-@trust.command(short_help="Refuse keys, bundles or blobs from now on.")
-@click.argument("policy", type=FILE)
-@click.option("--key", "keys", multiple=True, metavar="FILE|ID", help="A public key, or its id.")
+@trust.command()
+@_policy_argument
 @click.option(
-    "--root", "roots", multiple=True, metavar="BUNDLE|DIGEST", help="A bundle, or its root digest."
+    "--key", "keys", multiple=True, metavar="FILE|ID", help="Public key or key id (repeatable)"
 )
 @click.option(
-    "--since",
-    callback=_instant,
-    metavar="TIME",
-    help="Revoke the keys for what was signed then or later, as timestamps say.",
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="BUNDLE|DIGEST",
+    help="Bundle or root digest (repeatable)",
 )
-@click.option("--blob", "blobs", multiple=True, metavar="DIGEST", help="A blob, in any bundle.")
+@click.option(
+    "--since", callback=_instant, metavar="TIME", help="Revoke the keys from this time on"
+)
+@click.option(
+    "--blob", "blobs", multiple=True, metavar="DIGEST", help="Digest of a blob (repeatable)"
+)
 @command
 def revoke(
     out: Output,
@@ -190,7 +216,10 @@ def revoke(
     blobs: tuple[str, ...],
     since: datetime | None,
 ) -> None:
-    """Refuse keys, bundles or blobs from now on, whoever signed; each option may be repeated.
+    """Revoke keys, bundles, or blobs.
+
+    The policy then rejects them whatever signatures they have. Of a key in the policy, 16 digits of
+    its id are enough. --since keeps signatures that a timestamp proves to be older.
 
     \b
     aotc trust revoke trust.toml --key ci.pub --root digits-1.0.0.aotb
@@ -221,11 +250,14 @@ def revoke(
     out.result({**revoked, "notes": notes}, text)
 
 
-@trust.command(short_help="Show the rules of a policy, and its keys.")
-@click.argument("policy", type=FILE)
+@trust.command()
+@_policy_argument
 @command
 def show(out: Output, policy: Path) -> None:
-    """Show the rules of a policy, and its keys with their ids and whether they count now.
+    """Show a trust policy and its keys.
+
+    Shows the rules, and each key's id, holder, builders and state: valid, not yet valid, expired or
+    revoked.
 
     \b
     aotc trust show trust.toml
@@ -239,26 +271,28 @@ def show(out: Output, policy: Path) -> None:
     out.result(document, lambda: say(*policy_lines(document)))
 
 
-@trust.command(short_help="Say whether a policy accepts anything, now and later.")
-@click.argument("policy", type=FILE)
-@click.argument("bundle", required=False, type=BUNDLE_FILE)
+@trust.command()
+@_policy_argument
+@click.argument("bundle", required=False, type=BUNDLE_FILE, help=BUNDLE_HELP)
 @click.option(
     "--within",
     default=30,
     show_default=True,
     type=click.IntRange(min=0, max=36_500),
     metavar="DAYS",
-    help="How far ahead keys are looked after.",
+    help="Days to look ahead",
 )
 @command
 def check(out: Output, policy: Path, bundle: Path | None, within: int) -> int:
-    """Say whether a policy can accept anything, now and some days ahead, and this bundle.
+    """Check that a trust policy can accept bundles.
 
-    For CI: fails while there is time to add a key, and warns about keys that end before. With a
-    bundle, says which rule of the policy would refuse it; processor and memory are not asked.
+    Fails if too few keys are valid, now or within the given days, so that CI can warn before keys
+    expire. With BUNDLE, also checks that the policy accepts it; the host is not checked.
 
     \b
     aotc trust check trust.toml digits-1.0.0.aotb --within 60
+
+    Exit code 5 if the policy accepts nothing, or not this bundle.
     """
     from aotc.bundle.trust.trust_state import check_policy
 

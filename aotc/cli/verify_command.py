@@ -6,23 +6,31 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, Output, command, report_findings
+from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.reference_options import PLACE, Place, fetching_options
+from aotc.cli.reference_options import (
+    PLACE,
+    SOURCE_HELP,
+    Place,
+    fetching_options,
+    trust_option,
+)
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 
 
-@click.command(short_help="Say whether a bundle may be loaded here, and if not, why.")
-@click.argument("bundle", type=PLACE)
-@click.option("--trust", required=True, type=FILE, help="The trust policy.")
+@click.command()
+@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@trust_option(required=True)
 @click.option(
     "--target",
     default="host",
+    metavar="TARGET",
     shell_complete=target_names,
-    help="A target of the bundle; default: best for this host.",
+    show_default="best for this host",
+    help="Target to verify",
 )
-@click.option("--channel", is_flag=True, help="The policy's channel has to name this bundle, too.")
+@click.option("--channel", is_flag=True, help="Require that the policy's channel names the bundle")
 @fetching_options
 @command
 def verify(
@@ -34,18 +42,19 @@ def verify(
     full: bool,
     ca: Path | None,
 ) -> int:
-    """Say whether a bundle may be loaded here, and if not, why.
+    """Verify that this host can load a bundle.
 
-    Checks signatures, every digest, the trust policy, the runtime, the processor and memory,
-    without loading anything. --channel asks the policy's channel, perhaps over the network; loads
-    never do.
-
-    Of a bundle in a registry, weights are fetched and hashed with --full alone.
+    Checks signatures, every digest, the trust policy, the runtime version, the processor and
+    memory, without loading anything. Nothing but --channel and oci:// references uses the network.
+    Weights in a registry are fetched and hashed only with --full.
 
     \b
     aotc verify digits-1.0.0.aotb --trust trust.toml
     aotc verify digits-1.0.0.aotb --trust trust.toml --channel
     aotc verify oci://registry.example.org/models/digits:1.0.0 --trust trust.toml
+
+    Exit codes: 5 if the bundle is damaged or not trusted, 6 if the runtime version is incompatible,
+    7 if the host is unsuitable, 11 if the registry cannot be used.
     """
     from aotc_runtime.loader.verify_report import verify_report
 

@@ -1,7 +1,7 @@
-"""`aotc-runtime`: what `aotc verify` and `aotc host-info` say, where only the runtime is installed.
+"""`aotc-runtime`: `aotc verify` and `aotc host-info` for hosts that have only the runtime.
 
-`python -m aotc_runtime` is the same, but that Python looks for modules in the current folder first,
-so that whoever can write there decides what it says; `python -P -m` does not.
+`python -m aotc_runtime` does the same, but imports modules from the current directory first, so
+anyone who can write there controls its output. `python -P -m aotc_runtime` does not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from aotc_runtime.base import rendering
 from aotc_runtime.base.errors import AotcError, Finding, refusal
-from aotc_runtime.base.rendering import document_text, render, say
+from aotc_runtime.base.rendering import document_text, render, say, usage_text
 from aotc_runtime.loader.bundle_sources import scheme_of
 from aotc_runtime.loader.verify_report import HOST, Report, host_report, verify_report
 from aotc_runtime.system.read_progress import line_of_progress
@@ -28,21 +28,36 @@ PROGRAM = "aotc-runtime"
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 MISUSED, READER_WENT_AWAY, ABORTED = 2, 141, 130
 
+USAGE_ERROR = "AOTC-E001"
+"""The toolchain's code, which its catalogue explains."""
 
-class _Misused(Exception):
-    """The command line cannot be understood."""
+
+class _MisusedError(Exception):
+    """An invalid command line."""
+
+    def __init__(self, message: str, program: str = PROGRAM, usage: str = "") -> None:
+        super().__init__(message)
+        self.finding = Finding(
+            code=USAGE_ERROR,
+            title="invalid command line",
+            where=program,
+            expected=usage,
+            found=message,
+            hint=f"run `{program} --help`",
+        )
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Misused(message)
+        usage = " ".join(self.format_usage().removeprefix("usage: ").split())
+        raise _MisusedError(message, self.prog, usage)
 
 
 class Command(Protocol):
-    """A command that another distribution brings: a module, by an entry point of the group
+    """Module that another distribution registers as a command, by an entry point of the group
     `aotc_runtime.commands`. It prints a line for each event, as JSON with `--json`.
 
-    HELP: what it does, in one line.
+    HELP: Summary of the command, an imperative in one line.
     """
 
     HELP: str
@@ -51,7 +66,7 @@ class Command(Protocol):
         """Add its arguments."""
 
     def run(self, options: argparse.Namespace) -> None:
-        """Do it. Raises an AotcError."""
+        """Run the command. Raises an AotcError."""
 
 
 GROUP = "aotc_runtime.commands"
@@ -60,67 +75,80 @@ OWN = ("verify", "host-info")
 """Commands of this module. Others are looked for when one of these was not given."""
 
 SERVE = "serve"
-"""The command of aotc-serve, which is named where that is missing."""
+"""Command of aotc-serve; an error names that distribution if it is missing."""
+
+HELP_OPTION, HELP_OF_HELP = ("-h", "--help"), "Show this message and exit"
 
 
 def _others(arguments: list[str]) -> dict[str, Command]:
-    """The commands of other distributions, by name; none where one of this module is given."""
+    """Return the commands of other distributions by name; none if the command is of this module."""
     if arguments[:1] and arguments[0] in OWN:
         return {}
     from importlib.metadata import entry_points
 
     found: dict[str, Command] = {p.name: p.load() for p in sorted(entry_points(group=GROUP))}
     if arguments[:1] == [SERVE] and SERVE not in found:
-        raise refusal("AOTC-E406", SERVE, f"no command of the name {SERVE!r} (group {GROUP})")
+        raise refusal("AOTC-E406", SERVE, f"no entry point {SERVE!r} of {GROUP}")
     return found
 
 
 def _parser(others: Mapping[str, Command]) -> _Parser:
-    parser = _Parser(prog=PROGRAM, allow_abbrev=False)
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Use bundles on hosts that have only the runtime.",
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument(*HELP_OPTION, action="help", help=HELP_OF_HELP)
     commands = parser.add_subparsers(
         required=True, dest="command", metavar="COMMAND", parser_class=_Parser
     )
-    verify = commands.add_parser(
-        "verify",
-        help="say whether a bundle may be loaded here, and if not, why",
-        allow_abbrev=False,
-    )
-    verify.add_argument("bundle", type=_place, metavar="BUNDLE")
-    verify.add_argument("--trust", type=Path, required=True, help="the trust policy")
+
+    def add(name: str, summary: str) -> _Parser:
+        return commands.add_parser(
+            name, help=summary, description=f"{summary}.", allow_abbrev=False, add_help=False
+        )
+
+    verify = add("verify", "Verify that this host can load a bundle")
     verify.add_argument(
-        "--target", default=HOST, help="a target of the bundle; default: best for this host"
+        "bundle",
+        type=_place,
+        metavar="BUNDLE",
+        help="Bundle file, OCI layout directory, or oci:// reference",
+    )
+    verify.add_argument("--trust", type=Path, required=True, metavar="FILE", help="Trust policy")
+    verify.add_argument(
+        "--target",
+        default=HOST,
+        metavar="TARGET",
+        help="Target to verify (default: best for this host)",
     )
     verify.add_argument(
-        "--channel", action="store_true", help="the policy's channel has to name this bundle, too"
+        "--channel", action="store_true", help="Require that the policy's channel names the bundle"
     )
     verify.add_argument(
-        "--full", action="store_true", help="of a registry: fetch and hash the weights too"
+        "--full", action="store_true", help="Also fetch and hash weights (registry only)"
     )
     verify.add_argument(
         "--store",
         type=Path,
-        metavar="FOLDER",
-        help="of a registry: fetch what a load here needs into this store, and hash all of it",
+        metavar="DIR",
+        help="Fetch into this artifact store, weights included",
     )
     verify.add_argument(
-        "--ca", type=Path, help="PEM certificates that the registry's has to be signed with"
+        "--ca", type=Path, metavar="FILE", help="CA certificates for the registry (PEM)"
     )
-    host_info = commands.add_parser(
-        "host-info", help="describe this host, for `aotc compat --hosts`", allow_abbrev=False
-    )
-    parsers = [verify, host_info]
+    add("host-info", "Print a JSON description of this host")
     for name, other in others.items():
-        parsers.append(commands.add_parser(name, help=other.HELP, allow_abbrev=False))
-        other.add_arguments(parsers[-1])
-    for command in parsers:
-        command.add_argument(
-            "--json", action="store_true", help="print one JSON document on stdout"
-        )
+        other.add_arguments(add(name, other.HELP))
+    for command in commands.choices.values():
+        command.add_argument("--json", action="store_true", help="Print the result as JSON")
+        command.add_argument(*HELP_OPTION, action="help", help=HELP_OF_HELP)
     return parser
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command line; its exit code, which docs/reference/errors.md lists."""
+    """Run a command line and return its exit code, one of docs/reference/errors.md."""
     try:
         if sys.stdout is None:
             raise OSError(errno.EBADF, "a closed one")
@@ -155,26 +183,30 @@ def _report(arguments: list[str]) -> Report:
             other.run(options)
             return Report((), 0, {}, ())
         if options.store is not None and isinstance(options.bundle, Path):
-            raise _Misused("--store, and a bundle that is a file")
+            raise _MisusedError(
+                "--store is for bundles in a registry", f"{PROGRAM} {options.command}"
+            )
         more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
         place = options.bundle if isinstance(options.bundle, Path) else Path()
         quiet = options.json or isinstance(options.bundle, str)
         with line_of_progress("hash", place, quiet=quiet) as told:
             return verify_report(options.bundle, options.trust, options.target, **more, told=told)
-    except _Misused as error:
-        return Report((_misuse(str(error)),), MISUSED, {}, ())
+    except _MisusedError as error:
+        return Report((error.finding,), MISUSED, {}, ())
     except AotcError as error:
         return Report(error.findings, error.exit_code, {}, ())
 
 
 def _place(text: str) -> Path | str:
-    """A reference by its scheme, or a path, which has no two slashes in a row."""
+    """Return a reference, or a path if the text has no scheme."""
     return text if scheme_of(text) else Path(text)
 
 
 def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
     if report.findings and not as_json:
-        sys.stderr.write(render(report.findings) + "\n")
+        is_usage_error = report.findings[0].code == USAGE_ERROR
+        text = usage_text(report.findings[0]) if is_usage_error else render(report.findings)
+        sys.stderr.write(text + "\n")
     elif report.findings:
         text = document_text(rendering.refusal(report.findings, report.exit_code, report.document))
         # Beside a server's events, which have a line each.
@@ -185,29 +217,19 @@ def _print(report: Report, *, as_json: bool, in_lines: bool) -> None:
         say(*report.lines)
 
 
-def _misuse(found: str) -> Finding:
-    return Finding(
-        code="AOTC-E001",
-        where=PROGRAM,
-        expected="verify BUNDLE --trust POLICY [--target TARGET] [--channel] [--full] "
-        "[--store FOLDER] [--ca FILE] [--json], host-info [--json], or serve BUNDLE --trust POLICY",
-        found=found,
-        hint=f"`{PROGRAM} verify --help` shows the arguments and options",
-    )
-
-
 def _unwritable(found: str) -> Finding:
     return Finding(
         code="AOTC-E003",
+        title="stdout is not writable",
         where="stdout",
-        expected="a stream that can be written",
+        expected="",
         found=found,
-        hint="redirect it to a file with free space, a pipe, or /dev/null",
+        hint="redirect stdout to a file with free space",
     )
 
 
 def _silence_stdout() -> None:
-    """What is left in stdout's buffer has nowhere to go; without this Python complains at exit."""
+    """Discard the rest of stdout's buffer, which Python would fail to write at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

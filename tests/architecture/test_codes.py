@@ -1,4 +1,4 @@
-"""The catalogues of codes: one row for each code, made use of by the sources, printed in a page."""
+"""Tests of the catalogues of error codes, and of the call sites that use them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from string import Formatter
 from typing import NamedTuple, TypeGuard
 
-import pytest
-
-import aotc.base.codes
 import aotc_runtime.base.codes
-from aotc_runtime.base.codes import Code
-from scripts.error_codes import EXIT_CODES, FAMILIES, PAGE, page
+from aotc.base.codes import FAMILIES, codes, own_codes
+from aotc.base.errors import family_of
+from aotc_runtime.base.codes import Cause
+from aotc_runtime.verification.host_findings import TITLES
+from scripts.error_codes import EXIT_CODES, PAGE, page
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
 SERVE = ROOT / "runtime" / "serve" / "aotc_serve"
 TOOLCHAIN = ROOT / "aotc"
 
-ROWS = {code: family.rows[code] for code, family in aotc.base.codes.FAMILY_OF.items()}
+ROWS = codes()
 
 OF_COMMANDS = {"AOTC-E001", "AOTC-E003"}
 """The toolchain's, with which the runtime's command refuses its arguments and a closed stdout, too:
@@ -46,26 +46,47 @@ def used(package: Path) -> set[str]:
     }
 
 
-class Found(NamedTuple):
-    """sites: where findings are made of a row: the place, the code, the names of what is given.
-    of_runtime: files with makers that they import from the runtime.
+class Site(NamedTuple):
+    """A call that makes a finding of a code.
+
+    Attributes:
+        place: The file and line.
+        code: The code.
+        causes: What it may give as `cause`; "" where it gives none, None where that is computed.
+        given: The names of its other keyword arguments.
     """
 
-    sites: list[tuple[str, str, set[str]]]
+    place: str
+    code: str
+    causes: frozenset[str] | None
+    given: frozenset[str]
+
+    @property
+    def rows(self) -> list[Cause]:
+        """The texts that its findings may have."""
+        causes = [""] if self.causes is None else sorted(self.causes)
+        return [ROWS[self.code].of(cause) for cause in causes]
+
+
+class Found(NamedTuple):
+    """What the sources hold: the calls, and the files that import their makers from the runtime."""
+
+    sites: list[Site]
     of_runtime: set[Path]
 
 
 @cache
 def found() -> Found:
-    """In the sources, each of which is parsed once."""
-    made, of_runtime = list[tuple[str, str, set[str]]](), set[Path]()
+    """Return what is in the sources, each of which is parsed once."""
+    made, of_runtime = list[Site](), set[Path]()
     for path in (*sources(TOOLCHAIN), *sources(RUNTIME)):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in MAKERS and node.args and _is_row(node.args[0]):
-                    given = {keyword.arg or "**" for keyword in node.keywords}
+                    given = {keyword.arg or "**": keyword.value for keyword in node.keywords}
+                    causes = _causes(given.pop("cause", ast.Constant("")))
                     place = f"{path.relative_to(ROOT)}:{node.lineno}"
-                    made.append((place, node.args[0].value, given))
+                    made.append(Site(place, node.args[0].value, causes, frozenset(given)))
             elif isinstance(node, ast.ImportFrom) and node.module == "aotc_runtime.base.errors":
                 of_runtime |= {path for alias in node.names if alias.name in MAKERS}
     return Found(made, of_runtime)
@@ -75,11 +96,20 @@ def _is_row(node: ast.expr) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and node.value in ROWS
 
 
-def sites() -> list[tuple[str, str, set[str]]]:
+def _causes(node: ast.expr) -> frozenset[str] | None:
+    if isinstance(node, ast.Constant):
+        return frozenset({str(node.value)})
+    if isinstance(node, ast.IfExp):
+        sides = _causes(node.body), _causes(node.orelse)
+        return None if None in sides else frozenset().union(*filter(None, sides))
+    return None
+
+
+def sites() -> list[Site]:
     return found().sites
 
 
-def text_of(row: Code, name: str) -> str:
+def text_of(row: Cause, name: str) -> str:
     return row.expected if name == "expected" else row.hint
 
 
@@ -91,20 +121,14 @@ def test_the_page_is_made_of_the_catalogues() -> None:
     assert PAGE.read_text() == page(), "run `make docs`"
 
 
-def test_no_code_stands_twice() -> None:
-    assert len(ROWS) == sum(len(family.rows) for family in FAMILIES)
+def test_no_code_is_in_both_catalogues() -> None:
+    assert own_codes().keys().isdisjoint(aotc_runtime.base.codes.codes())
 
 
-def test_every_code_is_one_of_those_that_its_family_is_known_by() -> None:
-    known = {
-        code: {f.error for f in FAMILIES for some in f.codes.split(", ") if _is_of(code, some)}
-        for code in ROWS
-    }
-    assert known == {code: {family.error} for code, family in aotc.base.codes.FAMILY_OF.items()}
-
-
-def _is_of(code: str, some: str) -> bool:
-    return re.fullmatch(some.replace("x", r"\d"), code.removeprefix("AOTC-")) is not None
+def test_every_code_is_in_the_range_of_one_family() -> None:
+    for code in ROWS:
+        (family,) = (each for each in FAMILIES if code.startswith(each.prefixes))
+        assert family.error is family_of(code)
 
 
 def test_every_family_ends_with_an_exit_code_that_the_page_explains() -> None:
@@ -112,46 +136,47 @@ def test_every_family_ends_with_an_exit_code_that_the_page_explains() -> None:
 
 
 def test_the_runtime_uses_all_of_its_codes_and_no_others() -> None:
-    assert used(RUNTIME) - OF_COMMANDS == aotc_runtime.base.codes.FAMILY_OF.keys()
+    assert used(RUNTIME) - OF_COMMANDS == aotc_runtime.base.codes.codes().keys()
 
 
 def test_the_toolchain_uses_all_of_its_codes_and_otherwise_the_runtimes() -> None:
-    own = {code for family in aotc.base.codes.FAMILIES for code in family.rows}
-    assert own <= used(TOOLCHAIN) <= ROWS.keys()
+    assert own_codes().keys() <= used(TOOLCHAIN) <= ROWS.keys()
 
 
-def test_every_row_says_something_that_a_table_can_hold() -> None:
+def texts() -> Iterator[tuple[str, Cause]]:
     for code, row in ROWS.items():
-        for text in (row.meaning, row.remedy):
-            assert text == text.strip() != "", code
-            assert not set(text) & {"\n", "|"}, code
+        yield code, row
+        yield from ((f"{code} {name}", cause) for name, cause in row.causes.items())
 
 
-@pytest.mark.parametrize("name", sorted(TEXTS))
-def test_every_finding_has_words_its_own_or_those_of_its_row(name: str) -> None:
-    silent = [
-        (place, code)
-        for place, code, given in sites()
-        if name not in given and not (text_of(ROWS[code], name) or name == "hint")
-    ]
-    assert not silent
+def test_titles_are_short_noun_phrases_without_alternatives() -> None:
+    for name, row in texts():
+        words = row.title.split()
+        assert 1 <= len(words) <= 8 and not row.title.endswith("."), name
+        assert "or" not in words, name
 
 
-def test_every_finding_gives_the_values_that_the_words_of_its_row_need() -> None:
-    for place, code, given in sites():
-        words = [text_of(ROWS[code], name) for name in TEXTS - given]
-        assert given - TEXTS == set().union(*map(values_in, words)), (place, code)
+def test_texts_fit_in_a_table() -> None:
+    for name, row in texts():
+        assert row.explanation.endswith("."), name
+        for text in (row.title, row.explanation, row.hint, row.expected):
+            assert text == text.strip() and not set(text) & {"\n", "|"}, name
 
 
-def test_the_words_of_every_row_are_said_somewhere() -> None:
-    said = {(code, name) for _, code, given in sites() for name in TEXTS - given}
-    said |= {(code, name) for code in STOPS for name in TEXTS}
-    written = {(code, name) for code, row in ROWS.items() for name in TEXTS if text_of(row, name)}
-    assert written <= said
+def test_titles_of_host_findings_are_those_of_the_catalogue() -> None:
+    named = {name: name.partition(" ") for name in TITLES}
+    assert {name: ROWS[code].of(cause).title for name, (code, _, cause) in named.items()} == TITLES
 
 
-STOPS = {"AOTC-E981", "AOTC-E982", "AOTC-E983"}
-"""Chosen by a signal, in `aotc.cli.command_group`."""
+def test_every_call_site_names_causes_of_its_code() -> None:
+    for site in sites():
+        assert (site.causes or set()) - {""} <= ROWS[site.code].causes.keys(), site
+
+
+def test_every_finding_gives_the_values_of_its_placeholders() -> None:
+    for site in sites():
+        words = [text_of(row, name) for row in site.rows for name in TEXTS - site.given]
+        assert site.given - TEXTS >= set().union(*map(values_in, words)), site
 
 
 def test_the_toolchain_makes_findings_of_both_catalogues() -> None:

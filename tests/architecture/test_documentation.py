@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import tomllib
 from pathlib import Path
@@ -10,7 +11,9 @@ import click
 import pytest
 
 from aotc.cli.command_group import cli
-from tests.architecture.test_interface import is_ours
+from aotc_runtime import __main__ as runtime
+from scripts import command_reference
+from scripts.command_reference import is_ours
 
 ROOT = Path(__file__).parents[2]
 TEXTS = (".md", ".py", ".toml")
@@ -28,16 +31,36 @@ def commands() -> list[tuple[str, click.Command]]:
     return found
 
 
+def is_phrase(text: str) -> bool:
+    """Return whether a help text is short, capitalized, and without a period at its end."""
+    return 0 < len(text.split()) <= 8 and not text[0].islower() and text[-1] != "."
+
+
 @pytest.mark.parametrize(("name", "command"), commands(), ids=[name for name, _ in commands()])
-def test_every_command_has_help_and_a_line_in_the_documentation(
-    name: str, command: click.Command
-) -> None:
-    assert command.help and command.get_short_help_str()
-    assert f"`aotc {name}" in (ROOT / "docs" / "reference" / "commands.md").read_text()
+def test_help_of_a_command_is_short_and_complete(name: str, command: click.Command) -> None:
+    summary = command.get_short_help_str(1000)
+    assert summary.endswith(".") and is_phrase(summary[:-1]), summary
+    assert f"\naotc {name}" in (command.help or ""), "an example"
+    texts = {each.name: each.help or "" for each in command.params}
+    assert [(option, text) for option, text in texts.items() if not is_phrase(text)] == []
+
+
+def test_help_of_the_runtime_is_short_and_complete() -> None:
+    parser = runtime._parser(runtime._others([]))
+    (commands,) = (each for each in parser._actions if each.dest == "command")
+    assert isinstance(commands, argparse._SubParsersAction)
+    for command in commands.choices.values():
+        assert is_phrase((command.description or "").removesuffix("."))
+        texts = [(each.help or "").partition(" (default: ")[0] for each in command._actions]
+        assert [text for text in texts if not is_phrase(text)] == []
+
+
+def test_the_reference_of_commands_is_generated() -> None:
+    assert command_reference.PAGE.read_text("utf-8") == command_reference.page(), "run `make docs`"
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]:
         prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -76,10 +76,10 @@ def test_registries_tools_may_respell_index_json_and_drop_and_add_fields(
 def test_what_a_hostile_file_says_reaches_the_terminal_escaped(
     bench: Workbench, tmp_path: Path
 ) -> None:
-    bench.documents.layout["imageLayoutVersion"] = "\x1b[2J\nAOTC-E000 all is well\r"
+    bench.documents.layout["imageLayoutVersion"] = "\x1b[2J\nerror[AOTC-E000]: all is well\r"
     source = open_bundle(on_disk(put_together(bench.documents), "archive", tmp_path))
     with pytest.raises(AotcError) as refused:
         read_root(source)
     text = str(refused.value)
     assert "\x1b" not in text and "\r" not in text
-    assert not any(line.startswith("AOTC-E000") for line in text.splitlines())
+    assert not any(line.startswith("error[AOTC-E000]") for line in text.splitlines())

@@ -6,21 +6,22 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import BUNDLE_FILE, PATH
+from aotc.cli.command_output import FILE, Output, command
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Sign and trust"
+HELP_SECTION = "Keys and trust"
 
 
-@click.command(short_help="Put into a bundle what Sigstore has signed about it.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("file", type=PATH)
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("file", type=FILE, help="Sigstore bundle (.sigstore.json)")
 @command
 def attach(out: Output, bundle: Path, file: Path) -> None:
-    """Put a Sigstore bundle (.sigstore.json) about a bundle into it; its content stays as it is.
+    """Attach a Sigstore signature to a bundle.
 
-    Whether it counts, a policy with identities says: `aotc verify`.
+    The Sigstore bundle must hold SLSA provenance of this bundle. The signed content does not
+    change. The signature counts if a trust policy lists its identity.
 
     \b
     aotc attach digits-1.0.0.aotb digits.sigstore.json

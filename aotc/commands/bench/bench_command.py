@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import BUNDLE_FILE, trust_option
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, profile_option, trust_option
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Run and measure"
+HELP_SECTION = "Inspect and verify"
 
 THREADS_MAX = 1024
 SECONDS_RANGE = (0.001, 3600)
@@ -26,18 +26,19 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
     return value
 
 
-@click.command(short_help="Measure cold start, calls, throughput and memory here.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("entry_point", required=False)
-@trust_option("The trust policy.", required=True)
-@target_option("A target of the bundle; default: best for this host.")
-@click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("entry_point", required=False, help="Entry point to measure; all by default")
+@trust_option(required=True)
+@target_option("Target to load", default="best for this host")
+@profile_option
 @click.option(
     "--threads",
     type=click.IntRange(1, THREADS_MAX),
     default=lambda: len(os.sched_getaffinity(0)),
     show_default="available CPUs",
-    help="The most threads that call at once.",
+    metavar="N",
+    help="Maximum number of calling threads",
 )
 @click.option(
     "--seconds",
@@ -45,7 +46,8 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
     default=1.0,
     show_default=True,
     callback=_finite,
-    help="Seconds of calls per measurement.",
+    metavar="SECONDS",
+    help="Duration of each measurement",
 )
 @command
 def bench(
@@ -58,10 +60,11 @@ def bench(
     threads: int,
     seconds: float,
 ) -> None:
-    """Measure a bundle on this machine: cold start, calls, throughput, memory.
+    """Measure load time, latency, throughput, and memory.
 
-    Fresh processes load it with the runtime alone, as a server would, and call it with the
-    inputs of its own fixtures.
+    Loads the bundle in new processes, with the runtime only, and calls it with the inputs of its
+    fixtures by 1, 2, 4, ... threads. With --json, times of the cold start are seconds, and names
+    that end in `_us` and `_bytes` have that unit.
 
     \b
     aotc bench digits-1.0.0.aotb --trust trust.toml --profile batch=8

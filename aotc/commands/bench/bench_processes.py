@@ -53,7 +53,7 @@ def measure(
     seconds: float,
     on_stage: OnStage,
 ) -> dict[str, Any]:
-    """Measure and return the document that docs/reference/commands.md describes, JSON-able.
+    """Measure, and return the document that `aotc bench --json` prints.
 
     entry_point, profile: None for all of them. threads: the most caller threads. seconds: of calls
     per measurement. Raises what `aotc_runtime.load` and a call raise; UsageError (AOTC-E014) for a

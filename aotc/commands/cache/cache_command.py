@@ -1,29 +1,28 @@
-"""`aotc cache`: info, prune and clear."""
+"""`aotc cache`: the build cache."""
 
 from __future__ import annotations
 
 import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import HELP_OPTION, Output, command
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Build"
 
-
-@click.group(short_help="Show and tidy up what builds have kept for later ones.")
+@click.group()
+@HELP_OPTION
 def cache() -> None:
-    """Show and tidy up what builds have kept for later ones."""
+    """Manage the build cache."""
 
 
 @cache.command()
-@cache_option("The folder; default: $XDG_CACHE_HOME/aotc.")
+@cache_option
 @size_option
 @command
 def info(out: Output, place: str | None, cache_size: str | None) -> None:
-    """Show where the cache is and how much it holds.
+    """Show the build cache's location and size.
 
-    What builds have made: captured programs, executables, results of parity.
+    The cache holds traced programs, executables, and results of numerical checks.
 
     \b
     aotc cache info
@@ -48,13 +47,13 @@ def info(out: Output, place: str | None, cache_size: str | None) -> None:
 
 
 @cache.command()
-@cache_option("The folder; default: $XDG_CACHE_HOME/aotc.")
+@cache_option
 @size_option
 @command
 def prune(out: Output, place: str | None, cache_size: str | None) -> None:
-    """Remove what was not used for the longest time, until a size holds.
+    """Delete the least recently used cache entries.
 
-    Builds do so by themselves, to the size that they are given.
+    Deletes until the cache is within --cache-size, as each build does at its end.
 
     \b
     aotc cache prune --cache-size "1 GiB"
@@ -82,12 +81,12 @@ def prune(out: Output, place: str | None, cache_size: str | None) -> None:
 
 
 @cache.command()
-@cache_option("The folder; default: $XDG_CACHE_HOME/aotc.")
+@cache_option
 @command
 def clear(out: Output, place: str | None) -> None:
-    """Remove everything from the cache.
+    """Delete all entries from the build cache.
 
-    The next build of every manifest is a clean one. Builds that run meanwhile are not harmed.
+    The next builds start from nothing. Builds that are running are not affected.
 
     \b
     aotc cache clear

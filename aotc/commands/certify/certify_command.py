@@ -11,7 +11,7 @@ import click
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE, trust_option
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
     from aotc_runtime.schema.trust_policy import TrustPolicy
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Ship"
 
 PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
 """A distribution by its normalized name (PEP 503)."""
@@ -45,15 +45,15 @@ def _releases(
     )
 
 
-@click.command(short_help="Run a bundle's fixtures under other versions of its engine.")
-@click.argument("bundle", type=BUNDLE_FILE)
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
 @click.option(
     "--jaxlib",
     "jaxlibs",
     multiple=True,
     callback=versions,
     metavar="VERSION",
-    help="Run under this version of jaxlib; may repeat.",
+    help="Version of jaxlib to test (repeatable)",
 )
 @click.option(
     "--with",
@@ -61,17 +61,18 @@ def _releases(
     multiple=True,
     callback=_releases,
     metavar="PACKAGE==VERSION",
-    help="Run under this version of another engine's package; may repeat.",
+    help="Engine package version to test (repeatable)",
 )
 @key_options(required=False)
-@trust_option("Whom to believe that the bundle may be run; default: the public part of --key.")
-@target_option("A target of the bundle; default: all of them.")
+@trust_option("Trust policy that must accept the bundle")
+@target_option("Target to test", default="all")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1, max=1e6),
     default=1800,
     show_default=True,
-    help="Limit for one target under one version.",
+    metavar="SECONDS",
+    help="Time limit per target and version",
 )
 @command
 def certify(
@@ -85,15 +86,18 @@ def certify(
     target: str | None,
     seconds: float,
 ) -> int:
-    """Run every fixture of a bundle under other versions of jaxlib, or of the package of another
-    engine that runs it; sign what came of it.
+    """Test a bundle under other runtime versions.
 
-    Each version is installed from the package index into an environment of its own. With --key the
-    results are added to the bundle as certificates; a trust policy says whose count.
+    Installs each version into an environment of its own and runs every fixture of
+    the bundle there. With --key, the results are signed and added to the bundle as certificates:
+    hosts with that version load it if their policy trusts the key as a certifier. Without --trust,
+    --key itself must have signed the bundle, since testing runs its machine code.
 
     \b
     aotc certify digits-1.0.0.aotb --jaxlib 0.11.2 --jaxlib 0.12.0 \\
         --trust trust.toml --key certifier.key
+
+    Exit codes: 7 if a version cannot be installed, 8 if a fixture fails.
     """
     import os
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.reference_options import BUNDLE_FILE, PATH, trust_option
+from aotc.cli.command_output import DIR, HELP_OPTION, Output, command, print_notes
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.commands.channel.channel_key_options import (
     Roles,
     role_options,
@@ -18,23 +18,28 @@ from aotc.commands.channel.channel_key_options import (
 from aotc_runtime.base.rendering import say
 from aotc_serve.channel.channel_options import require_tuf
 
-HELP_SECTION = "Sign and trust"
+HELP_SECTION = "Ship"
+
+
+_folder_argument = click.argument("folder", type=DIR, help="Channel directory")
 
 
 @click.group()
+@HELP_OPTION
 def channel() -> None:
-    """Say which bundle is deployed, to hosts that ask."""
+    """Manage deployment channels."""
 
 
-@channel.command(short_help="Make a channel: a folder to serve or to copy.")
-@click.argument("folder", type=PATH)
-@role_options(required=True, days="How long the root metadata is good; `rotate` signs the next.")
+@channel.command()
+@_folder_argument
+@role_options(required=True)
 @command
 def init(out: Output, folder: Path, given: Roles) -> None:
-    """Make a channel: a folder of TUF metadata, to be served over HTTP or copied to hosts.
+    """Create a channel.
 
-    FOLDER/1.root.json is what policies trust. --key signs it, with as many root keys as
-    --root-threshold says; keep these offline afterwards.
+    A channel is a directory of signed TUF metadata that names the deployed bundle; serve it over
+    HTTP or copy it to hosts. Trust policies pin FOLDER/1.root.json. Sign with as many root keys as
+    --root-threshold, and keep them offline afterwards.
 
     \b
     aotc channel init channel --root root.pub --targets release.pub --online online.pub \\
@@ -49,16 +54,16 @@ def init(out: Output, folder: Path, given: Roles) -> None:
     out.result({"folder": str(folder), "root": str(root)}, lambda: say(f"wrote {root}"))
 
 
-@channel.command(short_help="Change the keys of a channel, or renew its root metadata.")
-@click.argument("folder", type=PATH)
-@role_options(required=False, days="How long the root metadata is good.")
-@trust_option("A policy whose channel this has to be.")
+@channel.command()
+@_folder_argument
+@role_options(required=False)
+@trust_option("Trust policy of this channel")
 @command
 def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
-    """Sign the next root metadata: with other keys for the roles that are named, or for longer.
+    """Replace a channel's keys or extend its validity.
 
-    Enough of the old root keys sign, and of the new ones. Hosts follow from the root that their
-    policy has; what other keys had signed before is to be published again.
+    Sign with enough of the old root keys and of the new ones. Hosts follow from the root that their
+    policy pins. Bundles that replaced keys had signed must be published again.
 
     \b
     aotc channel rotate channel --key root.key
@@ -87,22 +92,23 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
     out.result({**document, "roles": roles}, text)
 
 
-@channel.command(short_help="Name a bundle in a channel, or renew it.")
-@click.argument("folder", type=PATH)
-@click.argument("bundle", required=False, type=BUNDLE_FILE)
-@click.option("--channel", "name", default="", help='Where it is deployed, such as "production".')
-@signing_options
+@channel.command()
+@_folder_argument
+@click.argument("bundle", required=False, type=BUNDLE_FILE, help=BUNDLE_HELP)
 @click.option(
-    "--online-key", default="", metavar="FILE|URI", help="Sign snapshot and timestamp with this."
+    "--channel", "name", default="", metavar="NAME", help="Channel name, such as production"
 )
+@signing_options
+@click.option("--online-key", default="", metavar="FILE|URI", help="Private key of the online role")
 @click.option(
     "--days",
     default=7,
     show_default=True,
     type=click.IntRange(1, 365),
-    help="How long hosts believe the channel before it has to be renewed.",
+    metavar="N",
+    help="Days until the channel must be renewed",
 )
-@trust_option("A policy that has to accept it, and whose channel this has to be, none older.")
+@trust_option("Trust policy that must accept the bundle")
 @command
 def publish(
     out: Output,
@@ -115,10 +121,11 @@ def publish(
     days: int,
     trust: Path | None,
 ) -> None:
-    """Name a bundle in a channel; without one, renew the timestamp, from a timer for example.
+    """Publish a bundle, or renew the channel.
 
-    Where several people have to sign, each runs this with a key of their own for the same bundle;
-    it is published once the last signature and the online key's are there.
+    Without BUNDLE, renews the channel's timestamp: run that from a timer, more often than --days.
+    If several signers are required, each runs the command with their own key for the same bundle;
+    it is published when the last of them and the online key have signed.
 
     \b
     aotc channel publish channel digits.aotb --channel production --key release.key \\
@@ -162,15 +169,15 @@ def publish(
     )
 
 
-@channel.command(short_help="Say what a channel names, and until when.")
-@click.argument("folder", required=False, type=PATH)
-@trust_option("A policy: ask as a host does.")
+@channel.command()
+@click.argument("folder", required=False, type=DIR, help="Channel directory")
+@trust_option("Trust policy whose channel to check")
 @command
 def status(out: Output, folder: Path | None, trust: Path | None) -> None:
-    """Say what a channel names, and until when its metadata are good.
+    """Show a channel's bundles and expiry.
 
-    Of a FOLDER, checked from its first root; or with --trust, as `aotc verify --channel` asks: over
-    the network if the policy says so, and against what this host saw last.
+    With FOLDER, checks the metadata from its first root. With --trust, reads the channel like
+    `aotc verify --channel`: from the policy's source, and never older than what this host has seen.
 
     \b
     aotc channel status channel

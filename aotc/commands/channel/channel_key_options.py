@@ -13,8 +13,8 @@ import click
 from aotc.base.errors import refusal
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.trust.trust_text import read_public_key
+from aotc.cli.command_output import FILE
 from aotc.cli.key_option import signer_of
-from aotc.cli.reference_options import PATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,9 @@ class Roles:
         return signers_of(self.signing, self.passphrase_file)
 
 
-def role_options(
-    *, required: bool, days: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the options for the public keys of each role, their thresholds, `--key` and
-    `--days`; what they say comes as `given`, `Roles`. days: help.
+def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the options for the public keys of each role, their thresholds,
+    `--key` and `--days`. The command gets them as `given`, a `Roles`.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,20 +63,21 @@ def role_options(
             return command(*args, given=Roles(**stated), **kwargs)
 
         function = click.option(
-            "--days", default=365, show_default=True, type=click.IntRange(1, 3650), help=days
+            "--days",
+            default=365,
+            show_default=True,
+            type=click.IntRange(1, 3650),
+            metavar="N",
+            help="Validity of the root metadata in days",
         )(function)
-        for name, what in (
-            ("online", "A machine's, for snapshot and timestamp (.pub)."),
-            ("targets", "Of who says what is deployed (.pub); may be given several times."),
-            ("root", "Of who decides about these keys (.pub); may be given several times."),
-        ):
+        for name in ("online", "targets", "root"):
             function = click.option(
                 f"--{name}",
                 name,
                 multiple=True,
                 required=required,
-                type=PATH,
-                help=what,
+                type=FILE,
+                help=f"Public key of the {name} role (repeatable)",
             )(function)
         for role in ("targets", "root"):
             function = click.option(
@@ -86,7 +85,8 @@ def role_options(
                 default=1,
                 show_default=True,
                 type=click.IntRange(min=1),
-                help=f"Keys of --{role} that have to sign.",
+                metavar="N",
+                help=f"Number of {role} keys that must sign",
             )(function)
         return signing_options(function, "signing")
 
@@ -99,15 +99,15 @@ def signing_options(function: Callable[..., Any], name: str = "keys") -> Callabl
     """
     function = click.option(
         "--passphrase-file",
-        type=PATH,
-        help="First line: the passphrase of all keys given here.",
+        type=FILE,
+        help="File with the keys' passphrase",
     )(function)
     return click.option(
         "--key",
         name,
         multiple=True,
         metavar="FILE|URI",
-        help="Sign with this private key; may be given several times.",
+        help="Private key to sign with (repeatable)",
     )(function)
 
 

@@ -9,8 +9,8 @@ import click
 from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.host_options import versions
 from aotc.cli.reference_options import (
-    PATH,
     PLACE,
+    SOURCE_HELP,
     Place,
     fetching_options,
     looked,
@@ -18,18 +18,20 @@ from aotc.cli.reference_options import (
 )
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Inspect and verify"
 
 
-@click.command(short_help="Say which target runs on which host, and how well.")
-@click.argument("bundle", type=PLACE)
-@click.argument("facts", nargs=-1, type=PATH)
+@click.command()
+@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@click.argument(
+    "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
+)
 @click.option(
     "--hosts",
     "hosts",
     multiple=True,
     type=FILE,
-    help="What `aotc host-info` printed on a host; more may follow. Default: this host.",
+    help="Output of `aotc host-info` (repeatable)",
 )
 @click.option(
     "--jaxlib",
@@ -37,9 +39,9 @@ HELP_SECTION = "Gate and ship"
     multiple=True,
     callback=versions,
     metavar="VERSION",
-    help="Assume this jaxlib on every host instead of its own; may repeat.",
+    help="Assume this jaxlib version (repeatable)",
 )
-@trust_option("Let certificates of this policy's certifiers count.")
+@trust_option("Trust policy whose certifiers count")
 @fetching_options
 @command
 def compat(
@@ -52,12 +54,15 @@ def compat(
     full: bool,
     ca: Path | None,
 ) -> int:
-    """Say which target of a bundle runs on which host, how well, and how that is known.
+    """Show which targets run on which hosts.
 
-    Ends with 7 if any host has none. Checks digests; signatures only with --trust.
+    Rates each target on each host as optimal, usable, unknown, or no, with the reasons. Without
+    --hosts, checks this host. Checks digests; signatures only with --trust.
 
     \b
-    aotc compat digits-1.0.0.aotb --hosts facts/*.json
+    aotc compat digits-1.0.0.aotb --hosts hosts/*.json
+
+    Exit code 7 if no target runs on one of the hosts.
     """
     import time
 

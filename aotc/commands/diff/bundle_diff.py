@@ -1,5 +1,5 @@
 """`aotc diff`: what changed between two bundles, as data: identity, sources, toolchain, and the
-numbers of every executable. docs/reference/commands.md lists the kinds of changes.
+numbers of every executable. `aotc diff --help` lists the kinds of changes.
 """
 
 from __future__ import annotations

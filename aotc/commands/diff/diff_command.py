@@ -10,6 +10,7 @@ import click
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.reference_options import (
     PLACE,
+    SOURCE_HELP,
     Place,
     fetching_options,
     looked,
@@ -17,26 +18,28 @@ from aotc.cli.reference_options import (
 )
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Review"
+HELP_SECTION = "Inspect and verify"
 
 
-@click.command(short_help="Say what changed between two bundles; gate on it.")
-@click.argument("before", type=PLACE)
-@click.argument("after", type=PLACE)
-@trust_option("A policy that has to accept both bundles.")
+@click.command()
+@click.argument("before", type=PLACE, help=SOURCE_HELP)
+@click.argument("after", type=PLACE, help=SOURCE_HELP)
+@trust_option("Trust policy that must accept both bundles")
 @click.option(
     "--fail-on",
     "rules",
     multiple=True,
     metavar="RULE",
-    help="any (the default), none, module, weights, flops>+5% …; may repeat.",
+    show_default="any",
+    help="Differences that fail the command (repeatable)",
 )
 @click.option(
     "--lines",
     type=click.IntRange(min=0),
     default=60,
     show_default=True,
-    help="Lines of each module's text diff.",
+    metavar="N",
+    help="Maximum diff lines per module",
 )
 @fetching_options
 @command
@@ -50,12 +53,26 @@ def diff(
     full: bool,
     ca: Path | None,
 ) -> int:
-    """Say what changed between two bundles, and end with 9 if that matters.
+    """Compare two bundles.
 
-    Without --trust, digests are checked and signatures are not. Nothing is loaded.
+    Shows what changed in names, sources, toolchain, weights, modules, and the size, memory and cost
+    of every executable. Signatures are checked only with --trust. A RULE is one of:
+
+    \b
+    any, none         any difference; nothing
+    a kind            identity, targets, toolchain, weights, interface, profiles,
+                      module, operations, executable, compilation, placement,
+                      fixture, parity, coverage, evidence
+    a number          artifact_size, executable_size, module_size, code,
+                      temp_memory, call_memory, flops, transcendentals,
+                      bytes_accessed, kernels, library_steps, custom_calls,
+                      fusions, ulp
+    a limit           flops>+5%, temp_memory>+64kB, fusions<-2
 
     \b
     aotc diff released.aotb new.aotb --fail-on module,weights --fail-on "flops>+5%"
+
+    Exit code 9 if a difference matches a rule.
     """
     from datetime import UTC, datetime
 

@@ -7,26 +7,32 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.reference_options import BUNDLE_FILE, refuse_both, verified_options
+from aotc.cli.reference_options import (
+    BUNDLE_FILE,
+    BUNDLE_HELP,
+    profile_option,
+    refuse_both,
+    verified_options,
+)
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Review"
+HELP_SECTION = "Inspect and verify"
 
 
-@click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("entry_point")
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("entry_point", help="Entry point to show")
 @verified_options
 @click.option(
     "--stage",
     type=click.Choice(["stablehlo", "hlo", "asm"]),
     default="stablehlo",
     show_default=True,
-    help="As traced, as XLA optimized it, or the kernels' instructions.",
+    help="Representation to show",
 )
-@click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
-@target_option("Only this target; default: all of the bundle.")
+@profile_option
+@target_option("Target to show", default="all")
 @command
 def explain(
     out: Output,
@@ -38,11 +44,11 @@ def explain(
     profile: str | None,
     target: str | None,
 ) -> None:
-    """Show an entry point as StableHLO, as optimized HLO, or as assembly.
+    """Show an entry point's StableHLO, HLO, or assembly.
 
-    Each with the profile and the targets it belongs to. Nothing of the bundle is loaded, so that
-    targets of other machines are shown as well. Without --trust, digests are checked and
-    signatures are not.
+    `stablehlo` is the traced module, `hlo` the module that XLA optimized, `asm` the instructions of
+    its kernels, for which the extra `aotc[explain]` is needed. Nothing is loaded, so targets of
+    other machines are shown too. Signatures are checked only with --trust.
 
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm

@@ -8,18 +8,17 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.reference_options import BUNDLE_FILE, PATH
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, output_options
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Ship"
 
 
-@click.command(short_help="Copy a bundle with some of its targets alone.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@target_option("A target to keep; may repeat.", several=True, required=True)
-@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
-@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@target_option("Target to keep (repeatable)", several=True, required=True)
+@output_options()
 @command
 def extract(
     out: Output,
@@ -28,7 +27,10 @@ def extract(
     output: Path | None,
     layout: Path | None,
 ) -> None:
-    """Copy a bundle with some of its targets alone; its root and its signatures stay the same.
+    """Copy selected targets of a bundle.
+
+    The root stays the same, so its signatures stay valid; it lists the targets that the copy does
+    not have. Such a copy cannot be signed.
 
     \b
     aotc extract digits.aotb --target cpu-x86-64-v3 -o small.aotb

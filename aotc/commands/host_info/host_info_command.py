@@ -7,16 +7,17 @@ import click
 from aotc.cli.command_output import Output, command
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Run and measure"
 
-
-@click.command("host-info", short_help="Describe this host as JSON, for `aotc compat --hosts`.")
+@click.command("host-info")
 @command
 def host_info(out: Output) -> None:
-    """Describe this host as JSON, for `aotc compat --hosts`: processor, system, jaxlib, memory.
+    """Print a JSON description of this host.
+
+    Describes processor features, operating system, jaxlib, devices and memory, for
+    `aotc compat --hosts`. With only the runtime installed, use `aotc-runtime host-info`.
 
     \b
-    aotc host-info > facts/web7.json
+    aotc host-info > hosts/web7.json
     """
     from aotc_runtime.loader.verify_report import host_report
 

@@ -6,33 +6,29 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import DIR, FILE, Output, command
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Build"
 
 
-@click.command("import-tensorflow", short_help="Make a model file of a SavedModel's signature.")
-@click.argument("saved_model", type=PATH)
+@click.command("import-tensorflow")
+@click.argument("saved_model", type=DIR, help="SavedModel directory")
+@click.option("--python", required=True, type=FILE, help="Python interpreter that has TensorFlow")
 @click.option(
-    "--python",
-    required=True,
-    type=PATH,
-    help="The Python of an environment with TensorFlow, which runs as a process of its own.",
+    "--signature", metavar="NAME", show_default="serving_default", help="Signature to export"
 )
-@click.option("--signature", help="Which signature; the only one, or serving_default.")
 @click.option(
     "--profile",
     "profiles",
     multiple=True,
     metavar="NAME=SIZE,...",
-    help="Sizes to export for, such as batch=8; may repeat.",
+    help="Sizes to export (repeatable)",
 )
-@click.option("--inputs", type=PATH, help="An .npz file of inputs to run.")
-@click.option("--expected", type=PATH, help="Where TensorFlow's results for these inputs go.")
-@click.option("-o", "--output", required=True, type=PATH, help=".tfhlo file.")
+@click.option("--inputs", type=FILE, help="Inputs to run (.npz)")
+@click.option("--expected", type=FILE, help="Write TensorFlow's results to this file (.npz)")
+@click.option("-o", "--output", required=True, type=FILE, help="Output file (.tfhlo)")
 @command
 def import_tensorflow(
     out: Output,
@@ -44,9 +40,11 @@ def import_tensorflow(
     expected: Path | None,
     output: Path,
 ) -> None:
-    """Have TensorFlow export a signature of a SavedModel, for `source` in a build manifest.
+    """Export a SavedModel signature as a model file.
 
-    TensorFlow loads the SavedModel, which may run what is in it: import those that you trust.
+    TensorFlow runs in the environment of --python and may execute code of the SavedModel: import
+    only models that you trust. Name the file as `source` in a build manifest. If the SavedModel has
+    one signature, that is exported.
 
     \b
     aotc import-tensorflow saved_model --python ~/tensorflow/bin/python \\

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.command_output import Output, command, print_notes, report_findings
+from aotc.cli.command_output import FILE, Output, command, print_notes, report_findings
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import PATH
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say, warn
 
@@ -20,51 +19,56 @@ if TYPE_CHECKING:
 HELP_SECTION = "Build"
 
 
-@click.command(short_help="Write a first build manifest for a function.")
-@click.argument("function")
-@click.option("--example", help="package.module:function that returns the arguments of a call.")
+@click.command()
+@click.argument("function", help="Function (package.module:name) or model file")
+@click.option("--example", metavar="FUNCTION", help="Function that returns example arguments")
 @click.option(
     "--input",
     "inputs",
     multiple=True,
     metavar="NAME=ARRAY",
-    help="An array, such as image=float32[batch,64]; or the axes of one of the example: x=[n,64].",
+    help="Shape and dtype of an input (repeatable)",
 )
 @click.option(
     "--inputs",
     "inputs_file",
-    type=PATH,
-    metavar="FILE.npz",
-    help="Recorded inputs, by parameter, for the fixtures",
+    type=FILE,
+    help="Recorded inputs of the fixtures (.npz)",
 )
 @click.option(
     "--expected",
     "expected_file",
-    type=PATH,
-    metavar="FILE.npz",
-    help="Results of the model's framework for --inputs",
+    type=FILE,
+    help="Results of the framework for --inputs (.npz)",
 )
 @click.option(
     "--weights",
     multiple=True,
     metavar="NAME=FILE|FUNCTION",
-    help="Bind a parameter once: a weights file or folder, or a function that returns the values.",
+    help="Weights file or function for a parameter",
 )
 @click.option(
-    "--like", "likes", multiple=True, metavar="NAME=FUNCTION", help="A pytree that this returns."
+    "--like",
+    "likes",
+    multiple=True,
+    metavar="NAME=FUNCTION",
+    help="Function that returns a value like this parameter",
 )
-@click.option("--static", multiple=True, metavar="NAME=VALUE", help="Fix a parameter at build.")
+@click.option("--static", multiple=True, metavar="NAME=VALUE", help="Constant value of a parameter")
 @click.option(
     "--dimension",
     "dimensions",
     multiple=True,
     metavar="NAME=LOW:HIGH",
-    help="The sizes that calls may have; 1:64 by default.",
+    show_default="1:64",
+    help="Range of a dimension's sizes",
 )
-@click.option("-o", "--output", type=PATH, help="Default: NAME.toml.")
-@click.option("--name", help="The bundle's name; default: the function's package.")
-@click.option("--entry-point", help="Default: the function's name.")
-@target_option("May repeat; default: cpu-x86-64-v3.", several=True)
+@click.option("-o", "--output", type=FILE, show_default="NAME.toml", help="Output file (.toml)")
+@click.option("--name", metavar="NAME", show_default="the function's package", help="Bundle name")
+@click.option(
+    "--entry-point", metavar="NAME", show_default="the function's name", help="Entry point name"
+)
+@target_option("Target to compile for (repeatable)", several=True, default="cpu-x86-64-v3")
 @command
 def init(
     out: Output,
@@ -82,18 +86,34 @@ def init(
     entry_point: str | None,
     targets: tuple[str, ...],
 ) -> int:
-    """Write a first build manifest for a function, and trace what it says.
+    """Write a build manifest for a model.
 
-    FUNCTION is package.module:function, looked up in the folder of the manifest, or a model file.
-    Parameters are described by --example, by options, by jaxtyping annotations, or by the arrays of
-    --inputs; those with a default may keep it. An existing file is never replaced.
+    A function is imported from the manifest's directory. Each of its parameters takes the first
+    description that it has:
 
     \b
-    aotc init net.pt2 --inputs inputs.npz --expected expected.npz
+    --weights params=model.safetensors    a weights file or checkpoint directory,
+    --weights params=model:init           or a function that returns the values
+    --static temperature=1.0              a constant, in TOML
+    --like cache=model:empty_cache        a pytree like a function's result
+    --input 'image=float32[batch,64]'     an array with named axes
+    --input 'image=[batch,64]'            names for the axes of an example
+    --example model:example               a tuple, or a dict by parameter name
+    image: Float32[Array, "batch 64"]     a jaxtyping annotation
+    --inputs inputs.npz                   the arrays of a recorded call
+    temperature=1.0                       the default in the function's signature
+
+    Then traces the function with the manifest, as a build would. An existing file is never
+    replaced.
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\
         --input 'image=float32[batch,64]' --static temperature=1.0
+
+    \b
+    aotc init net.pt2 --inputs inputs.npz --expected expected.npz
+
+    Exit code 3 if tracing fails; the manifest is written nonetheless, for you to correct.
     """
     from aotc.commands.init.drafting_process import check, draft_manifest, write
     from aotc.commands.init.init_request import read_recorded, read_request

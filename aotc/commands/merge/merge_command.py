@@ -9,18 +9,17 @@ import click
 from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE, PATH, trust_option
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, output_options, trust_option
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Ship"
 
 
-@click.command(short_help="Join bundles of one program, built for different targets.")
-@click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE)
-@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
-@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
-@trust_option("The policy that every input has to satisfy.")
-@click.option("--unsigned-inputs", is_flag=True, help="Take the inputs without any signature.")
+@click.command()
+@click.argument("bundles", nargs=-1, required=True, type=BUNDLE_FILE, help=BUNDLE_HELP)
+@output_options()
+@trust_option("Trust policy that must accept every input")
+@click.option("--unsigned-inputs", is_flag=True, help="Accept unsigned inputs")
 @key_options(required=False)
 @command
 def merge(
@@ -33,10 +32,11 @@ def merge(
     key: str | None,
     passphrase_file: Path | None,
 ) -> None:
-    """Join bundles of one program, built for different targets, in a new one.
+    """Merge bundles that were built for different targets.
 
-    Refuses bundles of different programs, naming every difference. The result has a root of its
-    own: sign it with --key, or it will not load.
+    The bundles must be of one program: the same name, version, weights, modules and interface. Use
+    this if no single machine can compile for all targets. The result is a new bundle, identical to
+    one built for all targets at once; sign it with --key.
 
     \b
     aotc merge intel.aotb amd.aotb -o digits.aotb --trust trust.toml --key release.key

@@ -7,16 +7,19 @@ import click
 from aotc.cli.command_output import Output, command
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Build"
-
 SUFFIXES = {"onnx": ".onnx", "pytorch": ".pt2"}
 
 
-@click.command(short_help="List the operators that model files may hold.")
-@click.argument("framework", type=click.Choice(sorted(SUFFIXES)))
+@click.command()
+@click.argument(
+    "framework", type=click.Choice(sorted(SUFFIXES)), help="Framework of the model files"
+)
 @command
 def operators(out: Output, framework: str) -> None:
-    """List the operators of a framework that its model files may hold, by family.
+    """List the operators supported in model files.
+
+    Operators of PyTorch have the names of exported programs, such as aten.add.Tensor; in-place
+    variants are supported with them.
 
     \b
     aotc operators pytorch

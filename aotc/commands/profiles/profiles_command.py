@@ -1,4 +1,4 @@
-"""`aotc profiles`: suggest and check."""
+"""`aotc profiles`: shape profiles from observed traffic."""
 
 from __future__ import annotations
 
@@ -8,35 +8,43 @@ from typing import Any
 
 import click
 
-from aotc.cli.command_output import Output, command, note_ignored, report_findings
-from aotc.cli.reference_options import BUNDLE_FILE, PATH
+from aotc.cli.command_output import (
+    FILE,
+    HELP_OPTION,
+    Output,
+    command,
+    note_ignored,
+    report_findings,
+)
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import printable, say
 
-HELP_SECTION = "Run and measure"
+HELP_SECTION = "Build"
 
 
-@click.group(short_help="Choose shape profiles from observed traffic.")
+@click.group()
+@HELP_OPTION
 def profiles() -> None:
-    """Choose shape profiles from observed traffic, and hold a bundle to it."""
+    """Choose shape profiles by observed traffic."""
 
 
 def traffic_options[F: Callable[..., Any]](function: F) -> F:
-    """The two options, as `log` and `entry`."""
-    function = click.option("--entry", help="The entry point; needed if several have dimensions.")(
-        function
-    )
+    """Add `--traffic`, as `log`, and `--entry`."""
+    function = click.option(
+        "--entry", metavar="NAME", help="Entry point, if several have dimensions"
+    )(function)
     return click.option(
         "--traffic",
         "log",
         required=True,
-        type=PATH,
-        help="JSON lines, CSV or a saved bundle.report(), also gzipped.",
+        type=FILE,
+        help="Traffic log (JSON lines, CSV, saved report)",
     )(function)
 
 
 @profiles.command()
-@click.argument("manifest", type=PATH)
+@click.argument("manifest", type=FILE, help="Build manifest (.toml)")
 @traffic_options
 @click.option(
     "--max",
@@ -44,16 +52,18 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
     default=8,
     show_default=True,
     type=click.IntRange(1, 256),
-    help="The most profiles.",
+    metavar="N",
+    help="Maximum number of profiles",
 )
-@target_option("The target; the manifest's first by default.")
+@target_option("Target to optimize for", default="the manifest's first")
 @click.option(
     "--cost",
     type=click.Choice(["analysis", "elements"]),
     default="analysis",
     show_default=True,
-    help="XLA's cost analysis, or the product of the sizes.",
+    help="Cost model: XLA's analysis, or element count",
 )
+@click.option("--write", is_flag=True, help="Write the profiles to the manifest")
 @command
 def suggest(
     out: Output,
@@ -63,19 +73,27 @@ def suggest(
     entry: str | None,
     target: str | None,
     cost: str,
+    write: bool,
 ) -> None:
-    """Find the profiles that serve observed traffic at the least cost.
+    """Suggest profiles that serve observed traffic.
 
-    Covers every call within the manifest's ranges first, then minimizes the expected cost of a
-    call, and compares the result with today's profiles.
+    Covers every call within the manifest's ranges, then minimizes the expected cost of a call, and
+    compares the result with the current profiles. The log may be compressed with gzip.
 
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
     """
     from aotc.base.workers import worker_environment
+    from aotc.bundle.write.atomic_files import write_atomically
     from aotc.commands.profiles.cost_probe import CostKind
-    from aotc.commands.profiles.profiles_text import suggestion_document, suggestion_lines
+    from aotc.commands.profiles.profiles_text import (
+        profiles_table,
+        suggestion_document,
+        suggestion_lines,
+    )
     from aotc.commands.profiles.suggested_profiles import suggest as find
+    from aotc.config.toml_edit import with_value
+    from aotc_runtime.formats.toml_source import render_path
 
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
@@ -88,23 +106,30 @@ def suggest(
         kind=CostKind(cost),
     )
     document = suggestion_document(found)
+    if write:
+        keys = (*profiles_table(found), "profiles")
+        if text := with_value(manifest, keys, [dict(sizes) for sizes in found.profiles]):
+            write_atomically(manifest, [text])
+        document["written"] = render_path(keys)
     out.result(document, lambda: say(*suggestion_lines(found, document)))
 
 
-@profiles.command(short_help="Say how a bundle's profiles serve observed traffic.")
-@click.argument("bundle", type=BUNDLE_FILE)
+@profiles.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
 @traffic_options
 @click.option(
     "--min-coverage",
     type=click.FloatRange(0, 1),
-    help="The part of all calls that a profile has to serve, such as 0.999.",
+    metavar="RATIO",
+    help="Minimum share of calls that profiles serve",
 )
 @click.option(
     "--max-padding",
     type=click.FloatRange(min=0),
-    help="The most padding per element asked for, such as 0.15.",
+    metavar="RATIO",
+    help="Maximum padding per requested element",
 )
-@target_option("Only this target of the bundle.")
+@target_option("Target to check", default="all")
 @command
 def check(
     out: Output,
@@ -115,12 +140,15 @@ def check(
     entry: str | None,
     target: str | None,
 ) -> int:
-    """Say how the profiles of a bundle serve observed traffic, and fail if that is not enough.
+    """Check that a bundle's profiles cover observed traffic.
 
-    For CI. Checks digests but no signature, as `aotc inspect` does: nothing is loaded.
+    Shows the share of calls that the profiles serve, the padding that takes, and the calls that
+    cost most. Checks digests, not signatures.
 
     \b
     aotc profiles check digits.aotb --traffic shapes.jsonl --min-coverage 0.999 --max-padding 0.15
+
+    Exit code 9 if --min-coverage or --max-padding is not met.
     """
     from aotc.base.errors import BudgetExceededError
     from aotc.commands.profiles.profiles_text import check_document, check_lines

@@ -91,14 +91,22 @@ def suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterat
     yield ""
     yield from _method_lines(suggestion, document)
     yield ""
-    override = suggestion.manifest.overrides.get(suggestion.target)
-    above = ("target", suggestion.target) if override else ()
-    yield f"[{render_path((*above, 'entry_points', space.entry_point))}]"
+    if written := document.get("written"):
+        yield f"wrote {written} in {suggestion.manifest.path}"
+        return
+    yield f"[{render_path(profiles_table(suggestion))}]"
     yield "profiles = ["
     for sizes in suggestion.profiles:
         fields = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         yield f"  {{ {fields} }},"
     yield "]"
+
+
+def profiles_table(suggestion: Suggestion) -> tuple[str, ...]:
+    """Return the table of the manifest that takes the profiles, as a path of keys."""
+    override = suggestion.manifest.overrides.get(suggestion.target)
+    above = ("target", suggestion.target) if override else ()
+    return (*above, "entry_points", suggestion.space.entry_point)
 
 
 _ROWS: tuple[tuple[str, str, Any], ...] = (

@@ -6,33 +6,32 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import PATH
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Build"
 
 
-@click.command("record-expected", short_help="Record what a model's own framework computes.")
-@click.argument("manifest", type=PATH)
+@click.command("record-expected")
+@click.argument("manifest", type=FILE, help="Build manifest (.toml)")
 @click.option(
-    "--python",
-    required=True,
-    type=PATH,
-    help="The Python of an environment with the framework, which runs as a process of its own.",
+    "--python", required=True, type=FILE, help="Python interpreter that has the framework"
 )
-@click.option("--entry-point", help="Which one; the only one that can be recorded.")
-@click.option("-o", "--output", type=PATH, help=".npz file [default: MANIFEST's name.expected.npz]")
+@click.option("--entry-point", metavar="NAME", help="Entry point, if several can be recorded")
+@click.option(
+    "-o", "--output", type=FILE, show_default="MANIFEST.expected.npz", help="Output file (.npz)"
+)
 @command
 def record_expected(
     out: Output, manifest: Path, python: Path, entry_point: str | None, output: Path | None
 ) -> None:
-    """Record what a model's own framework computes, for a build to compare with.
+    """Record results of a model's own framework.
 
-    Runs an entry point's .onnx file with ONNX Runtime (or ONNX's reference evaluator), or its .pt2
-    file with PyTorch, on the inputs of its fixtures, and enters the results as `expected` in the
-    manifest. PyTorch may run code of the file: record only files that you trust.
+    Runs the .pt2 file of an entry point with PyTorch, or its .onnx file with ONNX Runtime (without
+    it, with ONNX's reference evaluator), on the recorded inputs of its fixtures at every profile.
+    Enters the output as `expected` of the fixtures in the manifest. PyTorch may execute code of the
+    file: record only models that you trust.
 
     \b
     aotc record-expected net.toml --python ~/torch/bin/python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -11,14 +12,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import tomlkit
 
 from aotc.base.errors import refusal
 from aotc.base.foreign_python import run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
-from aotc.config import toml_document
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
+from aotc.config.toml_edit import with_value
 from aotc.report.array_files import read_arguments, write_npz
 from aotc_runtime.schema.manifest_labels import label
 
@@ -102,16 +102,12 @@ def enter_expected(manifest: Path, entry_point: str, output: Path) -> str | None
         BuildManifestError: AOTC-E801, E802 for a manifest that changed meanwhile.
         UsageError: AOTC-E003 for a manifest that cannot be written.
     """
-    text = Path(os.path.relpath(output, manifest.absolute().parent)).as_posix()
-    document = tomlkit.parse(toml_document.read(manifest, "build manifest").source.decode())
-    found: Any = document["entry_points"]
-    fixtures = found[entry_point]["fixtures"]
-    named = fixtures.get("expected")
-    if named is not None and manifest.absolute().parent / named == output.absolute():
+    path = Path(os.path.relpath(output, manifest.absolute().parent)).as_posix()
+    text = with_value(manifest, ("entry_points", entry_point, "fixtures", "expected"), path)
+    if text is None:
         return None
-    fixtures["expected"] = text
-    write_atomically(manifest, [tomlkit.dumps(document).encode()])
-    return f"expected = {tomlkit.item(text).as_string()}"
+    write_atomically(manifest, [text])
+    return f"expected = {json.dumps(path)}"
 
 
 def _chosen(

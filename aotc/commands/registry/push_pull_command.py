@@ -8,27 +8,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import BUNDLE_FILE, PATH, ca_option, trust_option
+from aotc.cli.command_output import DIR, Output, command
+from aotc.cli.reference_options import (
+    BUNDLE_FILE,
+    BUNDLE_HELP,
+    ca_option,
+    output_options,
+    trust_option,
+)
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.trust_policy import TrustPolicy
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Ship"
 
 
-@click.command(short_help="Send a bundle to an OCI registry.")
-@click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG]")
-@trust_option("A policy that has to accept the bundle before anything is sent.")
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG]", help="Reference to push to")
+@trust_option("Trust policy that must accept the bundle")
 @click.option(
     "--mount",
     "mounts",
     multiple=True,
     metavar="REPOSITORY",
-    help="Another repository of the registry that may have blobs of it; may repeat.",
+    help="Repository to mount blobs from (repeatable)",
 )
 @ca_option
 @command
@@ -40,12 +46,16 @@ def push(
     mounts: tuple[str, ...],
     ca: Path | None,
 ) -> None:
-    """Send a bundle to an OCI registry, with its signatures; what is there is not sent again.
+    """Push a bundle to an OCI registry.
 
-    Without a tag, the bundle's version is its tag. Who asks is told by `docker login`.
+    Sends the bundle with its signatures, without blobs that the registry already has. The default
+    tag is the bundle's version. Credentials come from `docker login`, `skopeo login` or
+    `oras login`. Temporary errors are retried, and uploads continue where they stopped.
 
     \b
     aotc push digits-1.0.0.aotb oci://registry.example.org/models/digits:1.0.0
+
+    Exit code 11 if the registry cannot be used.
     """
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_push as pushing
@@ -86,22 +96,15 @@ def push(
     out.result(document, lambda: say(*lines))
 
 
-@click.command(short_help="Fetch a bundle from an OCI registry.")
-@click.argument("reference", metavar="oci://HOST/REPOSITORY[:TAG|@DIGEST]")
-@target_option("A target to fetch, of several; may repeat. Default: all.", several=True)
-@click.option("-o", "--output", type=PATH, help="The .aotb file to write.")
-@click.option("--layout", type=PATH, help="Write an OCI layout folder here.")
-@click.option(
-    "--store",
-    "folder",
-    type=PATH,
-    metavar="DIR",
-    help="A store that keeps what is fetched, and gives what it has; with or without a file.",
+@click.command()
+@click.argument(
+    "reference", metavar="oci://HOST/REPOSITORY[:TAG|@DIGEST]", help="Reference to pull"
 )
-@trust_option("A policy whose keys have to have signed it before the large blobs are fetched.")
-@click.option(
-    "--channel", is_flag=True, help="The policy's channel has to name it before that, too."
-)
+@target_option("Target to pull (repeatable)", several=True, default="all")
+@output_options()
+@click.option("--store", "folder", type=DIR, help="Artifact store to read and fill")
+@trust_option("Trust policy whose keys must have signed")
+@click.option("--channel", is_flag=True, help="Require that the policy's channel names the bundle")
 @ca_option
 @command
 def pull(
@@ -115,12 +118,16 @@ def pull(
     channel: bool,
     ca: Path | None,
 ) -> None:
-    """Fetch a bundle from an OCI registry: the bytes that were pushed, and its signatures.
+    """Pull a bundle from an OCI registry.
 
-    A bundle that is there already is replaced, and what it has is not fetched again.
+    Writes the pushed bundle byte for byte, with its signatures. Blobs of an older bundle at the
+    same path are reused. With --trust, signatures are checked before blobs are fetched; `aotc
+    verify` checks the rest of the policy.
 
     \b
-    aotc pull oci://registry.example.org/models/digits:1.0.0 -o digits.aotb
+    aotc pull oci://registry.example.org/models/digits:1.0.0 -o digits.aotb --trust trust.toml
+
+    Exit code 11 if the registry cannot be used.
     """
     if (output is None) == (layout is None) and (output or folder is None):
         raise click.UsageError("pass --output for a file, --layout for a folder, or --store alone")

@@ -1,4 +1,4 @@
-"""`aotc store`: `ls`, `prune` and `verify`."""
+"""`aotc store`: the local artifact store."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import Output, command
-from aotc.cli.reference_options import PATH
+from aotc.cli.command_output import DIR, HELP_OPTION, Output, command
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
     from aotc_serve.store import Store, StoredBundle
 
-HELP_SECTION = "Gate and ship"
+HELP_SECTION = "Ship"
 
 
 def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,22 +23,26 @@ def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--store",
         "folder",
         envvar="AOTC_STORE",
-        type=PATH,
-        metavar="DIR",
-        help="The folder; default: $XDG_CACHE_HOME/aotc-store.",
+        show_envvar=True,
+        type=DIR,
+        show_default="$XDG_CACHE_HOME/aotc-store",
+        help="Artifact store directory",
     )(function)
 
 
-@click.group(short_help="Show and tidy up what was fetched from registries.")
+@click.group()
+@HELP_OPTION
 def store() -> None:
-    """Show and tidy up what was fetched from registries."""
+    """Manage the local artifact store."""
 
 
 @store.command()
 @_store_option
 @command
 def ls(out: Output, folder: Path | None) -> None:
-    """List the bundles of a store, the one that was used last first.
+    """List the bundles in the artifact store.
+
+    The most recently used bundle comes first.
 
     \b
     aotc store ls
@@ -65,15 +68,17 @@ def ls(out: Output, folder: Path | None) -> None:
 
 @store.command()
 @_store_option
-@click.option("--limit", required=True, metavar="SIZE", help="How large it may be: 500 MB, 20 GiB.")
+@click.option("--limit", required=True, metavar="SIZE", help="Maximum size of the store")
 @command
 def prune(out: Output, folder: Path | None, limit: str) -> int:
-    """Remove the bundles that were used longest ago until the rest fits.
+    """Delete the least recently used bundles.
 
-    What is loaded stays loaded. While somebody fetches, nothing is removed.
+    Deletes until the store is within --limit. Bundles that are loaded stay usable.
 
     \b
     aotc store prune --limit "20 GiB"
+
+    Exit code 7 if another process is fetching into the store; nothing is deleted then.
     """
     from aotc.base.byte_sizes import bytes_of
     from aotc.base.errors import refusal
@@ -102,9 +107,9 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
 @_store_option
 @command
 def verify(out: Output, folder: Path | None) -> None:
-    """Hash every blob of a store, and remove what is damaged.
+    """Check all stored blobs and delete corrupt ones.
 
-    It is fetched again when it is needed.
+    Deleted blobs are fetched again when they are needed.
 
     \b
     aotc store verify

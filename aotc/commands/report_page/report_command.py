@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.reference_options import (
-    PATH,
     PLACE,
+    SOURCE_HELP,
     Place,
     fetching_options,
     looked,
@@ -17,20 +17,20 @@ from aotc.cli.reference_options import (
 )
 from aotc_runtime.base.rendering import say
 
-HELP_SECTION = "Review"
+HELP_SECTION = "Inspect and verify"
 
 
-@click.command(short_help="Write one self-contained HTML page for a reviewer.")
-@click.argument("bundle", type=PLACE)
+@click.command()
+@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
 @click.option(
     "-o",
     "--output",
-    type=PATH,
+    type=FILE,
     default=Path("report.html"),
     show_default=True,
-    help="The page; replaces an older report, and no other file.",
+    help="Output file (.html)",
 )
-@trust_option("A policy that has to accept the bundle; the page then says who counts.")
+@trust_option("Trust policy that must accept the bundle")
 @fetching_options
 @command
 def report(
@@ -41,10 +41,11 @@ def report(
     full: bool,
     ca: Path | None,
 ) -> None:
-    """Write one self-contained HTML page about a bundle, for whoever reviews it.
+    """Write an HTML report about a bundle.
 
-    Without --trust, digests are checked and signatures are not, which the page says. Nothing is
-    loaded.
+    The page is self-contained and runs no scripts. It shows signers, interface, sizes, memory,
+    costs, numerical differences, requirements, provenance and bills of materials. Signatures are
+    checked only with --trust. Replaces an older report, and no other file.
 
     \b
     aotc report digits-1.0.0.aotb --trust trust.toml -o report.html

@@ -7,33 +7,32 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aotc.cli.command_output import Output, command, print_notes
+from aotc.cli.command_output import FILE, Output, command, print_notes
 from aotc.cli.command_progress import progress
-from aotc.cli.reference_options import BUNDLE_FILE, PATH, refuse_both, verified_options
+from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, refuse_both, verified_options
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
     from aotc.commands.reproduce.rebuilt_bundle import Reproduced
 
-HELP_SECTION = "Build"
+HELP_SECTION = "Inspect and verify"
 
 
-@click.command(short_help="Build a bundle again from its sources, and compare.")
-@click.argument("bundle", type=BUNDLE_FILE)
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
 @click.option(
     "--source",
     required=True,
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="The folder with the sources.",
+    metavar="DIR",
+    help="Source directory",
 )
 @verified_options
-@click.option("--manifest", type=PATH, help="The build manifest; default: found below --source.")
-@click.option("--tuning", type=PATH, help="What a tuned build was made with.")
 @click.option(
-    "--install",
-    is_flag=True,
-    help="Make an environment with the recorded packages where others are here.",
+    "--manifest", type=FILE, show_default="found in --source by digest", help="Build manifest"
 )
+@click.option("--tuning", type=FILE, help="Tuning file used by the build")
+@click.option("--install", is_flag=True, help="Install the recorded package versions")
 @command
 def reproduce(
     out: Output,
@@ -45,13 +44,17 @@ def reproduce(
     tuning: Path | None,
     install: bool,
 ) -> None:
-    """Build a bundle again from its sources, and compare it byte for byte.
+    """Rebuild a bundle from source and compare it.
 
-    Takes targets, packages and digests of sources from the bundle's provenance, builds in a clean
-    process without a cache, and names what differs first.
+    Reads targets, package versions and digests of sources from the bundle's provenance, builds
+    without a cache, and compares every byte. Differences are listed by stage, the likely cause
+    first. --install runs the package versions that the provenance names: with --untrusted, its
+    author chooses the code that runs here.
 
     \b
     aotc reproduce digits-1.0.0.aotb --source . --trust trust.toml
+
+    Exit code 10 if sources, packages or results differ.
     """
     refuse_both(trust, untrusted)
     from aotc.commands.reproduce.rebuilt_bundle import Install

@@ -1,10 +1,9 @@
-"""Everything that can be refused, as data first and as exceptions second.
+"""Errors as data first (`Finding`), and as exceptions second.
 
-A check yields `Finding`s; `raise_if` is the one place that turns findings into an exception, and
-`rendering` the one place that turns them into text. The code of a finding decides its family, and
-the family decides the exit code; both are stable. What each code means stands in
-`aotc_runtime.base.codes`. Both are imported inside of functions: a load that succeeds has no use
-for them.
+A check yields findings; `raise_if` turns them into an exception, and `rendering` into text. The
+range of a code decides its exception class, and that the exit code; both are stable. The texts of
+the codes are in `error_codes.toml`, read by `aotc_runtime.base.codes`. That module and `rendering`
+are imported inside functions, because a load that succeeds needs neither.
 """
 
 from __future__ import annotations
@@ -16,10 +15,16 @@ from msgspec import Struct
 
 
 class Finding(Struct, frozen=True):
-    """One reason for a refusal.
+    """One error: its code and title, its place, and what to do.
 
-    code: stable, `AOTC-E…`.  where: file, key path, blob or entry point.  expected, found: short
-    phrases that complete those words.  hint: what to do or type next.
+    Attributes:
+        code: Stable, `AOTC-E…`.
+        where: The file with the key path, the blob, or the entry point.
+        expected: A value or a short noun phrase; empty where it would add nothing to the title.
+        found: Likewise. Lines of another program may follow the first line.
+        hint: What to do or type next; may be empty.
+        title: The catalogue's title of the code and its cause. Empty only in findings that another
+            version of aotc or another distribution made.
     """
 
     code: str
@@ -27,6 +32,7 @@ class Finding(Struct, frozen=True):
     expected: str
     found: str
     hint: str
+    title: str = ""
 
     def to_json(self) -> dict[str, str]:
         from aotc_runtime.base.rendering import to_json
@@ -117,10 +123,10 @@ class RegistryError(AotcError):
 
 
 def family_of(code: str) -> type[AotcError]:
-    """The exception class of a code. Raises KeyError for one that is not in the catalogue."""
-    from aotc_runtime.base.codes import FAMILY_OF
+    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks."""
+    from aotc_runtime.base.codes import FAMILIES, family_in
 
-    return FAMILY_OF[code].error
+    return family_in(FAMILIES, code).error
 
 
 def finding(
@@ -128,16 +134,25 @@ def finding(
     where: str,
     found: str,
     *,
+    cause: str = "",
     expected: str | None = None,
     hint: str | None = None,
     **values: object,
 ) -> Finding:
-    """A finding in the words of the catalogue. expected, hint: instead of those, or where the
-    catalogue has none.  values: for the places in its words.
-    """
-    from aotc_runtime.base.codes import FAMILY_OF
+    """Return a finding with the texts of the catalogue.
 
-    return FAMILY_OF[code].finding(code, where, found, expected, hint, values)
+    Args:
+        code: A code of the runtime.
+        where: The place, as in `Finding`.
+        found: What was found.
+        cause: The name of one of the code's causes, whose texts it then has.
+        expected: Replaces the catalogue's.
+        hint: Replaces the catalogue's.
+        values: For the placeholders in the catalogue's texts.
+    """
+    from aotc_runtime.base.codes import codes
+
+    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
 
 
 def refusal(
@@ -145,16 +160,18 @@ def refusal(
     where: str,
     found: str,
     *,
+    cause: str = "",
     expected: str | None = None,
     hint: str | None = None,
     **values: object,
 ) -> AotcError:
-    """The exception for one `finding`."""
-    return family_of(code)(finding(code, where, found, expected=expected, hint=hint, **values))
+    """Return the exception for one `finding`, which has the same arguments."""
+    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
+    return family_of(code)(made)
 
 
 def raise_if(findings: Iterable[Finding]) -> None:
-    """Raise all findings together, as the family of the first; return when there are none."""
+    """Raise all findings as one error of the first one's class; return if there are none."""
     collected: tuple[Any, ...] = tuple(findings)
     if collected:
         raise family_of(collected[0].code)(*collected)

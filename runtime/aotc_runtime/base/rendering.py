@@ -1,11 +1,11 @@
-"""Findings as text and as JSON, documents of commands, and an engine's error in one line."""
+"""Render findings as text and JSON, documents of commands, and an engine's error as one line."""
 
 from __future__ import annotations
 
 import json
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -50,23 +50,53 @@ def logged(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return text of several lines for a finding: indented, so that none of them forges another."""
+    """Return text of several lines, indented so that no line can pass for one of ours."""
     return "\n            ".join(map(printable, text.split("\n")))
 
 
 def render(findings: Sequence[Finding]) -> str:
-    """All findings as text for people, one block each."""
-    return "\n".join(
-        f"{f.code} {_printable(f.where)}\n  expected  {_printable(f.expected)}\n"
-        f"  found     {_printable(f.found)}\n  hint      {_printable(f.hint)}"
-        for f in findings
-    )
+    """Return findings as text for a terminal, with a blank line between two of them."""
+    return "\n\n".join("\n".join(_block(finding)) for finding in findings)
+
+
+def _block(finding: Finding) -> Iterator[str]:
+    """Yield the lines of a finding; empty fields have none."""
+    yield f"error[{finding.code}]: {_printable(finding.title)}".rstrip(": ")
+    shown = {
+        "  --> ": finding.where,
+        "  expected  ": finding.expected,
+        "  found     ": finding.found,
+        "  hint: ": finding.hint,
+    }
+    yield from (f"{label}{_printable(text)}" for label, text in shown.items() if text)
+
+
+def usage_text(finding: Finding) -> str:
+    """Return a usage error (AOTC-E001) in the form of command-line parsers.
+
+    The finding has the usage as `expected`, and the parser's message as `found`.
+    """
+    shown = {"error": finding.found, "usage": finding.expected, "hint": finding.hint}
+    return "\n".join(f"{label}: {_printable(text)}" for label, text in shown.items() if text)
+
+
+def sentence(finding: Finding) -> str:
+    """Return a finding as one line, for logs and bodies of HTTP errors."""
+    sides = [
+        f"{name} {text}"
+        for name, text in (("expected", finding.expected), ("found", finding.found))
+        if text
+    ]
+    parts = [finding.title, finding.where, ", ".join(sides)]
+    told = f"{finding.code} {': '.join(filter(None, parts))}"
+    return f"{told}; {finding.hint}" if finding.hint else told
 
 
 def to_json(finding: Finding) -> dict[str, str]:
-    """One finding as JSON."""
+    """Return a finding as JSON."""
     return {
         "code": finding.code,
+        "title": _encodable(finding.title),
         "where": _encodable(finding.where),
         "expected": _encodable(finding.expected),
         "found": _encodable(finding.found),

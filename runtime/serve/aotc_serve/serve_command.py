@@ -10,7 +10,7 @@ from aotc_serve.inference.server_options import add_arguments, options_of
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = "serve bundles over HTTP and gRPC (Open Inference Protocol)"
+HELP = "Serve bundles by the Open Inference Protocol"
 
 PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uvicorn")
 """Imported names of the extra `serve`."""

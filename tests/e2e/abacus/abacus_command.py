@@ -13,11 +13,11 @@ from aotc_runtime.base.rendering import say
 HELP_SECTION = "Abacus"
 
 
-@click.command(short_help="Say how many rods a bundle needs.")
-@click.argument("bundle", type=BUNDLE_FILE)
+@click.command()
+@click.argument("bundle", type=BUNDLE_FILE, help="Bundle file")
 @command
 def rods(out: Output, bundle: Path) -> None:
-    """Say how many rods a bundle needs, by target."""
+    """Show how many rods each target needs."""
     from aotc_runtime.system.bundle_files import open_bundle
     from aotc_runtime.verification.bundle_examination import read_unverified
 

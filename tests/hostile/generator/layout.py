@@ -160,7 +160,10 @@ LAYOUTS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "no version": ("AOTC-E112", version("")),
     "version 1.0.0 and a blank": ("AOTC-E112", version("1.0.0 ")),
     "a version in other digits": ("AOTC-E112", version("1.0.٠")),
-    "a version that steers a terminal": ("AOTC-E112", version("\x1b[2J\nAOTC-E000 all is well\r")),
+    "a version that steers a terminal": (
+        "AOTC-E112",
+        version("\x1b[2J\nerror[AOTC-E000]: ok\r"),
+    ),
     "a version that is a number": ("AOTC-E106", version(1)),
     "larger than its limit": (
         "AOTC-E111",

@@ -44,11 +44,19 @@ def test_findings_are_raised_as_the_family_of_the_first() -> None:
 def test_a_finding_speaks_in_the_words_of_its_row() -> None:
     assert finding("AOTC-E321", "trust.toml", "1", threshold=2, when="now") == Finding(
         code="AOTC-E321",
+        title="trust threshold is unreachable",
         where="trust.toml",
         expected="2 or more keys that count now",
         found="1",
-        hint="add a key (`aotc trust add-key`), or move a not_after that is still right",
+        hint="add a key with `aotc trust add-key`",
     )
+
+
+def test_a_finding_of_a_cause_has_its_title_and_hint() -> None:
+    made = finding("AOTC-E006", "key.pem", "RSA", cause="unsupported-key-type")
+    assert (made.title, made.expected) == ("unsupported key type", "")
+    assert made.hint == "create a key with `aotc keygen`"
+    assert family_of(made.code) is UsageError
 
 
 def test_a_finding_may_have_words_of_its_own_even_none() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,8 +33,9 @@ class Done:
 
     @property
     def codes(self) -> list[str]:
-        """The codes of its findings, from the text on stderr."""
-        return [line.split()[0] for line in self.stderr.splitlines() if line.startswith("AOTC-E")]
+        """The codes of its findings, from the text on stderr; usage errors show none there."""
+        found = re.findall(r"^error(?:\[(AOTC-E\d{3})\])?: ", self.stderr, re.MULTILINE)
+        return [code or "AOTC-E001" for code in found]
 
 
 Aotc = Callable[..., Done]

@@ -28,12 +28,12 @@ def test_a_manifest_with_problems_is_refused_with_all_of_them(refused: Run, tmp_
     (tmp_path / "m.toml").write_text("schema = 1\nnam = 3\n")
     done = refused(["build", "m.toml"], 3, "AOTC-E804")
     assert len(done.codes) == 4
-    assert "AOTC-E803 m.toml:2 nam\n" in done.stderr
+    assert "--> m.toml:2 nam\n" in done.stderr
 
 
 def test_an_unknown_target_is_refused_naming_the_option(refused: Run) -> None:
     done = refused(["build", DIGITS, "--target", "nope"], 3, "AOTC-E811")
-    assert "AOTC-E811 --target\n" in done.stderr
+    assert "  --> --target\n" in done.stderr
 
 
 def test_a_target_twice_is_refused(refused: Run) -> None:

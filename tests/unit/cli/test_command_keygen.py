@@ -89,14 +89,14 @@ def test_a_passphrase_may_be_as_long_as_openssl_takes(aotc: Run, tmp_path: Path)
 @pytest.mark.parametrize("path", ["gone", ".", "/dev/zero"])
 def test_a_passphrase_file_that_cannot_be_used_is_named(refused: Run, path: str) -> None:
     done = refused(["keygen", "ci", "--passphrase-file", path], 2, "AOTC-E008")
-    assert f"AOTC-E008 {path}\n" in done.stderr
+    assert f"--> {path}\n" in done.stderr
 
 
 @pytest.mark.parametrize("existing", ["ci.key", "ci.pub"])
 def test_existing_keys_are_never_overwritten(refused: Run, tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).write_text("precious")
     done = refused(["keygen", "ci", "--plain"], 2, "AOTC-E005")
-    assert f"AOTC-E005 {existing}\n" in done.stderr
+    assert f"--> {existing}\n" in done.stderr
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [(existing, "precious")]
 
 

@@ -62,7 +62,7 @@ def test_a_stdout_that_takes_nothing_is_named_and_no_bug(
 ) -> None:
     done = shell(f'"$@" {stream}', commands(digits_bundle)[name], tmp_path)
     first, _, third, _ = done.stderr.splitlines()
-    assert (done.returncode, first) == (2, "AOTC-E003 stdout")
+    assert (done.returncode, first) == (2, "error[AOTC-E003]: stdout is not writable")
     assert third.split(maxsplit=1) == ["found", found]
 
 
@@ -71,7 +71,7 @@ def test_closed_stdin_and_stderr_change_no_exit_code_and_no_file(tmp_path: Path)
     refused = shell('"$@" 2>&-', [*AOTC, "inspect", "gone"], tmp_path)
     assert (refused.returncode, refused.stdout) == (5, "")
     asked = shell('"$@" <&-', [*AOTC, "keygen", "ci"], tmp_path)
-    assert (asked.returncode, asked.stderr[:9]) == (2, "AOTC-E009")
+    assert (asked.returncode, asked.stderr[:16]) == (2, "error[AOTC-E009]")
     made = shell('"$@" <&- 2>&-', [*AOTC, "keygen", "ci", "--plain"], tmp_path)
     assert made.returncode == 0
     assert (tmp_path / "ci.key").read_text().startswith("-----BEGIN PRIVATE KEY-----")

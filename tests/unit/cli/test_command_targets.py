@@ -37,7 +37,7 @@ def test_an_unknown_target_is_refused_with_those_there_are(refused: Run) -> None
     assert "cpu-x86-64-v3" in refused(["targets", "show", "nope"], 3, "AOTC-E811").stderr
     for command in ("show", "check"):
         done = refused(["targets", command, "cpu-x86-64-3"], 3, "AOTC-E811")
-        assert f"AOTC-E811 aotc targets {command}\n" in done.stderr
+        assert f"--> aotc targets {command}\n" in done.stderr
         assert "did you mean cpu-x86-64-v3?" in done.stderr
 
 

@@ -49,10 +49,13 @@ def test_every_character_that_is_not_visible_is_spelled_out() -> None:
 
 
 def test_a_finding_is_plain_in_each_field() -> None:
-    for field in ("where", "expected", "found", "hint"):
-        parts = dict.fromkeys(("where", "expected", "found", "hint"), "x") | {field: EVIL}
+    fields = ("title", "where", "expected", "found", "hint")
+    for field in fields:
+        parts = dict.fromkeys(fields, "x") | {field: EVIL}
         found = Finding(code="AOTC-E001", **parts)
         require_plain(rendering.render([found]))
+        require_plain(rendering.usage_text(found))
+        require_plain(rendering.sentence(found))
         require_plain(rendering.document_text(rendering.refusal([found], 1, {})))
 
 

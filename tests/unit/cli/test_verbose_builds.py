@@ -29,4 +29,4 @@ def test_a_failing_program_is_heard_with_v_only(
     assert ("capture | a word" in done.stderr) == shown
     assert ('spoken.py", line 3, in f' in done.stderr) == shown
     assert "pipeline.py" not in done.stderr
-    assert "AOTC-E829 f\n" in done.stderr
+    assert "error[AOTC-E829]: " in done.stderr

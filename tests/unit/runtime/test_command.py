@@ -79,7 +79,7 @@ def test_a_misused_command_is_refused_as_text_and_json(
 ) -> None:
     assert main(arguments) == 2
     text = capsys.readouterr()
-    assert text.out == "" and text.err.startswith("AOTC-E001 ")
+    assert text.out == "" and text.err.startswith("error: ")
     assert main([*arguments, "--json"]) == 2
     as_json = capsys.readouterr()
     assert as_json.err == ""

@@ -1,4 +1,4 @@
-"""What a server may be told: the options of `python -m aotc_runtime serve`, with their defaults."""
+"""Options of `aotc-runtime serve`, with their defaults."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from msgspec import Struct
 MIB = 2**20
 
 PACE_BYTES = 2**14
-"""The least of a body or a message that has to arrive within each `header_seconds`."""
+"""Minimum bytes of a body or message that must arrive in each `header_seconds`."""
 
 
 class Limits(Struct, frozen=True):
-    """What a client may ask for. Sizes in bytes, times in seconds.
+    """Limits of requests. Sizes in bytes, times in seconds.
 
-    body: of one request.  json: its JSON, without the binary data behind it.  tensor: one input.
-    memory: all requests and answers that are under way, together.  requests: that are under way;
-    more are turned away at once.  connections: likewise; the one is closed that has been waiting
-    longest for a whole request.
-    header_seconds: until a request's header is there.  body_seconds: its body.  call_seconds: the
-    answer.  write_seconds: until a client has taken what was sent.  idle_seconds: between requests.
-    age_seconds: a connection of gRPC.
+    body: Size of a request.  json: Size of its JSON, without binary data.  tensor: Size of an
+    input.  memory: Size of all requests and responses in flight.  requests: Number of requests in
+    flight; more are rejected.  connections: Number of HTTP connections; above it, the one that has
+    waited longest for a complete request is closed.
+    header_seconds: Timeout for receiving a request header.  body_seconds: Timeout for its body.
+    call_seconds: Timeout for the model call.  write_seconds: Timeout for sending the response.
+    idle_seconds: Timeout between requests.  age_seconds: Maximum age of a gRPC connection.
     """
 
     body: int = 64 * MIB
@@ -41,7 +41,7 @@ class Limits(Struct, frozen=True):
 
 
 class OnRevoked(StrEnum):
-    """What a server does with a bundle that its policy has revoked, beside not being ready."""
+    """Action of a server, which is then not ready, if a policy revokes a bundle."""
 
     STOP = "stop"
     DRAIN = "drain"
@@ -49,12 +49,12 @@ class OnRevoked(StrEnum):
 
 
 class Options(Struct, frozen=True):
-    """Everything that `serve` is started with. grpc_port: None for no gRPC.  store: for bundles of
-    registries, as for `aotc_runtime.load`.  ca: certificates that theirs are signed with.
+    """Options of a server.
 
-    control: whether bundles may be loaded and unloaded over the network.  max_delay: milliseconds
-    that a request may wait for others to be joined with; None to join nothing.  traces: whether
-    requests are told to OpenTelemetry.
+    grpc_port: None for no gRPC.  store: Artifact store for bundles of registries, as of
+    `aotc_runtime.load`.  ca: CA certificates of registries.  control: Whether clients may load and
+    unload bundles.  max_delay: Milliseconds that a request may wait for a batch; None for no
+    batching.  traces: Whether to export OpenTelemetry spans.
     """
 
     bundles: tuple[str, ...]
@@ -78,41 +78,53 @@ class Options(Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `serve`."""
+    """Add the options of `serve`."""
     defaults, limits = Options((), ()), Limits()
     parser.add_argument(
-        "bundles", nargs="+", metavar="BUNDLE", help="a bundle, oci://… or a folder of .aotb files"
+        "bundles",
+        nargs="+",
+        metavar="BUNDLE",
+        help="Bundle, oci:// reference, or directory of bundles",
     )
     parser.add_argument(
         "--trust",
         type=Path,
         required=True,
         action="append",
-        metavar="POLICY",
-        help="the trust policy; one for all bundles, or one for each in their order",
+        metavar="FILE",
+        help="Trust policy: one, or one per bundle",
     )
     parser.add_argument(
-        "--host", default=defaults.host, help=f"address to listen at; default: {defaults.host}"
+        "--host",
+        default=defaults.host,
+        metavar="ADDRESS",
+        help=f"Address to listen on (default: {defaults.host})",
     )
-    _number(parser, "--port", "PORT", int, defaults.port, "of HTTP; 0 for a free one")
-    _number(parser, "--grpc-port", "PORT", int, None, "of gRPC; 0 for a free one", "no gRPC")
-    parser.add_argument("--target", help="a target of the bundles; default: best for this host")
+    _number(parser, "--port", "PORT", int, defaults.port, "Port for HTTP, 0 for any free port")
+    _number(
+        parser, "--grpc-port", "PORT", int, None, "Port for gRPC, 0 for any free port", "no gRPC"
+    )
+    parser.add_argument(
+        "--target", metavar="TARGET", help="Target to load (default: best for this host)"
+    )
     parser.add_argument(
         "--store",
         type=Path,
-        metavar="FOLDER",
-        help="for bundles of registries; default: $AOTC_STORE, or the user's cache",
+        metavar="DIR",
+        help="Artifact store directory (default: $AOTC_STORE, else $XDG_CACHE_HOME/aotc-store)",
     )
     parser.add_argument(
         "--ca",
         type=Path,
         metavar="FILE",
-        help="PEM certificates that those of registries have to be signed with",
+        help="CA certificates for the registry (PEM)",
     )
-    _number(parser, "--threads", "N", int, None, "of the engine", "one for each processor")
-    _number(parser, "--workers", "N", int, None, "calls at the same time", "one for each processor")
+    _number(parser, "--threads", "N", int, None, "Number of engine threads", "available CPUs")
+    _number(
+        parser, "--workers", "N", int, None, "Maximum number of concurrent calls", "available CPUs"
+    )
     parser.add_argument(
-        "--control", action="store_true", help="let clients load and unload bundles"
+        "--control", action="store_true", help="Allow clients to load and unload bundles"
     )
     _number(
         parser,
@@ -120,60 +132,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "MS",
         float,
         None,
-        "join requests; one may wait so long for others",
-        "join nothing",
+        "Batch requests, waiting at most MS milliseconds",
+        "no batching",
     )
     parser.add_argument(
-        "--traces", action="store_true", help="a span for each request, to OpenTelemetry"
+        "--traces", action="store_true", help="Export OpenTelemetry spans for requests"
     )
     parser.add_argument(
         "--on-revoked",
         choices=[each.value for each in OnRevoked],
         default=defaults.on_revoked.value,
-        help="serve a bundle that its policy revokes no more, so after --drain-delay, or on; "
-        f"the server is not ready; default: {defaults.on_revoked.value}",
+        help=f"Action if a policy revokes a bundle (default: {defaults.on_revoked.value})",
     )
     _number(
         parser,
         "--drain-delay",
-        "S",
+        "SECONDS",
         float,
         defaults.drain_delay,
-        "serve on after SIGTERM, not ready",
+        "Seconds to keep serving after SIGTERM",
     )
     _number(
         parser,
         "--drain-seconds",
-        "S",
+        "SECONDS",
         float,
         defaults.drain_seconds,
-        "wait for requests that are under way",
+        "Seconds to wait for requests in flight",
     )
-    size = "bytes, or with K, M or G behind it"
     for name, value, what in (
-        ("body", limits.body, f"size of a request: {size}"),
-        ("json", limits.json, "size of its JSON"),
-        ("tensor", limits.tensor, "size of one input"),
-        ("memory", limits.memory, "size of all requests under way"),
+        ("body", limits.body, "Maximum size of a request"),
+        ("json", limits.json, "Maximum size of a request's JSON"),
+        ("tensor", limits.tensor, "Maximum size of an input tensor"),
+        ("memory", limits.memory, "Maximum memory of requests in flight"),
     ):
         parser.add_argument(
             f"--max-{name}",
             type=size_of,
             default=value,
             metavar="SIZE",
-            help=f"{what}; default: {value // MIB}M",
+            help=f"{what} (default: {value // MIB}M)",
         )
-    _number(parser, "--max-requests", "N", int, limits.requests, "requests under way")
-    _number(parser, "--max-connections", "N", int, limits.connections, "connections of HTTP")
+    _number(parser, "--max-requests", "N", int, limits.requests, "Maximum requests in flight")
+    _number(parser, "--max-connections", "N", int, limits.connections, "Maximum HTTP connections")
     for name, seconds, what in (
-        ("header", limits.header_seconds, "until a request's header is there"),
-        ("body", limits.body_seconds, "until its body is there"),
-        ("call", limits.call_seconds, "until the answer is there"),
-        ("write", limits.write_seconds, "until a client has taken its answer"),
-        ("idle", limits.idle_seconds, "that a connection may be idle"),
-        ("age", limits.age_seconds, "that a connection of gRPC may last"),
+        ("header", limits.header_seconds, "Timeout for receiving a request header"),
+        ("body", limits.body_seconds, "Timeout for receiving a request body"),
+        ("call", limits.call_seconds, "Timeout for a model call"),
+        ("write", limits.write_seconds, "Timeout for sending a response"),
+        ("idle", limits.idle_seconds, "Timeout of idle connections"),
+        ("age", limits.age_seconds, "Maximum age of a gRPC connection"),
     ):
-        _number(parser, f"--{name}-seconds", "S", float, seconds, what)
+        _number(parser, f"--{name}-seconds", "SECONDS", float, seconds, what)
 
 
 def _number(
@@ -197,12 +207,12 @@ def _number(
         type=parse,
         default=default,
         metavar=metavar,
-        help=f"{what}; default: {otherwise or f'{default:g}'}",
+        help=f"{what} (default: {otherwise or f'{default:g}'})",
     )
 
 
 def size_of(text: str) -> int:
-    """64M and the like, in bytes. Raises ValueError."""
+    """Parse a size such as `64M` and return bytes. Raises ValueError."""
     units = {"K": 2**10, "M": MIB, "G": 2**30}
     unit = units.get(text[-1:].upper(), 1)
     size = int(text[:-1] if unit > 1 else text) * unit
@@ -212,7 +222,7 @@ def size_of(text: str) -> int:
 
 
 def options_of(given: argparse.Namespace) -> Options:
-    """What was parsed."""
+    """Return the options of a parsed command line."""
     return Options(
         bundles=tuple(given.bundles),
         policies=tuple(given.trust),

@@ -152,6 +152,17 @@ def test_what_a_target_overrides_is_named_in_the_toml(aotc: Run, folder: Path) -
     assert list(found) == [{"batch": 9}, {"batch": 30}]
 
 
+def test_profiles_are_written_into_the_manifest(aotc: Run, folder: Path) -> None:
+    override = "\n[target.cpu-x86-64-v3.dimensions.batch]\nprofiles = [64]  # here\n"
+    for more, target in (("", ""), (override, "cpu-x86-64-v3")):
+        (folder / "double.toml").write_text(DOUBLE + more)
+        arguments = (*suggest("double.toml", "batches.jsonl"), "--max", "2", *WITHOUT_TRACING)
+        done = aotc(*arguments, "--write")
+        assert "wrote " in done.stdout and "# What is served." in (folder / "double.toml").read_text()
+        manifest = read_build_manifest(folder / "double.toml")
+        assert list(manifest.profiles("double", target)) == [{"batch": 9}, {"batch": 30}]
+
+
 def test_a_dimension_that_two_entry_points_share_needs_a_name(aotc: Run, folder: Path) -> None:
     second = DOUBLE.split("# What is served.")[1].replace(".double]", ".again]")
     (folder / "double.toml").write_text(DOUBLE + second)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -21,11 +22,11 @@ from aotc_runtime.base.errors import (
     family_of,
     raise_if,
 )
-from aotc_runtime.base.rendering import first_line, render
+from aotc_runtime.base.rendering import first_line, render, sentence, usage_text
 
 
 def finding(code: str, found: str = "f") -> Finding:
-    return Finding(code=code, where="w", expected="e", found=found, hint="h")
+    return Finding(code=code, where="w", expected="e", found=found, hint="h", title="t")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
     with pytest.raises(IncompatibleRuntimeError) as raised:
         raise_if(iter(findings))
     assert raised.value.findings == findings
-    assert [line[:9] for line in str(raised.value).splitlines() if line.startswith("AOTC")] == [
+    assert re.findall(r"^error\[(.*)\]: t$", str(raised.value), re.MULTILINE) == [
         "AOTC-E401",
         "AOTC-E502",
         "AOTC-E551",
@@ -84,10 +85,29 @@ def test_a_code_without_a_family_is_a_bug() -> None:
         family_of("AOTC-E999")
 
 
-def test_the_text_says_where_expected_found_and_hint() -> None:
+def test_render_shows_title_place_expected_found_and_hint() -> None:
     assert render([finding("AOTC-E101")]) == (
-        "AOTC-E101 w\n  expected  e\n  found     f\n  hint      h"
+        "error[AOTC-E101]: t\n  --> w\n  expected  e\n  found     f\n  hint: h"
     )
+
+
+def test_render_leaves_out_empty_fields() -> None:
+    assert render([Finding("AOTC-E101", "w", "", "", "", "t")]) == "error[AOTC-E101]: t\n  --> w"
+    assert render([Finding("AOTC-E101", "", "", "f", "")]) == "error[AOTC-E101]\n  found     f"
+
+
+def test_render_separates_findings_by_a_blank_line() -> None:
+    one = Finding("AOTC-E101", "w", "", "", "", "t")
+    assert render([one, one]).split("\n\n") == [render([one])] * 2
+
+
+def test_usage_text_has_the_form_of_command_line_parsers() -> None:
+    assert usage_text(finding("AOTC-E001")) == "error: f\nusage: e\nhint: h"
+
+
+def test_sentence_has_one_line_without_empty_fields() -> None:
+    assert sentence(finding("AOTC-E761")) == "AOTC-E761 t: w: expected e, found f; h"
+    assert sentence(Finding("AOTC-E761", "w", "", "f", "", "t")) == "AOTC-E761 t: w: found f"
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2J", "\r", "\x00", "\u202e", "\udcff", "\x9b2J"])
@@ -98,8 +118,8 @@ def test_what_is_not_printable_is_escaped_in_text(hostile: str) -> None:
 
 
 def test_a_quoted_line_break_cannot_look_like_a_finding() -> None:
-    text = render([finding("AOTC-E101", "a\nAOTC-E000 fine\n  hint      run this")])
-    assert sum(line.startswith("AOTC-") for line in text.splitlines()) == 1
+    text = render([finding("AOTC-E101", "a\n\nerror[AOTC-E000]: fine\n  hint: run this")])
+    assert sum(line.startswith("error[") for line in text.splitlines()) == 1
     assert sum(line.startswith("  hint") for line in text.splitlines()) == 1
 
 
@@ -107,6 +127,7 @@ def test_json_keeps_what_json_can_hold_and_escapes_the_rest() -> None:
     document = finding("AOTC-E101", "a\x1b\nb\udcff").to_json()
     assert document == {
         "code": "AOTC-E101",
+        "title": "t",
         "where": "w",
         "expected": "e",
         "found": "a\x1b\nb\\udcff",
