@@ -34,7 +34,7 @@ HEAD = """\
   temporary files. Existing files stay as they were.
 - **`XLA_FLAGS`** and `TF_XLA_FLAGS` are ignored, with a note: compiler options belong in target
   files.
-- **Exit codes** and error codes are listed in [errors.md](../errors.md#exit-codes); both are
+- **Exit codes** and error codes are listed in [errors.md](errors.md#exit-codes); both are
   stable.
 - **Extras** such as `explain` are installed from a clone of the repository:
   `pip install ./runtime ./runtime/serve '.[explain]'`.

@@ -76,6 +76,13 @@ def test_every_code_and_its_exit_code_is_kept() -> None:
     assert now == kept
 
 
+def test_an_option_that_was_removed_is_not_back_with_another_meaning() -> None:
+    kept = (KEPT / "commands.txt").read_text().splitlines()
+    for line in (KEPT / "retired_options.txt").read_text().splitlines():
+        option, _, reason = line.partition(": ")
+        assert reason and not [each for each in kept if f"{each} ".startswith(f"{option} ")], line
+
+
 def test_a_code_that_was_removed_means_nothing_else() -> None:
     kept = {line.split()[0] for line in (KEPT / "codes.txt").read_text().splitlines()}
     assert kept.isdisjoint((KEPT / "retired_codes.txt").read_text().splitlines())
