@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import Lock
 
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
@@ -51,13 +50,11 @@ from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
 from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import LARGE_BYTES, OnOutput, runs_functions
+from aotc.pipeline.user_processes import OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
-from aotc_runtime.system.streamed_bundle import Told, nobody
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -171,7 +168,6 @@ def build(
                 manifest=manifest,
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
-                on_progress=_packing_progress(checked, on_stage),
             )
         kept_apart = _kept_apart(manifest, run.scratch)
         notes += build_notes.unproven(program, run.scratch)
@@ -301,7 +297,6 @@ def _write(
     manifest: BuildManifest,
     sbom_path: Path | None,
     beside: Mapping[Path, bytes],
-    on_progress: Told,
 ) -> tuple[Bundle, Attestation | None, bytes | None]:
     """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
     results of the build with it: all of them or none. Returns it with the attestation of its
@@ -309,13 +304,12 @@ def _write(
 
     gather: finds out what the bundle was made from; called only for a signer or a bill of
     materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
-    on_progress: given bytes that were copied and hashed.
     Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:
         with prepared(beside) as put_in_place:
-            bundle = pack(path, form, assembled, before=put_in_place, on_progress=on_progress)
+            bundle = pack(path, form, assembled, before=put_in_place)
         return bundle, None, None
     from aotc.bundle.sign.sbom import sbom
 
@@ -336,27 +330,5 @@ def _write(
         envelopes = [attestation.envelope, inventory.envelope]
     files = {**beside, sbom_path: data} if sbom_path else beside
     with prepared(files) as put_in_place:
-        bundle = pack(path, form, assembled, envelopes, put_in_place, on_progress=on_progress)
+        bundle = pack(path, form, assembled, envelopes, put_in_place)
     return bundle, attestation, data
-
-
-def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
-    """Return a callback that turns bytes that were copied or hashed into progress of packing."""
-    weights = {
-        blob.digest: len(blob.data)
-        for part in parts
-        for blob in part.blobs
-        if blob.media_type == oci_layout.WEIGHTS_TYPE
-    }
-    total, lock = 2 * sum(weights.values()), Lock()
-    if total < LARGE_BYTES:
-        return nobody
-    done = 0
-
-    def on_bytes(number: int) -> None:
-        nonlocal done
-        with lock:
-            done = min(total, done + number)
-            on_stage("pack", done, total)
-
-    return on_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -49,10 +49,6 @@ def no_scratch(error: OSError) -> AotcError:
         expected="a folder that can be written, with free space",
         hint="make room there, or set TMPDIR to another folder; nothing was written",
     )
-
-
-WEIGHTS = "weights."
-"""How names of the folders of weights sets begin."""
 
 
 class ProgramReads(Struct, frozen=True):
@@ -170,14 +166,6 @@ class Scratch:
 
         map_on_threads(write, list(enumerate(shards)), cores())
 
-    def weights_written(self) -> int:
-        """How many bytes of weights there are by now."""
-        sizes = 0
-        for path in self.folder.glob(f"{WEIGHTS}*/*"):
-            with suppress(FileNotFoundError):  # it has just got its name
-                sizes += path.stat().st_size
-        return sizes
-
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave one captured entry point, which can be compiled while others are being captured."""
         self._write(f"captured.{captured.name}", captured)
@@ -223,7 +211,7 @@ class Scratch:
         return self.folder / "measures"
 
     def _weights(self, name: str) -> Path:
-        return self.folder / f"{WEIGHTS}{name}"
+        return self.folder / f"weights.{name}"
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.msgpack"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -228,7 +228,7 @@ def capture(
     on_stage("capture", 0, total)
     captured = workers.submit(trace, urgent=True)
     try:
-        program = waited_for(captured, scratch, manifest, on_stage)
+        program = captured.result()
     except AotcError as error:
         if not failures.are_collected or not scratch.has_program:
             raise
@@ -376,36 +376,3 @@ def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
 
 def _holds_class(tree: Tree) -> bool:
     return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))
-
-
-LARGE_BYTES = 64 * 2**20
-"""Less than this is written and hashed before anybody could read how far it is."""
-
-LOOK_SECONDS = 0.5
-
-
-def waited_for[T](
-    captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
-) -> T:
-    """The result of a capture, which meanwhile writes shards of weights: how much is done. Raises
-    what the capture raises.
-    """
-    total, shown = sum(_size_of_sources(manifest)), 0
-    while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
-        done = min(total, scratch.weights_written())
-        if done > shown:
-            on_stage("weights", done, total)
-            shown = done
-    found = captured.result()
-    if total >= LARGE_BYTES and scratch.weights_written():
-        on_stage("weights", total, total)
-    return found
-
-
-def _size_of_sources(manifest: BuildManifest) -> list[int]:
-    sizes = [0]
-    for spec in manifest.weights.values():
-        for source in (spec.source or {}).values():
-            with suppress(OSError):
-                sizes += [file.path.stat().st_size for file in files_of(source)]
-    return sizes
