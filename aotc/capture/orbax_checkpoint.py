@@ -6,13 +6,12 @@ https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html 
 from __future__ import annotations
 
 import resource
-import signal
 import tempfile
 from pathlib import Path
 
 import jax.numpy as jnp
 
-from aotc.base.child_processes import Processes, describe_status
+from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process, worker_environment, worker_parent
@@ -22,13 +21,9 @@ from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
-from aotc_runtime.base.errors import AotcError
 
 OTHER_FILES = 512
 """Files that a process has open beside those of a checkpoint."""
-
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-"""Signals by which native code ends that has met what it does not expect."""
 
 LINES_SHOWN = 15
 
@@ -43,8 +38,8 @@ def open_checkpoint(
         where: For messages.
 
     Raises:
-        CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where its process was
-            ended by something else, such as the system for want of memory.
+        CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where the process
+            that reads it crashes, or needs more memory than it may have.
         OSError: There is no room for the arrays.
     """
     every = [*files_below(source)]
@@ -73,7 +68,8 @@ def open_checkpoint(
                 seconds=job.apart.seconds,
             )
         except worker_parent.CrashedError as crash:
-            raise _ended(crash, source, where) from crash
+            expected = f"the process that reads {source.text} to finish"
+            raise crash.refusal("AOTC-E835", where, expected, LINES_SHOWN) from crash
         # It stays open when its folder is removed.
         written = WeightsFile(SourceFile(source.text, into), where)
     tensors, start = dict[str, StoredTensor](), 0
@@ -86,15 +82,6 @@ def open_checkpoint(
         found = f"{source.text}: {written.size} bytes for arrays of {start}"
         raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
     return files, tensors
-
-
-def _ended(crash: worker_parent.CrashedError, source: SourceFile, where: str) -> AotcError:
-    """Return AOTC-E830 for bytes that crash their reader, E835 for other ends of it."""
-    if -crash.status in CRASHES:
-        found = f"{source.text}: one that ends its reader: {describe_status(crash.status)}"
-        return refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
-    expected = f"the process that reads {source.text} to finish"
-    return crash.refusal("AOTC-E835", where, expected, LINES_SHOWN)
 
 
 def _allow_open_files(number: int) -> None:
