@@ -56,8 +56,8 @@ def report(
     """
     from datetime import UTC, datetime
 
-    from aotc.bundle.compat.host_files import read_hosts
     from aotc.bundle.read.bundle_review import review
+    from aotc.bundle.read.host_matches import read_hosts
     from aotc.bundle.trust.trust_state import state_of
     from aotc.bundle.write.atomic_files import write_atomically
     from aotc.bundle.write.output_paths import REPORT, require_file_place
