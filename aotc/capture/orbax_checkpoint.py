@@ -15,7 +15,7 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process, worker_environment, worker_parent
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.capture.checkpoint_tensors import require_none
 from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
@@ -54,7 +54,7 @@ def open_checkpoint(
             text=source.text,
             where=where,
             into=str(into),
-            apart=Apart.stated(sum(file.size for file in files), str(folder)),
+            limits=ProcessLimits.stated(sum(file.size for file in files), str(folder)),
             secrets=confined_process.secrets(),
         )
         try:
@@ -65,7 +65,7 @@ def open_checkpoint(
                 within=folder,
                 environment=worker_environment.bare(JAX_PLATFORMS="cpu"),
                 processes=Processes(),
-                seconds=job.apart.seconds,
+                seconds=job.limits.seconds,
             )
         except worker_parent.CrashedError as crash:
             expected = f"the process that reads {source.text} to finish"

@@ -69,8 +69,8 @@ class Built:
     and `reference` overlap.  notes: sentences for whoever asked for the build.  tuning_file: what
     was chosen, if the build was tuned.  diagnostics: what the compiler printed, by job.  tasks:
     every task, whether it was run or taken from the cache, and why.  compared: in words, the
-    earlier build with which `tasks` were compared.  kept_apart: what was done to keep model files
-    apart from this process, a line for each measure.
+    earlier build with which `tasks` were compared.  isolation: measures by which the processes of
+    model files were isolated, a line each.
     """
 
     bundle: Bundle
@@ -84,7 +84,7 @@ class Built:
     diagnostics: dict[str, tuple[str, ...]]
     tasks: tuple[Done, ...]
     compared: str
-    kept_apart: tuple[str, ...] = ()
+    isolation: tuple[str, ...] = ()
 
 
 def build(
@@ -113,7 +113,7 @@ def build(
     targets: build for these instead of the manifest's.
     signer: signs the provenance; a bundle that nobody signed does not load.
     jobs: compilations at a time; by default one for each CPU of this process.
-    on_stage: told of progress.  on_done: told of each task that ended, from any thread.
+    on_stage: called as work advances.  on_done: called as a task ends, from any thread.
     on_output: given what the program printed, and the traceback if it raised.
     tuning: measure candidates on this host, or take the choices of a tuning file.
     cache: where earlier builds kept their results; none by default.
@@ -169,7 +169,7 @@ def build(
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
             )
-        kept_apart = _kept_apart(manifest, run.scratch)
+        isolation = _isolation(manifest, run.scratch)
         notes += build_notes.unproven(program, run.scratch)
     notes = [
         *(each.sentence for each in compiled.fallen),
@@ -208,7 +208,7 @@ def build(
         diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
         tasks=run.tasks.done(),
         compared=run.compared,
-        kept_apart=kept_apart,
+        isolation=isolation,
     )
 
 
@@ -249,8 +249,8 @@ def _materials(
     )
 
 
-def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
-    """How the processes of model files were kept apart, if there are such files and they ran."""
+def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
+    """Return how the processes of model files were isolated, if there are such files."""
     if all(spec.source is None for spec in manifest.entry_points.values()):
         return ()
     if runs_functions(manifest):

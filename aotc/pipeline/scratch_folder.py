@@ -82,7 +82,7 @@ class _Encoded(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
-    """What the processes that run the user's code are told. What they open of the build manifest
+    """The job of the processes that run the user's code. What they open of the build manifest
     themselves is the program's doing.
 
     targets: as the manifest or the caller writes them.  wanted: the executables of each target, by
@@ -196,7 +196,7 @@ class Scratch:
         return self._read("reads", ProgramReads)
 
     def add_measures(self, taken: Sequence[str]) -> None:
-        """Leave what was done to keep a process apart, a line each."""
+        """Leave the measures by which a process was isolated, a line each."""
         with self._measures.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in taken)
 
