@@ -109,8 +109,8 @@ def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensor
             problems.append(f"{name}: {tensor}, which the index does not have there")
         tensors |= {tensor: found_there[tensor] for tensor in wanted & found_there.keys()}
     hint = "fetch the checkpoint again, whole"
-    told = [f"{source.text} {each}" for each in problems]
-    require_none(told, where, SHARDS, hint)
+    named = [f"{source.text} {each}" for each in problems]
+    require_none(named, where, SHARDS, hint)
     return files, tensors
 
 

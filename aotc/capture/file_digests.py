@@ -7,7 +7,8 @@ bundle was made of.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -38,16 +39,10 @@ def digest_of(path: Path) -> str:
         return digest_of_open(file)
 
 
-def digest_of_open(file: BinaryIO, on_bytes: Callable[[int], None] = lambda number: None) -> str:
-    """Return the digest of an open file. on_bytes: called with the number of bytes hashed."""
-
-    def chunks() -> Iterator[bytes]:
-        file.seek(0)
-        while chunk := file.read(PIECE_BYTES):
-            yield chunk
-            on_bytes(len(chunk))
-
-    return sha256_of(chunks())
+def digest_of_open(file: BinaryIO) -> str:
+    """Return the digest of an open file."""
+    file.seek(0)
+    return sha256_of(iter(partial(file.read, PIECE_BYTES), b""))
 
 
 def state_of(path: str) -> State | None:

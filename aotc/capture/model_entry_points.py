@@ -80,8 +80,8 @@ class Models:
         if name not in self.opened:
             return {}
         opened = self.opened[name]
-        told = {layer: lines for layer, lines in opened.model.layers.items() if lines}
-        return {next(iter(opened.files)): told} if told else {}
+        known = {layer: lines for layer, lines in opened.model.layers.items() if lines}
+        return {next(iter(opened.files)): known} if known else {}
 
     def origin(self, name: str, jaxpr: Any) -> ModelOrigin | None:
         """What an entry point was made of; None for a function. jaxpr: of its first profile."""
@@ -460,8 +460,8 @@ def _weights(
             if path in tensors and not _same(tensors[path], array):
                 expected = "one array under each name of a weights set"
                 hint = "give the entry points sets of their own, by `weights`"
-                told = f"another {path}"
-                found.append(finding("AOTC-E830", where, told, expected=expected, hint=hint))
+                other = f"another {path}"
+                found.append(finding("AOTC-E830", where, other, expected=expected, hint=hint))
             tensors[path] = array
     raise_if(found)
     return {name: in_tree(tensors, f"weights {name}") for name, tensors in sets.items()}
@@ -487,10 +487,10 @@ def _callable(model: Model, where: str) -> Callable[..., Any]:
         for path, each in zip(paths, model.inputs, strict=True):
             if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
                 expected = f"{path} = {_example(each)}, as the file has it"
-                told = ", ".join(
+                names = ", ".join(
                     f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in found.items()
                 )
-                raise refusal("AOTC-E846", where, told[:500], expected=expected)
+                raise refusal("AOTC-E846", where, names[:500], expected=expected)
         return model.function(weights, *(found[path] for path in paths))
 
     call.__signature__ = signature  # type: ignore[attr-defined]

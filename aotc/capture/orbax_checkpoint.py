@@ -6,30 +6,25 @@ https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html 
 from __future__ import annotations
 
 import resource
-import signal
 import tempfile
 from pathlib import Path
 
 import jax.numpy as jnp
 
-from aotc.base.child_processes import Processes, describe_status
+from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import confined_process, worker_environment, worker_parent
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.capture.checkpoint_tensors import require_none
 from aotc.capture.file_digests import changed_meanwhile
 from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
-from aotc_runtime.base.errors import AotcError
 
 OTHER_FILES = 512
 """Files that a process has open beside those of a checkpoint."""
-
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-"""Signals by which native code ends that has met what it does not expect."""
 
 LINES_SHOWN = 15
 
@@ -44,9 +39,9 @@ def open_checkpoint(
         where: For messages.
 
     Raises:
-        CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where its process was
-            ended by something else, such as the system for want of memory.
-            E840 for files that were replaced meanwhile.
+        CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where the process
+            that reads it crashes, or needs more memory than it may have, E840 for files that were
+            replaced meanwhile.
         OSError: There is no room for the arrays.
     """
     every = [*files_below(source)]
@@ -61,7 +56,7 @@ def open_checkpoint(
             text=source.text,
             where=where,
             into=str(into),
-            apart=Apart.stated(sum(file.size for file in files), str(folder)),
+            limits=ProcessLimits.stated(sum(file.size for file in files), str(folder)),
             secrets=confined_process.secrets(),
         )
         try:
@@ -72,10 +67,11 @@ def open_checkpoint(
                 within=folder,
                 environment=worker_environment.bare(JAX_PLATFORMS="cpu"),
                 processes=Processes(),
-                seconds=job.apart.seconds,
+                seconds=job.limits.seconds,
             )
         except worker_parent.CrashedError as crash:
-            raise _ended(crash, source, where) from crash
+            expected = f"the process that reads {source.text} to finish"
+            raise crash.refusal("AOTC-E835", where, expected, LINES_SHOWN) from crash
         # Orbax opens files by name; the digests are of those that were opened here.
         if [*files_below(source)] != every:
             raise changed_meanwhile(where, source.text)
@@ -93,15 +89,6 @@ def open_checkpoint(
         found = f"{source.text}: {written.size} bytes for arrays of {start}"
         raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
     return files, tensors
-
-
-def _ended(crash: worker_parent.CrashedError, source: SourceFile, where: str) -> AotcError:
-    """Return AOTC-E830 for bytes that crash their reader, E835 for other ends of it."""
-    if -crash.status in CRASHES:
-        found = f"{source.text}: one that ends its reader: {describe_status(crash.status)}"
-        return refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
-    expected = f"the process that reads {source.text} to finish"
-    return crash.refusal("AOTC-E835", where, expected, LINES_SHOWN)
 
 
 def _allow_open_files(number: int) -> None:

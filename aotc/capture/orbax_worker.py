@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.base.workers.worker_child import Progress, answer
 from aotc_runtime.schema.bundle_manifest import DType
 
@@ -32,7 +32,7 @@ class Job(Struct, frozen=True):
         text: The same file as the build manifest has it, for messages.
         where: For messages.
         into: The file to write, raw.
-        apart: What the process may use.
+        limits: What the process may use.
         secrets: Files that it must not read.
     """
 
@@ -40,7 +40,7 @@ class Job(Struct, frozen=True):
     text: str
     where: str
     into: str
-    apart: Apart
+    limits: ProcessLimits
     secrets: tuple[str, ...]
 
 
@@ -55,7 +55,7 @@ class Array(Struct, frozen=True):
 def work(job: Job, progress: Progress) -> list[Array]:
     """Write the arrays, and return what each is. Raises CaptureError (AOTC-E830)."""
     confined_process.keep_secret(*job.secrets)
-    confined_process.begin(job.apart)
+    confined_process.begin(job.limits)
     # From here on, so that every thread of the libraries is confined.
     import numpy as np
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from math import prod
@@ -74,13 +74,12 @@ class WeightsFile:
                 piece += more
             yield piece
 
-    def digest(self, on_bytes: Callable[[int], None] = lambda number: None) -> str:
+    def digest(self) -> str:
         """Return the digest of the whole file, which is hashed once; one thread may ask for it.
 
-        on_bytes: called with the number of bytes, as they are hashed.
         Raises OSError, CaptureError (AOTC-E840: the file has changed).
         """
-        self._digest = self._digest or digest_of_open(self._file, on_bytes)
+        self._digest = self._digest or digest_of_open(self._file)
         self.require_unchanged()
         return self._digest
 

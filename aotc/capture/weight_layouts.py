@@ -90,7 +90,7 @@ def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Or
         call = flat_call(plan, known, manifest, sizes)
         function = jax.jit(lambda *leaves: call.data(*leaves), keep_unused=True)
         lowered = function.lower(*(leaf.data for leaf in call.leaves))
-    except Exception:  # noqa: BLE001  it is traced again as an entry point, where this is told
+    except Exception:  # noqa: BLE001  it is traced again as an entry point, where this is reported
         return {}
     module = lowered.compiler_ir("stablehlo")
     functions = {

@@ -67,8 +67,8 @@ def check(
                 for excess in _of_coverage(gates, known.coverage, at):
                     yield beyond(name, excess)
             by_cause: dict[tuple[str, str, str], dict[str, list[Sizes]]] = {}
-            for profile, told in zip(entry_point.profiles, known.profiles, strict=True):
-                for gate, expected, found, hint in _of_executable(gates, profile, told):
+            for profile, evidence in zip(entry_point.profiles, known.profiles, strict=True):
+                for gate, expected, found, hint in _of_executable(gates, profile, evidence):
                     same = by_cause.setdefault((gate, expected, hint), {})
                     same.setdefault(found, []).append(profile.sizes)
             for (gate, expected, hint), profiles in by_cause.items():
@@ -83,8 +83,8 @@ def _place_and_found(
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
         return f"{label(name, every[0])} for {target}", next(iter(profiles))
-    told = (f"{found} ({', '.join(map(sizes_text, at))})" for found, at in profiles.items())
-    return f"{name} for {target}", "; ".join(told)
+    parts = (f"{found} ({', '.join(map(sizes_text, at))})" for found, at in profiles.items())
+    return f"{name} for {target}", "; ".join(parts)
 
 
 def _of_target(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
@@ -128,7 +128,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
 
 
 def _of_executable(
-    gates: Gates, profile: ProfileRecord, told: ProfileEvidence
+    gates: Gates, profile: ProfileRecord, evidence: ProfileEvidence
 ) -> Iterator[_Excess]:
     limit = gates.max_executable_size
     if limit is not None and profile.executable.size > limit:
@@ -146,8 +146,8 @@ def _of_executable(
             str(profile.memory.temp_bytes),
             "make the profile smaller, or raise the gate",
         )
-    if told.compiled is not UNSET:
-        yield from _of_work(gates, told.compiled)
+    if evidence.compiled is not UNSET:
+        yield from _of_work(gates, evidence.compiled)
     elif blind := sorted(set(gates.stated()) & _NEED_COMPILED):
         for gate in blind:
             hint = "this backend does not tell; remove the gate, or the target"

@@ -38,7 +38,7 @@ def progress(*, quiet: bool) -> Iterator[OnStage]:
         tasks: dict[str, TaskID] = {}
 
         def on_stage(stage: str, done: int, total: int) -> None:
-            counted = _counted(stage, done, total)
+            counted = _counted(done, total)
             if stage not in tasks:
                 tasks[stage] = bars.add_task(stage, total=total or None, counted=counted)
             bars.update(tasks[stage], completed=done, total=total or None, counted=counted)
@@ -76,9 +76,9 @@ class _Lines:
                 # One that does not count ends where the next one begins.
                 running = {each: text for each, text in self._counted.items() if text}
                 self._counted = {**running, stage: ""}
-                self._write(f"{stage}: {_counted(stage, 0, total)}" if total else stage)
+                self._write(f"{stage}: {_counted(0, total)}" if total else stage)
             if stage in self._counted and total:
-                self._counted[stage] = _counted(stage, done, total)
+                self._counted[stage] = _counted(done, total)
             if 0 < total <= done and stage in self._counted:
                 seconds = now - self._begun[stage]
                 self._write(f"{stage}: {self._counted.pop(stage)}, {seconds:.1f} s")
@@ -121,14 +121,8 @@ def _lines() -> Iterator[_Lines]:
         thread.join()
 
 
-IN_BYTES = ("weights", "pack")
-"""Stages of a build whose steps are bytes; of little there are none."""
-
-
-def _counted(stage: str, done: int, total: int) -> str:
-    if stage not in IN_BYTES or not total:
-        return f"{done} of {total or '?'}"
-    return _bytes(done, total)
+def _counted(done: int, total: int) -> str:
+    return f"{done} of {total or '?'}"
 
 
 def _bytes(done: int, total: int) -> str:

@@ -127,7 +127,7 @@ def check_range(dimension: DimensionSpec, path: KeyPath) -> Iterator[Problem]:
 
 
 def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
-    """Yield what is wrong with a value of `profiles`. accepted: None if that cannot be told."""
+    """Yield what is wrong with a value of `profiles`. accepted: None if that is not known."""
     if isinstance(rule, tuple):
         for index, size in enumerate(rule):
             yield from check_size(size, (*path, index), accepted, "remove the profile")

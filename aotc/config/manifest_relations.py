@@ -167,7 +167,7 @@ def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
 def _check_range(
     path: KeyPath, ends: tuple[float, float], dtype: DType | KeyImpl | None
 ) -> Iterator[Problem]:
-    """dtype: of the leaf; None if it cannot be told."""
+    """dtype: of the leaf; None if it is not known."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
         found = "a range for random keys, whose data are drawn from all bits"
         if dtype is DType.BOOL:

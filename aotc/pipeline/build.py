@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from threading import Lock
 
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
@@ -51,13 +50,11 @@ from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
 from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import LARGE_BYTES, OnOutput, runs_functions
+from aotc.pipeline.user_processes import OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
-from aotc_runtime.system.streamed_bundle import Told, nobody
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -72,8 +69,8 @@ class Built:
     and `reference` overlap.  notes: sentences for whoever asked for the build.  tuning_file: what
     was chosen, if the build was tuned.  diagnostics: what the compiler printed, by job.  tasks:
     every task, whether it was run or taken from the cache, and why.  compared: in words, the
-    earlier build with which `tasks` were compared.  kept_apart: what was done to keep model files
-    apart from this process, a line for each measure.
+    earlier build with which `tasks` were compared.  isolation: measures by which the processes of
+    model files were isolated, a line each.
     """
 
     bundle: Bundle
@@ -87,7 +84,7 @@ class Built:
     diagnostics: dict[str, tuple[str, ...]]
     tasks: tuple[Done, ...]
     compared: str
-    kept_apart: tuple[str, ...] = ()
+    isolation: tuple[str, ...] = ()
 
 
 def build(
@@ -116,7 +113,7 @@ def build(
     targets: build for these instead of the manifest's.
     signer: signs the provenance; a bundle that nobody signed does not load.
     jobs: compilations at a time; by default one for each CPU of this process.
-    on_stage: told of progress.  on_done: told of each task that ended, from any thread.
+    on_stage: called as work advances.  on_done: called as a task ends, from any thread.
     on_output: given what the program printed, and the traceback if it raised.
     tuning: measure candidates on this host, or take the choices of a tuning file.
     cache: where earlier builds kept their results; none by default.
@@ -171,9 +168,8 @@ def build(
                 manifest=manifest,
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
-                on_progress=_packing_progress(checked, on_stage),
             )
-        kept_apart = _kept_apart(manifest, run.scratch)
+        isolation = _isolation(manifest, run.scratch)
         notes += build_notes.unproven(program, run.scratch)
     notes = [
         *(each.sentence for each in compiled.fallen),
@@ -212,7 +208,7 @@ def build(
         diagnostics={of: e.diagnostics for of, e in labelled.items() if e.diagnostics},
         tasks=run.tasks.done(),
         compared=run.compared,
-        kept_apart=kept_apart,
+        isolation=isolation,
     )
 
 
@@ -253,8 +249,8 @@ def _materials(
     )
 
 
-def _kept_apart(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
-    """How the processes of model files were kept apart, if there are such files and they ran."""
+def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
+    """Return how the processes of model files were isolated, if there are such files."""
     if all(spec.source is None for spec in manifest.entry_points.values()):
         return ()
     if runs_functions(manifest):
@@ -301,7 +297,6 @@ def _write(
     manifest: BuildManifest,
     sbom_path: Path | None,
     beside: Mapping[Path, bytes],
-    on_progress: Told,
 ) -> tuple[Bundle, Attestation | None, bytes | None]:
     """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
     results of the build with it: all of them or none. Returns it with the attestation of its
@@ -309,13 +304,12 @@ def _write(
 
     gather: finds out what the bundle was made from; called only for a signer or a bill of
     materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
-    on_progress: given bytes that were copied and hashed.
     Raises UsageError (AOTC-E003, E004, and the signer's).
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:
         with prepared(beside) as put_in_place:
-            bundle = pack(path, form, assembled, before=put_in_place, on_progress=on_progress)
+            bundle = pack(path, form, assembled, before=put_in_place)
         return bundle, None, None
     from aotc.bundle.sign.sbom import sbom
 
@@ -336,27 +330,5 @@ def _write(
         envelopes = [attestation.envelope, inventory.envelope]
     files = {**beside, sbom_path: data} if sbom_path else beside
     with prepared(files) as put_in_place:
-        bundle = pack(path, form, assembled, envelopes, put_in_place, on_progress=on_progress)
+        bundle = pack(path, form, assembled, envelopes, put_in_place)
     return bundle, attestation, data
-
-
-def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
-    """Return a callback that turns bytes that were copied or hashed into progress of packing."""
-    weights = {
-        blob.digest: len(blob.data)
-        for part in parts
-        for blob in part.blobs
-        if blob.media_type == oci_layout.WEIGHTS_TYPE
-    }
-    total, lock = 2 * sum(weights.values()), Lock()
-    if total < LARGE_BYTES:
-        return nobody
-    done = 0
-
-    def on_bytes(number: int) -> None:
-        nonlocal done
-        with lock:
-            done = min(total, done + number)
-            on_stage("pack", done, total)
-
-    return on_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -51,10 +51,6 @@ def no_scratch(error: OSError) -> AotcError:
     )
 
 
-WEIGHTS = "weights."
-"""How names of the folders of weights sets begin."""
-
-
 class ProgramReads(Struct, frozen=True):
     """Reads of a program. files: names to digests.  variables: names to whether each was set."""
 
@@ -86,7 +82,7 @@ class _Encoded(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
-    """What the processes that run the user's code are told. What they open of the build manifest
+    """The job of the processes that run the user's code. What they open of the build manifest
     themselves is the program's doing.
 
     targets: as the manifest or the caller writes them.  wanted: the executables of each target, by
@@ -170,14 +166,6 @@ class Scratch:
 
         map_on_threads(write, list(enumerate(shards)), cores())
 
-    def weights_written(self) -> int:
-        """How many bytes of weights there are by now."""
-        sizes = 0
-        for path in self.folder.glob(f"{WEIGHTS}*/*"):
-            with suppress(FileNotFoundError):  # it has just got its name
-                sizes += path.stat().st_size
-        return sizes
-
     def write_entry_point(self, captured: CapturedEntryPoint) -> None:
         """Leave one captured entry point, which can be compiled while others are being captured."""
         self._write(f"captured.{captured.name}", captured)
@@ -208,7 +196,7 @@ class Scratch:
         return self._read("reads", ProgramReads)
 
     def add_measures(self, taken: Sequence[str]) -> None:
-        """Leave what was done to keep a process apart, a line each."""
+        """Leave the measures by which a process was isolated, a line each."""
         with self._measures.open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in taken)
 
@@ -223,7 +211,7 @@ class Scratch:
         return self.folder / "measures"
 
     def _weights(self, name: str) -> Path:
-        return self.folder / f"{WEIGHTS}{name}"
+        return self.folder / f"weights.{name}"
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.msgpack"

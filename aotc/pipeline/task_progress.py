@@ -40,7 +40,7 @@ class Meter:
                 self._on_stage(stage, min(self._done[stage], total), total)
 
     def step(self, kind: Kind) -> None:
-        """A part of the only task of this kind has ended, of as many as `expect` was told of."""
+        """A part of the only task of this kind has ended, of the number that `expect` was given."""
         with self._lock:
             stage = STAGES[kind]
             total = self._total.get(stage, 0)

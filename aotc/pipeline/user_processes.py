@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -23,7 +23,7 @@ from aotc.base.evidence import Coverage
 from aotc.base.source_locations import EntryPointLines
 from aotc.base.stages import UNTRACED, CapturedEntryPoint, CapturedProgram
 from aotc.base.workers import confined_process, worker_environment, worker_parent
-from aotc.base.workers.confined_process import SECONDS_VARIABLE, Apart
+from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
@@ -61,7 +61,7 @@ LINES_SHOWN = 15
 
 
 @contextmanager
-def crash_refused(code: str, doing: str, limits: Apart | None) -> Iterator[None]:
+def crash_refused(code: str, doing: str, limits: ProcessLimits | None) -> Iterator[None]:
     """Refuse a crash of a process with the user's code, which can end it with any status: with what
     it was doing and what it said last. doing: for messages, e.g. "the capture process".
     """
@@ -84,22 +84,22 @@ def ask[A](
     *,
     variables: Mapping[str, str],
     doing: str,
-    limits: Callable[[str], Apart | None] = lambda folder: None,
+    limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
     on_output: Callable[[str], None] = worker_parent.nobody,
 ) -> A:
     """Have a module of ours do a job, for a command that runs the user's code once. A zygote forks
     it, which commands share that this process runs one after the other.
 
     variables: to add to the environment that every child has.  limits: of the folder for temporary
-    files, gives what the child may use, which the job then has as `apart`; None for no limits.
+    files, gives what the child may use, which the job then has as `limits`; None for no limits.
     doing: for messages.  on_output: gets, at the end, what was printed. Raises the child's own
     findings, CaptureError (AOTC-E835) for a crash.
     """
     with scratch_folder() as folder:
-        apart = limits(str(folder))
-        if apart is not None:
-            job = msgspec.structs.replace(job, apart=apart)
-        with crash_refused("AOTC-E835", doing, apart):
+        found = limits(str(folder))
+        if found is not None:
+            job = msgspec.structs.replace(job, limits=found)
+        with crash_refused("AOTC-E835", doing, found):
             return worker_parent.run(
                 kept(module),
                 job,
@@ -107,7 +107,7 @@ def ask[A](
                 within=folder,
                 environment=worker_environment.clean({"JAX_PLATFORMS": "cpu", **variables}),
                 processes=Processes(),
-                seconds=None if apart is None else apart.seconds,
+                seconds=None if found is None else found.seconds,
                 on_said=on_output,
             )
 
@@ -150,16 +150,16 @@ class Source:
         then another file than the one that was read.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
-        kept_apart = apart_of(manifest, str(folder))
+        limits = limits_of(manifest, str(folder))
         job = Job(
             child.module,
             str(folder),
             self.job.encode(),
             dict(options),
-            kept_apart,
+            limits,
             confined_process.secrets(),
         )
-        with crash_refused(child.failure_code, child.doing, kept_apart):
+        with crash_refused(child.failure_code, child.doing, limits):
             worker_parent.run(
                 kept(PROGRAM_WORKER),
                 job,
@@ -167,7 +167,7 @@ class Source:
                 within=folder,
                 environment=_variables(),
                 processes=workers.processes,
-                seconds=None if kept_apart is None else kept_apart.seconds,
+                seconds=None if limits is None else limits.seconds,
                 on_finished=on_finished,
                 on_said=lambda text: on_output(str(child.kind), text),
             )
@@ -228,7 +228,7 @@ def capture(
     on_stage("capture", 0, total)
     captured = workers.submit(trace, urgent=True)
     try:
-        program = waited_for(captured, scratch, manifest, on_stage)
+        program = captured.result()
     except AotcError as error:
         if not failures.are_collected or not scratch.has_program:
             raise
@@ -295,7 +295,7 @@ def _has_like_inputs(manifest: BuildManifest) -> bool:
     )
 
 
-def apart_of(manifest: BuildManifest, folder: str) -> Apart | None:
+def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
     """What the process may use if all of the program is in model files; None otherwise.
 
     folder: for its temporary files.
@@ -307,7 +307,7 @@ def apart_of(manifest: BuildManifest, folder: str) -> Apart | None:
         for file in files_of(named):
             with suppress(OSError):
                 mapped += file.path.stat().st_size
-    return Apart.stated(mapped, folder)
+    return ProcessLimits.stated(mapped, folder)
 
 
 def _variables() -> dict[str, str]:
@@ -380,36 +380,3 @@ def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
 
 def _holds_class(tree: Tree) -> bool:
     return isinstance(tree, NamedTupleNode | RecordNode) or any(map(_holds_class, children(tree)))
-
-
-LARGE_BYTES = 64 * 2**20
-"""Less than this is written and hashed before anybody could read how far it is."""
-
-LOOK_SECONDS = 0.5
-
-
-def waited_for[T](
-    captured: Future[T], scratch: Scratch, manifest: BuildManifest, on_stage: OnStage
-) -> T:
-    """The result of a capture, which meanwhile writes shards of weights: how much is done. Raises
-    what the capture raises.
-    """
-    total, shown = sum(_size_of_sources(manifest)), 0
-    while total >= LARGE_BYTES and not wait([captured], LOOK_SECONDS).done:
-        done = min(total, scratch.weights_written())
-        if done > shown:
-            on_stage("weights", done, total)
-            shown = done
-    found = captured.result()
-    if total >= LARGE_BYTES and scratch.weights_written():
-        on_stage("weights", total, total)
-    return found
-
-
-def _size_of_sources(manifest: BuildManifest) -> list[int]:
-    sizes = [0]
-    for spec in manifest.weights.values():
-        for source in (spec.source or {}).values():
-            with suppress(OSError):
-                sizes += [file.path.stat().st_size for file in files_of(source)]
-    return sizes

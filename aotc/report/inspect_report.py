@@ -143,7 +143,7 @@ def manifest_report(
     """One target: requirements, toolchain, weights and entry points, with their evidence if it was
     read. lines: by entry point, where in the sources it is.
     """
-    told = evidence.entry_points if evidence else {}
+    by_entry_point = evidence.entry_points if evidence else {}
     chosen = evidence.chosen if evidence else msgspec.UNSET
     refused = (evidence.refused or ()) if evidence else ()
     return {
@@ -166,7 +166,7 @@ def manifest_report(
             for name, weights in manifest.weights.items()
         },
         "entry_points": {
-            name: _entry_point(entry_point, told.get(name), manifest)
+            name: _entry_point(entry_point, by_entry_point.get(name), manifest)
             | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})
             for name, entry_point in manifest.entry_points.items()
         },
@@ -174,7 +174,7 @@ def manifest_report(
 
 
 def _entry_point(
-    entry_point: EntryPoint, told: EntryPointEvidence | None, manifest: BundleManifest
+    entry_point: EntryPoint, evidence: EntryPointEvidence | None, manifest: BundleManifest
 ) -> dict[str, Any]:
     return {
         "function": entry_point.function,
@@ -204,18 +204,18 @@ def _entry_point(
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),
                 "parity": msgspec.to_builtins(profile.parity),
-                **_stated(tuned=profile.tuned, evidence=told and told.profiles[index]),
+                **_stated(tuned=profile.tuned, evidence=evidence and evidence.profiles[index]),
             }
             for index, profile in enumerate(entry_point.profiles)
         ],
-        **({} if told is None else _evidence(told)),
+        **({} if evidence is None else _evidence(evidence)),
     }
 
 
-def _evidence(told: EntryPointEvidence) -> dict[str, Any]:
-    coverage = told.coverage
+def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
+    coverage = evidence.coverage
     counted = {"lines": coverage.lines, "traced": coverage.traced, "files": coverage.files}
-    return _stated(coverage=counted, reference=told.reference, model=told.model)
+    return _stated(coverage=counted, reference=evidence.reference, model=evidence.model)
 
 
 def _stated(**facts: Any) -> dict[str, Any]:

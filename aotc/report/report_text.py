@@ -222,8 +222,8 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     if entry.get("numerics") == "finite":
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
     yield from trial_lines(entry)
-    told = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
-    places = {place["name"]: None for each in told for place in each["compiled"]["placement"]}
+    compiled = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
+    places = {place["name"]: None for each in compiled for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
 
@@ -337,7 +337,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
         page.line(f"lifted  {what} into weights: {', '.join(list(lifted.values())[:6])}")
     times = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report["seconds"].items())
     page.line(f"took    {times}")
-    for measure in built.kept_apart if verbose else ():
+    for measure in built.isolation if verbose else ():
         page.line(f"apart   {measure}")
     for job, lines in report["diagnostics"].items():
         if verbose:

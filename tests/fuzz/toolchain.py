@@ -22,8 +22,8 @@ from aotc.base.errors import ReproducibilityError
 from aotc.base.evidence import Evidence
 from aotc.base.source_locations import read_locations
 from aotc.base.stages import CompileJob, Executable, Module
-from aotc.bundle.compat.host_files import read_hosts
 from aotc.bundle.read.bundle_review import Claim
+from aotc.bundle.read.host_matches import read_hosts
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged

@@ -195,7 +195,7 @@ def test_a_good_file_is_built_beside_the_key_by_processes_that_cannot_read_it(
     manifest = written(tmp_path, GOOD)
     made = build(manifest, output=tmp_path / "it.aotb", signer=signer)
     assert made.attestation is not None
-    names = {line.partition(":")[0] for line in made.kept_apart}
+    names = {line.partition(":")[0] for line in made.isolation}
     assert names == {"files", "limits", "network", "privileges"}
 
 
@@ -269,5 +269,5 @@ def test_init_reads_a_model_file_with_the_limits_of_a_build(
     monkeypatch.chdir(tmp_path)
     made = draft_manifest(Request("it.mlir", None, {}, {}, {}, {}, {}))
     assert made.text
-    assert jobs[0].apart is not None
-    assert jobs[0].apart.seconds == 77
+    assert jobs[0].limits is not None
+    assert jobs[0].limits.seconds == 77

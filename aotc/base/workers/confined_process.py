@@ -47,7 +47,7 @@ def secrets() -> tuple[str, ...]:
     return tuple(sorted(_secrets))
 
 
-class Apart(Struct, frozen=True):
+class ProcessLimits(Struct, frozen=True):
     """What a process may use. memory_bytes: beside what it has when it begins, and the files that
     it maps.  mapped_bytes: of these.  seconds: by the clock, and on each processor.  folder: for
     its temporary files.
@@ -59,7 +59,7 @@ class Apart(Struct, frozen=True):
     folder: str
 
     @classmethod
-    def stated(cls, mapped_bytes: int, folder: str) -> Apart:
+    def stated(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
         """As the variables say, or the memory of this machine and an hour. Raises UsageError
         (AOTC-E001).
         """
@@ -81,11 +81,11 @@ def _unusable(variable: str, found: str, expected: str) -> AotcError:
     return refusal("AOTC-E001", variable, found, expected=expected, hint="correct the variable")
 
 
-def begin(apart: Apart) -> tuple[str, ...]:
+def begin(limits: ProcessLimits) -> tuple[str, ...]:
     """Take all measures in this process, whose threads have not begun. Return one line for each:
     what holds, or why it does not.
     """
-    return _taken({"limits": lambda: _limit(apart)}) + shut_off(apart.folder)
+    return _taken({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
 
 
 def shut_off(folder: str) -> tuple[str, ...]:
@@ -115,16 +115,16 @@ def _tried(measure: Callable[[], str]) -> str:
 # Limits
 
 
-def _limit(apart: Apart) -> str:
+def _limit(limits: ProcessLimits) -> str:
     processors = len(os.sched_getaffinity(0))
-    seconds = apart.seconds * processors
+    seconds = limits.seconds * processors
     spent = resource.getrusage(resource.RUSAGE_SELF)
     at_most(resource.RLIMIT_CPU, int(spent.ru_utime + spent.ru_stime) + seconds, grace=5)
     at_most(resource.RLIMIT_CORE, 0)
-    room = apart.memory_bytes + processors * THREAD_BYTES
+    room = limits.memory_bytes + processors * THREAD_BYTES
     at_most(resource.RLIMIT_DATA, data_bytes() + room)
-    at_most(resource.RLIMIT_AS, _status("VmSize") * 1024 + room + 2 * apart.mapped_bytes)
-    return f"{apart.memory_bytes / 2**30:.1f} GiB of memory, {apart.seconds} s"
+    at_most(resource.RLIMIT_AS, _status("VmSize") * 1024 + room + 2 * limits.mapped_bytes)
+    return f"{limits.memory_bytes / 2**30:.1f} GiB of memory, {limits.seconds} s"
 
 
 def at_most(what: int, most: int, grace: int = 0) -> None:

@@ -7,7 +7,7 @@ As a process of its own the module prepares by itself.
 
 SOCKET is the number of a descriptor. Each message is a request for one process: the folder of the
 job, the folder to run in, and three descriptors, for its stdout, its stderr and its end. There the
-process' status is told; if whoever asked for the process closes it, the process and its group are
+process' status is sent; if whoever asked for the process closes it, the process and its group are
 ended. When nobody holds the other end of SOCKET any more, everything ends.
 """
 

@@ -24,7 +24,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Pari
 from aotc_runtime.schema.manifest_labels import label, sizes_text, without_compiling
 
 SHOWN_MAX = 72
-"""Longer facts are told by their digest."""
+"""Longer facts are shown by their digest."""
 
 _PROGRAM = ("format_version", "name", "version")
 _TARGET = (

@@ -171,7 +171,7 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
     evidence = canonical_json.decode(
         contents.blobs[manifest.evidence.digest], Evidence, where=where
     )
-    told = {
+    recorded = {
         name: [profile.sizes for profile in entry_point.profiles]
         for name, entry_point in evidence.entry_points.items()
     }
@@ -179,7 +179,7 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
         name: [profile.sizes for profile in entry_point.profiles]
         for name, entry_point in manifest.entry_points.items()
     }
-    if told != known:
+    if recorded != known:
         raise refusal(
             "AOTC-E118",
             where,

@@ -191,7 +191,7 @@ def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[st
         {
             "name": name,
             "digest": hexes(digest),
-            **({"annotations": told} if (told := stated_at(lines, name)) else {}),
+            **({"annotations": lines_of} if (lines_of := stated_at(lines, name)) else {}),
         }
         for name, digest in sorted(digests.items())
     ]

@@ -362,7 +362,7 @@ def _tensor(kind: Any) -> Tensor | None:
 
 
 def _settings(operation: Any) -> Iterator[tuple[str, int | bool | None]]:
-    """What the kernel is told besides, by name; None for what is neither number nor truth value."""
+    """The attributes of a call by name; None for what is neither number nor truth value."""
     found = [
         attribute
         for name in ("backend_config", "mhlo.backend_config")

@@ -66,8 +66,7 @@ def compat(
     """
     import time
 
-    from aotc.bundle.compat.host_files import read_hosts
-    from aotc.bundle.read.host_matches import judge
+    from aotc.bundle.read.host_matches import judge, read_hosts
     from aotc.bundle.read.opened_bundle import attributed
     from aotc.commands.compat.compat_text import compat_document, compat_findings, compat_lines
     from aotc.compile.target_files import known_targets

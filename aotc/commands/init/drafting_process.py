@@ -11,7 +11,7 @@ from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.base.stages import CapturedProgram
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc.bundle.write.output_paths import require_new_file
 from aotc.commands.init.init_request import Answer, Job, Request, is_model_file
@@ -101,12 +101,12 @@ def draft_manifest(
     return Drafted(path, drafted, manifest_text(drafted))
 
 
-def _limits(model_file: Path, folder: str) -> Apart:
+def _limits(model_file: Path, folder: str) -> ProcessLimits:
     """Return the limits of the process that reads a model file."""
     size = 0
     with suppress(OSError):
         size = model_file.stat().st_size
-    return Apart.stated(size, folder)
+    return ProcessLimits.stated(size, folder)
 
 
 def _require_new(path: Path) -> None:

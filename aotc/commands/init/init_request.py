@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from aotc.base.errors import finding, raise_if
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.capture.model_files.frontend_registry import suffixes
 from aotc.config.checkpoint_files import ENDING
 from aotc.config.dtype_names import SHORT_DTYPES
@@ -307,7 +307,7 @@ def _names(request: Request) -> Iterator[Finding]:
 class Job(Struct, frozen=True):
     """function, example: "package.module:function"; example returns the arguments of a call.
     likes: functions that return an input each.  is_file: whether the function is a model file.
-    apart: what reading it may use, of a model file.
+    limits: what reading it may use, of a model file.
     """
 
     root: str
@@ -315,7 +315,7 @@ class Job(Struct, frozen=True):
     example: str | None
     likes: tuple[str, ...] = ()
     is_file: bool = False
-    apart: Apart | None = None
+    limits: ProcessLimits | None = None
 
 
 class SeenArray(Struct, frozen=True, tag="array"):

@@ -51,8 +51,8 @@ def look(job: Job, progress: Progress) -> Answer:
     example that raises or does not fit the function, E085 for something that no manifest can call.
     """
     root = Path(job.root)
-    if job.apart is not None:
-        confined_process.begin(job.apart)
+    if job.limits is not None:
+        confined_process.begin(job.limits)
     if job.is_file:
         progress.started(f"reading {job.function}")
         return _of_file(SourceFile(job.function, root / job.function))

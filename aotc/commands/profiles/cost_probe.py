@@ -18,7 +18,7 @@ from aotc.commands.profiles.call_cost import (
 from aotc.commands.profiles.probe_messages import Answer, Job
 from aotc.commands.profiles.size_space import Points, Space
 from aotc.config.build_manifest import BuildManifest, encode_build_manifest
-from aotc.pipeline.user_processes import apart_of, ask
+from aotc.pipeline.user_processes import ask, limits_of
 
 BYTES_PER_FLOP = 1.0
 """How much one byte of memory traffic costs in the model, in operations."""
@@ -54,7 +54,7 @@ def probe(manifest: BuildManifest, space: Space, points: Points, kind: CostKind)
         Answer,
         variables={constants.CONSTANTS_AS_ARGUMENTS: "1"},
         doing="the probing process",
-        limits=partial(apart_of, manifest),
+        limits=partial(limits_of, manifest),
     )
     where = space.points([each.sizes for each in answer.probes])
     work = [

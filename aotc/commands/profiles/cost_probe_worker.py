@@ -29,8 +29,8 @@ from aotc.pipeline.scratch_folder import scratch_folder
 @runs_users_code
 def probe(job: Job, progress: Progress) -> Answer:
     """Trace and lower the entry point at every probe. Raises CaptureError, BuildManifestError."""
-    if job.apart is not None:
-        confined_process.begin(job.apart)
+    if job.limits is not None:
+        confined_process.begin(job.limits)
     warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
     with scratch_folder() as scratch:
         return _probed(job, progress, scratch)

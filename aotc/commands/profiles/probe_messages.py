@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers.confined_process import ProcessLimits
 
 
 class Job(Struct, frozen=True):
     """manifest: as `aotc.config.build_manifest` encodes it.  sizes: what to trace the entry point
     at.
-    apart: what the process may use, where it runs nothing that a user wrote.
+    limits: what the process may use, where it runs nothing that a user wrote.
     """
 
     manifest: bytes
     entry_point: str
     sizes: list[dict[str, int]]
-    apart: Apart | None = None
+    limits: ProcessLimits | None = None
 
 
 class Probe(Struct, frozen=True):

@@ -55,9 +55,7 @@ def examine_module(
     """
     return ExecutableEvidence(
         operations=dict(sorted(operations.items())),
-        compilation=CompilerRecord(
-            options=dict(sorted(options.items())), debug_options=None, pipelines=()
-        ),
+        compilation=CompilerRecord(options=dict(sorted(options.items())), debug_options=None),
         optimized=hlo_module.optimized(module),
         placement=of_instructions(hlo_module.instructions(module)),
         plan=MemoryPlan(allocations={}, values=0, value_bytes=0),

@@ -122,9 +122,7 @@ def _evidence(
     options = dict(flag.removeprefix("--").split("=", 1) for flag in job.flags)
     return ExecutableEvidence(
         operations=operations,
-        compilation=CompilerRecord(
-            options=dict(sorted(options.items())), debug_options=None, pipelines=()
-        ),
+        compilation=CompilerRecord(options=dict(sorted(options.items())), debug_options=None),
         optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
         placement=(Place(name=IREE, steps={"kernel": dispatches}),),
         plan=MemoryPlan(

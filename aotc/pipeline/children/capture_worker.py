@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import jax
@@ -127,45 +125,45 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
-    # Sources of weights are hashed beside all that follows.
-    with _hashing(weights) as digests:
-        # Compilers are at work by now; making fixtures runs the program's own functions, which
-        # takes long.
-        for name, entry_point in [*captured.items()]:
-            progress.started(f"making fixtures of {name} ({entry_point.function})")
-            try:
-                recorded = fixture_inputs.recorded(name, manifest, "file")
-                if recorded:
-                    _note(files, recorded.file, recorded.digest)
-                captured[name] = _write_fixtures(
-                    entry_point, plans[name], manifest, recorded, scratch, files
-                )
-                captured[name], planned = plan_and_trace(
-                    captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
-                )
-                _check_x64(manifest)
-            except AotcError as error:
-                failed += _collected(error, job)
-                del captured[name]
-                continue
-            for target, entry in planned.items():
-                trials[target].append(entry)
-        if not captured:
-            raise_if(failed)
-        sets: dict[str, Mapping[str, Tensor]] = {
-            name: loaded.tensors for name, loaded in weights.items()
-        }
-        origins = {name: loaded.origin for name, loaded in weights.items()}
-        if closure := {key: value for name in captured for key, value in closures[name].items()}:
-            sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
-        for name, tensors in sets.items():
-            where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-            scratch.write_weights(name, shards(tensors, where=where))
-            if name in weights and weights[name].made is not None:
-                written = read_shards(scratch.weights(name))
-                raise_if(plain_jax.misrecorded(weights[name].made, written, where))
-        for file, digest in digests():
-            _note(files, file, digest)
+    # Sources of weights are hashed beside all that follows; a failure does not wait for that.
+    hashing = ThreadPoolExecutor(1, "aotc-hash").submit(_digests, weights)
+    # Compilers are at work by now; making fixtures runs the program's own functions, which
+    # takes long.
+    for name, entry_point in [*captured.items()]:
+        progress.started(f"making fixtures of {name} ({entry_point.function})")
+        try:
+            recorded = fixture_inputs.recorded(name, manifest, "file")
+            if recorded:
+                _note(files, recorded.file, recorded.digest)
+            captured[name] = _write_fixtures(
+                entry_point, plans[name], manifest, recorded, scratch, files
+            )
+            captured[name], planned = plan_and_trace(
+                captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
+            )
+            _check_x64(manifest)
+        except AotcError as error:
+            failed += _collected(error, job)
+            del captured[name]
+            continue
+        for target, entry in planned.items():
+            trials[target].append(entry)
+    if not captured:
+        raise_if(failed)
+    sets: dict[str, Mapping[str, Tensor]] = {
+        name: loaded.tensors for name, loaded in weights.items()
+    }
+    origins = {name: loaded.origin for name, loaded in weights.items()}
+    if closure := {key: value for name in captured for key, value in closures[name].items()}:
+        sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
+    for name, tensors in sets.items():
+        where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
+        scratch.write_weights(name, shards(tensors, where=where))
+        if name in weights and weights[name].made is not None:
+            written = read_shards(scratch.weights(name))
+            raise_if(plain_jax.misrecorded(weights[name].made, written, where))
+    for file, digest in hashing.result():
+        _note(files, file, digest)
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
@@ -185,27 +183,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     raise_if(failed)
 
 
-@contextmanager
-def _hashing(weights: Mapping[str, Weights]) -> Iterator[Callable[[], list[tuple[str, str]]]]:
-    """A function that waits for the digests of all files of weights, which a thread takes: their
-    names and digests. Nothing more is hashed once the block has ended.
-    """
-    left = Event()
-
-    def go_on(_: int) -> None:
-        if left.is_set():
-            raise InterruptedError
-
-    def all_of_them() -> list[tuple[str, str]]:
-        files = (read for loaded in weights.values() for read in loaded.files)
-        return [(read.source.text, read.digest(go_on)) for read in files]
-
-    with ThreadPoolExecutor(1, "aotc-hash") as thread:
-        hashing = thread.submit(all_of_them)
-        try:
-            yield hashing.result
-        finally:
-            left.set()
+def _digests(weights: Mapping[str, Weights]) -> list[tuple[str, str]]:
+    """Return the names and digests of all files of weights."""
+    files = (read for loaded in weights.values() for read in loaded.files)
+    return [(read.source.text, read.digest()) for read in files]
 
 
 def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:

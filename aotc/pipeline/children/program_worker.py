@@ -14,9 +14,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.base.constants import CAPTURE_WORKER, REFERENCE_WORKER
-from aotc.base.workers import confined_process as apart
-from aotc.base.workers import worker_environment
-from aotc.base.workers.confined_process import Apart
+from aotc.base.workers import confined_process, worker_environment
+from aotc.base.workers.confined_process import ProcessLimits
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import source_imports
 from aotc.capture.program_reads import Recorder
@@ -25,17 +24,22 @@ from aotc.pipeline.scratch_folder import ProgramJob, ProgramReads, Scratch
 
 
 class Job(Struct, frozen=True):
-    """worker: the module whose `work` is run.  folder: the scratch folder.  program: an encoded
-    `ProgramJob`.  options: variables for jax that this worker has beside those of the process.
-    apart: what it may use, where it runs nothing that a user wrote; None otherwise.  secrets: files
-    that nothing of a model file may read.
+    """A worker to run for a build.
+
+    Attributes:
+        worker: The module whose `work` is run.
+        folder: The scratch folder.
+        program: An encoded `ProgramJob`.
+        options: Variables for jax, beside those of the process.
+        limits: What it may use, where it runs nothing that a user wrote; None otherwise.
+        secrets: Files that nothing of a model file may read.
     """
 
     worker: str
     folder: str
     program: bytes
     options: dict[str, str] = {}
-    apart: Apart | None = None
+    limits: ProcessLimits | None = None
     secrets: tuple[str, ...] = ()
 
 
@@ -56,9 +60,9 @@ def prepare() -> None:
 def run(job: Job, progress: Progress) -> None:
     """Run the worker. Raises what the worker raises."""
     scratch = Scratch(Path(job.folder))
-    apart.keep_secret(*job.secrets)
-    if job.apart is not None:
-        scratch.add_measures(apart.begin(job.apart))
+    confined_process.keep_secret(*job.secrets)
+    if job.limits is not None:
+        scratch.add_measures(confined_process.begin(job.limits))
     os.environ.update(job.options)
     if "jax" in sys.modules:  # of the zygote
         from aotc.capture import jax_private

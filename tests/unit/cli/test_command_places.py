@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.compat.host_files import read_hosts
+from aotc.bundle.read.host_matches import read_hosts
 
 Run = Callable[..., Any]
 

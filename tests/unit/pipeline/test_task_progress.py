@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import Future
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import task_progress
 from aotc.pipeline.cached_tasks import Done, Kind, Task
-from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.task_progress import Meter
-from aotc.pipeline.user_processes import waited_for
 
 
 def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
@@ -50,38 +42,3 @@ def test_plain_jax_counts_its_trials_and_has_ended_with_its_task(steps: int) -> 
     assert seen[-1] == ("reference", min(steps, 4), 5)
     counted.done(Done(Task(Kind.REFERENCE, "", {}), False, (), 1.0))
     assert seen[-1] == ("reference", 5, 5)
-
-
-SIZE = 80 * 2**20
-MANIFEST = """schema = 1
-name = "x"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[weights.params]
-source = "weights.safetensors"
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-"""
-
-
-def test_weights_that_are_written_count(tmp_path: Path) -> None:
-    source, scratch = tmp_path / "weights.safetensors", Scratch(tmp_path / "scratch")
-    source.touch()
-    os.truncate(source, SIZE)
-    (tmp_path / "x.toml").write_text(MANIFEST)
-    shard = scratch.folder / "weights.params" / "000000"
-    shard.parent.mkdir(parents=True)
-    shard.write_bytes(bytes(30))
-    captured = Future[str]()
-    seen: list[tuple[str, int, int]] = []
-
-    def on_stage(*stage: Any) -> None:
-        seen.append(stage)
-        if not captured.done():
-            captured.set_result("program")
-
-    manifest = read_build_manifest(tmp_path / "x.toml")
-    assert waited_for(captured, scratch, manifest, on_stage) == "program"
-    assert seen == [("weights", 30, SIZE), ("weights", SIZE, SIZE)]

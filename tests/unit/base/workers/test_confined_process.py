@@ -14,7 +14,7 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.base.workers import confined_process, worker_environment
-from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE, Apart
+from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE, ProcessLimits
 
 TRIES = """
 import json, os, resource, socket, sys
@@ -25,7 +25,7 @@ if without:
         raise OSError(38, "not here")
     apart._landlock = missing
 apart.keep_secret(key)
-said = apart.begin(apart.Apart(2**30, 0, 30, folder))
+said = apart.begin(apart.ProcessLimits(2**30, 0, 30, folder))
 
 def tried(work):
     try:
@@ -153,14 +153,14 @@ def test_limits_are_those_of_the_machine_or_of_the_variables(
     monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
     monkeypatch.delenv(SECONDS_VARIABLE, raising=False)
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert Apart.stated(5, "f") == Apart(whole, 5, 3600, "f")
+    assert ProcessLimits.stated(5, "f") == ProcessLimits(whole, 5, 3600, "f")
     monkeypatch.setenv(MEMORY_VARIABLE, "3 GiB")
     monkeypatch.setenv(SECONDS_VARIABLE, "70")
-    assert Apart.stated(5, "f") == Apart(3 * 2**30, 5, 70, "f")
+    assert ProcessLimits.stated(5, "f") == ProcessLimits(3 * 2**30, 5, 70, "f")
     for variable, wrong in ((MEMORY_VARIABLE, "3 x"), (SECONDS_VARIABLE, "-1")):
         monkeypatch.setenv(variable, wrong)
         with pytest.raises(UsageError):
-            Apart.stated(5, "f")
+            ProcessLimits.stated(5, "f")
         monkeypatch.delenv(variable)
 
 

@@ -158,7 +158,9 @@ def test_profiles_are_written_into_the_manifest(aotc: Run, folder: Path) -> None
         (folder / "double.toml").write_text(DOUBLE + more)
         arguments = (*suggest("double.toml", "batches.jsonl"), "--max", "2", *WITHOUT_TRACING)
         done = aotc(*arguments, "--write")
-        assert "wrote " in done.stdout and "# What is served." in (folder / "double.toml").read_text()
+        assert (
+            "wrote " in done.stdout and "# What is served." in (folder / "double.toml").read_text()
+        )
         manifest = read_build_manifest(folder / "double.toml")
         assert list(manifest.profiles("double", target)) == [{"batch": 9}, {"batch": 30}]
 
