@@ -219,10 +219,6 @@ def _executable(key: ExecutableKey, colds: Sequence[Cold], steady: Steady) -> di
         "entry_point": key.entry_point,
         "sizes": dict(key.sizes),
         "first_call_us": statistics.median(cold.first for cold in colds),
-        "rested_call_us": statistics.median(cold.rested for cold in colds),
-        "first_to_rested": statistics.median(cold.first / cold.rested for cold in colds),
-        "hundredth_call_us": statistics.median(cold.hundredth for cold in colds),
-        "calls_before_hundredth": min(cold.calls for cold in colds),
         "steady_us": asdict(steady.latency),
         "throughput": [asdict(each) for each in steady.throughput],
     }
