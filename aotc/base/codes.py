@@ -223,8 +223,7 @@ USAGE = {
     "AOTC-E057": Code(
         "a module or executable cannot be shown as text",
         "use the jaxlib that the bundle was built with; "
-        "`pip install ./runtime ./runtime/serve '.[explain]'` for assembly and for executables of "
-        "accelerators",
+        "`pip install ./runtime ./runtime/serve '.[explain]'` for executables of accelerators",
     ),
     "AOTC-E058": Code(
         "attestations that no reader would take: too many, or too large "

@@ -14,16 +14,16 @@ from aotc_runtime.base.rendering import say
 HELP_SECTION = "Review"
 
 
-@click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
+@click.command(short_help="Show an entry point as StableHLO or HLO.")
 @click.argument("bundle", type=BUNDLE_FILE)
 @click.argument("entry_point")
 @verified_options
 @click.option(
     "--stage",
-    type=click.Choice(["stablehlo", "hlo", "asm"]),
+    type=click.Choice(["stablehlo", "hlo"]),
     default="stablehlo",
     show_default=True,
-    help="As traced, as XLA optimized it, or the kernels' instructions.",
+    help="As traced, or as XLA optimized it.",
 )
 @click.option("--profile", help="Only profiles with these sizes: batch=8 or batch=1,seq=16.")
 @target_option("Only this target; default: all of the bundle.")
@@ -38,14 +38,14 @@ def explain(
     profile: str | None,
     target: str | None,
 ) -> None:
-    """Show an entry point as StableHLO, as optimized HLO, or as assembly.
+    """Show an entry point as StableHLO or as optimized HLO.
 
     Each with the profile and the targets it belongs to. Nothing of the bundle is loaded, so that
     targets of other machines are shown as well. Without --trust, digests are checked and
     signatures are not.
 
     \b
-    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
+    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage hlo
     """
     refuse_both(trust, untrusted)
     from datetime import UTC, datetime
@@ -54,21 +54,13 @@ def explain(
     from aotc.commands.explain.representations import Stage, explain_lines, explain_report
     from aotc.commands.explain.representations import explain as explain_entry_point
     from aotc.report.sizes_report import parse_profile
-    from aotc_runtime.engines.engine_survey import detect_all
     from aotc_runtime.system.streamed_bundle import look_into
     from aotc_runtime.verification.policy_reader import read_policy
 
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(look_into(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, detect_all())
-
-    def print_text() -> None:
-        for text in explain_lines(explained):
-            for line in text.split("\n"):
-                say(line)
-
-    out.result(explain_report(read, explained), print_text)
-    if not out.json:
-        notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
-        print_notes(notes)
+    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target)
+    out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
+    if not out.json and not trust:
+        print_notes(["signatures were not checked"])

@@ -112,15 +112,6 @@ class CpuKind(ProcessorKind[CpuModel]):
         """Options of XLA, with and without weights as constants."""
         return CANDIDATES
 
-    def assembly(self, executable: bytes, where: str) -> str:
-        """The functions of its object files."""
-        from aotc.compile.xla import cpu_disassembly, xla_objects
-
-        try:
-            return "\n".join(cpu_disassembly.disassemble(xla_objects.contents(executable).objects))
-        except ValueError:
-            return ""
-
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """A sentence for each CPU feature set that this jaxlib needs beyond what the target
         promises.
