@@ -116,25 +116,16 @@ def _work(
 
 
 def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) -> Exception:
-    there = [
-        label(name, record.sizes)
-        for name, spec in manifest.entry_points.items()
-        for record in spec.profiles
-        if entry_point in (None, name)
-    ]
-    known = {
-        dimension
-        for name, spec in manifest.entry_points.items()
-        if entry_point in (None, name)
-        for dimension in spec.dimensions
-    }
+    asked = {n: e for n, e in manifest.entry_points.items() if entry_point in (None, n)}
+    known = {dimension for spec in asked.values() for dimension in spec.dimensions}
     unknown = sorted(parse_profile(text).keys() - known)
     plain = "write it as `aotc inspect` shows it: batch=8"
+    there = ", ".join(label(n, p.sizes) for n, spec in asked.items() for p in spec.profiles)
     return refusal(
         "AOTC-E014",
         f"--profile {text}",
         f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
-        expected="a profile among " + ", ".join(there),
+        expected=f"a profile among {there}",
         hint=did_you_mean(unknown[0], known, plain) if unknown else plain,
     )
 
