@@ -125,12 +125,6 @@ class TargetKind[Model: TargetModel](ABC):
         """Return what `aotc build --tune` measures, in order of preference, the default first."""
         return (Candidate(DEFAULT),)
 
-    def assembly(self, executable: bytes, where: str) -> str:
-        """The machine code in an executable as text; "" if it holds none in a layout that is known.
-        Raises UsageError (AOTC-E057) where the disassembler is not installed.
-        """
-        return ""
-
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """Sentences on what else to know about a target with this jaxlib."""
         return ()

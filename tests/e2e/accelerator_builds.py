@@ -15,7 +15,6 @@ from aotc.commands.explain.representations import Stage, explain
 from aotc.compile.target_files import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
-from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityNotRun
 from aotc_runtime.system.bundle_files import open_bundle
 
@@ -123,7 +122,7 @@ def reviewed_example(name: str, path: Path, target: str) -> Review:
 
 def require_hlo_as_counted(found: Review) -> None:
     """The optimized HLO that is shown has as many instructions as the evidence counts."""
-    shown = explain(found, "predict", Stage.HLO, {}, None, detect()).representations
+    shown = explain(found, "predict", Stage.HLO, {}, None)
     told = {tuple(e.record.sizes.values()): e.evidence for e in found.executables()}
     assert len(shown) == len(told)
     for each in shown:

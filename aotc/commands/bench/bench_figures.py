@@ -30,18 +30,14 @@ class Job(Struct, frozen=True):
 class Cold(Struct, frozen=True):
     """One fresh process that made its first calls.
 
-    stages: seconds by stage, in order, from starting the process to being ready. first, rested:
-    microseconds of the first call and of a median one after it, each after the same pause.
-    hundredth: of the median one around the hundredth in a row (`calls` were made; slow programs
-    make fewer). peak_bytes: resident memory at its highest, None where the system does not tell.
+    stages: seconds by stage, in order, from starting the process to being ready.  first:
+    microseconds of the first call.  peak_bytes: resident memory at its highest after it, None where
+    the system does not tell.
     """
 
     executable: ExecutableKey
     stages: dict[str, float]
     first: float
-    rested: float
-    hundredth: float
-    calls: int
     peak_bytes: int | None
 
 

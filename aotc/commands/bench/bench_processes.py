@@ -116,25 +116,16 @@ def _work(
 
 
 def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) -> Exception:
-    there = [
-        label(name, record.sizes)
-        for name, spec in manifest.entry_points.items()
-        for record in spec.profiles
-        if entry_point in (None, name)
-    ]
-    known = {
-        dimension
-        for name, spec in manifest.entry_points.items()
-        if entry_point in (None, name)
-        for dimension in spec.dimensions
-    }
+    asked = {n: e for n, e in manifest.entry_points.items() if entry_point in (None, n)}
+    known = {dimension for spec in asked.values() for dimension in spec.dimensions}
     unknown = sorted(parse_profile(text).keys() - known)
     plain = "write it as `aotc inspect` shows it: batch=8"
+    there = ", ".join(label(n, p.sizes) for n, spec in asked.items() for p in spec.profiles)
     return refusal(
         "AOTC-E014",
         f"--profile {text}",
         f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
-        expected="a profile among " + ", ".join(there),
+        expected=f"a profile among {there}",
         hint=did_you_mean(unknown[0], known, plain) if unknown else plain,
     )
 
@@ -219,10 +210,6 @@ def _executable(key: ExecutableKey, colds: Sequence[Cold], steady: Steady) -> di
         "entry_point": key.entry_point,
         "sizes": dict(key.sizes),
         "first_call_us": statistics.median(cold.first for cold in colds),
-        "rested_call_us": statistics.median(cold.rested for cold in colds),
-        "first_to_rested": statistics.median(cold.first / cold.rested for cold in colds),
-        "hundredth_call_us": statistics.median(cold.hundredth for cold in colds),
-        "calls_before_hundredth": min(cold.calls for cold in colds),
         "steady_us": asdict(steady.latency),
         "throughput": [asdict(each) for each in steady.throughput],
     }

@@ -31,7 +31,7 @@ def bench_lines(document: dict[str, Any]) -> Iterator[str]:
     yield ""
     yield from _table(
         "microseconds",
-        ("first", "rested", "ratio", "p50", "p90", "p99"),
+        ("first", "p50", "p90", "p99"),
         [(each["label"], list(_microseconds(each))) for each in executables],
     )
     yield ""
@@ -65,8 +65,6 @@ def _cold_start(cold: dict[str, Any]) -> Iterator[str]:
 
 def _microseconds(executable: dict[str, Any]) -> Iterator[str]:
     yield _number(executable["first_call_us"])
-    yield _number(executable["rested_call_us"])
-    yield f"{executable['first_to_rested']:.2f}"
     for percentile in ("p50", "p90", "p99"):
         yield _number(executable["steady_us"][percentile])
 

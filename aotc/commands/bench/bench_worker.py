@@ -36,15 +36,7 @@ START = (
 in all processes.
 """
 
-CALLS = 105
-AROUND_THE_HUNDREDTH = 11
-SECONDS_OF_CALLS = 5.0
 WARM_UP_PART = 0.2
-
-PAUSE = 0.02
-PAUSES = 9
-"""After seconds of nothing a call finds the processor's caches cold, the first as any later one:
-only calls after the same pause can be compared."""
 
 
 def main(reached: float, spawned: str) -> None:
@@ -89,30 +81,13 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
 
 
 def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
-    import statistics
-
     from aotc.commands.bench.bench_figures import Cold
 
     call = _caller(bundle, work)
-
-    def microseconds() -> float:
-        before = time.perf_counter()
-        call()
-        return (time.perf_counter() - before) * 1e6
-
-    def rested() -> float:
-        time.sleep(PAUSE)
-        return microseconds()
-
-    first = rested()
-    peak = peak_bytes()
-    times = [first]
-    stop = time.perf_counter() + SECONDS_OF_CALLS
-    while len(times) < CALLS and (len(times) < 2 or time.perf_counter() < stop):
-        times.append(microseconds())
-    hundredth = statistics.median(times[1:][-AROUND_THE_HUNDREDTH:])
-    later = statistics.median(rested() for _ in range(PAUSES))
-    return Cold(work.executable, stages, first, later, hundredth, len(times), peak)
+    before = time.perf_counter()
+    call()
+    first = (time.perf_counter() - before) * 1e6
+    return Cold(work.executable, stages, first, peak_bytes())
 
 
 def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:

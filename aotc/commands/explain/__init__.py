@@ -1,1 +1,1 @@
-"""An entry point as StableHLO, as optimized HLO or as assembly."""
+"""An entry point as StableHLO or as optimized HLO."""

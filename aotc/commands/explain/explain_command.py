@@ -26,7 +26,7 @@ HELP_SECTION = "Inspect and verify"
 @verified_options
 @click.option(
     "--stage",
-    type=click.Choice(["stablehlo", "hlo", "asm"]),
+    type=click.Choice(["stablehlo", "hlo"]),
     default="stablehlo",
     show_default=True,
     help="Representation to show",
@@ -44,14 +44,13 @@ def explain(
     profile: str | None,
     target: str | None,
 ) -> None:
-    """Show an entry point's StableHLO, HLO, or assembly.
+    """Show an entry point's StableHLO or HLO.
 
-    `stablehlo` is the traced module, `hlo` the module that XLA optimized, `asm` the instructions of
-    its kernels, for which the extra `aotc[explain]` is needed. Nothing is loaded, so targets of
-    other machines are shown too. Signatures are checked only with --trust.
+    `stablehlo` is the traced module, `hlo` the module that XLA optimized. Nothing is loaded, so
+    targets of other machines are shown too. Signatures are checked only with --trust.
 
     \b
-    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
+    aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage hlo
     """
     refuse_both(trust, untrusted)
     from datetime import UTC, datetime
@@ -60,21 +59,13 @@ def explain(
     from aotc.commands.explain.representations import Stage, explain_lines, explain_report
     from aotc.commands.explain.representations import explain as explain_entry_point
     from aotc.report.sizes_report import parse_profile
-    from aotc_runtime.engines.engine_survey import detect_all
     from aotc_runtime.system.streamed_bundle import look_into
     from aotc_runtime.verification.policy_reader import read_policy
 
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(look_into(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target, detect_all())
-
-    def print_text() -> None:
-        for text in explain_lines(explained):
-            for line in text.split("\n"):
-                say(line)
-
-    out.result(explain_report(read, explained), print_text)
-    if not out.json:
-        notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
-        print_notes(notes)
+    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target)
+    out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
+    if not out.json and not trust:
+        print_notes(["signatures were not checked"])

@@ -1,5 +1,6 @@
-"""An entry point in each of its representations: StableHLO as it was traced, HLO as XLA optimized
-it, and the instructions of the kernels. All is read from the bundle's bytes; nothing is loaded.
+"""Text of an entry point: StableHLO as it was traced, or HLO as XLA optimized it.
+
+Both are read from the bundle's bytes; nothing is loaded.
 """
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from typing import Any
 
 from aotc.base.errors import refusal
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
-from aotc.compile.compiler_registry import kind_of
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.bundle_manifest import BlobRef
-from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import label, sizes_text
-from aotc_runtime.verification.host_compatibility import CHECKS
+
+NO_HLO = "the executable holds no optimized HLO in a layout that is known"
 
 
 class Stage(StrEnum):
@@ -26,13 +25,12 @@ class Stage(StrEnum):
 
     STABLEHLO = "stablehlo"
     HLO = "hlo"
-    ASM = "asm"
 
 
 @dataclass(frozen=True, slots=True)
 class Representation:
     """Text of one stage. digest: of the blob that it was read from, a module or an executable,
-    which serves these targets.  note: why there is no text.
+    which serves these targets.  text: empty for an executable of unknown layout.
     """
 
     stage: Stage
@@ -41,20 +39,11 @@ class Representation:
     targets: tuple[str, ...]
     digest: str
     text: str
-    note: str = ""
 
     def title(self) -> str:
         """predict[batch=8] for cpu-x86-64-v3, stablehlo, sha256:0123456789ab."""
         place = label(self.entry_point, self.sizes)
         return f"{place} for {', '.join(self.targets)}, {self.stage}, {self.digest[:19]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """notes: what to know of the targets that are shown, such as that this host cannot run them."""
-
-    representations: tuple[Representation, ...]
-    notes: tuple[str, ...]
 
 
 def explain(
@@ -63,66 +52,42 @@ def explain(
     stage: Stage,
     sizes: Mapping[str, int] | None,
     target: str | None,
-    host: HostFacts,
-) -> Explained:
-    """One stage of an entry point. sizes: only profiles with these; target: only this one.
+) -> tuple[Representation, ...]:
+    """Return one stage of an entry point.
 
     Raises UsageError: AOTC-E055 what is asked for is not there, E057 it cannot be shown.
+
+    Args:
+        review: the bundle.
+        entry_point: its name.
+        stage: the representation.
+        sizes: of the profiles to show; None for all.
+        target: the only one to show; None for all.
     """
-    chosen = _chosen(review, entry_point, sizes, target)
     grouped: dict[str, list[ReviewedExecutable]] = {}
-    for executable in chosen:
-        grouped.setdefault(_ref(executable, stage).digest, []).append(executable)
+    for executable in _chosen(review, entry_point, sizes, target):
+        record = executable.record
+        read = record.module if stage is Stage.STABLEHLO else record.executable
+        grouped.setdefault(read.digest, []).append(executable)
     data = {digest: bytes(review.contents.blobs[digest]) for digest in grouped}
-    place = f"{entry_point} of {review.bundle}"
-    if stage is Stage.ASM:
-        made = {}
-        for digest, (first, *_) in grouped.items():
-            platform = review.targets[first.target].manifest.platform_of(first.record)
-            made[digest] = kind_of(platform).assembly(data[digest], place)
-    else:
-        made = _texts(data, stage, place)
-    return Explained(
-        representations=tuple(
-            Representation(
-                stage=stage,
-                entry_point=entry_point,
-                sizes=executables[0].record.sizes,
-                targets=tuple(executable.target for executable in executables),
-                digest=digest,
-                text=made[digest],
-                note="" if made[digest] else _NOTHING[stage],
-            )
-            for digest, executables in grouped.items()
-        ),
-        notes=tuple(_foreign(review, {executable.target for executable in chosen}, host)),
+    form = Form.STABLEHLO
+    if stage is Stage.HLO:
+        form = Form.HLO
+        found = {digest: xla_objects.optimized_module(each) for digest, each in data.items()}
+        data = {digest: module for digest, module in found.items() if module is not None}
+    made = texts([(form, module) for module in data.values()], f"{entry_point} of {review.bundle}")
+    text = dict.fromkeys(grouped, "") | dict(zip(data, made, strict=True))
+    return tuple(
+        Representation(
+            stage=stage,
+            entry_point=entry_point,
+            sizes=executables[0].record.sizes,
+            targets=tuple(executable.target for executable in executables),
+            digest=digest,
+            text=text[digest],
+        )
+        for digest, executables in grouped.items()
     )
-
-
-_NOTHING = {
-    Stage.STABLEHLO: "an empty module",
-    Stage.HLO: "the executable holds no optimized HLO in a layout that is known",
-    Stage.ASM: "no object files in a layout that is known: those of GPUs and TPUs are not read",
-}
-
-
-def _ref(executable: ReviewedExecutable, stage: Stage) -> BlobRef:
-    record = executable.record
-    return record.module if stage is Stage.STABLEHLO else record.executable
-
-
-def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str]:
-    """Texts by digest; empty for an executable of unknown layout."""
-    if stage is Stage.STABLEHLO:
-        forms = [(Form.STABLEHLO, module) for module in data.values()]
-        return dict(zip(data, texts(forms, where), strict=True))
-    modules = {
-        digest: module
-        for digest, executable in data.items()
-        if (module := xla_objects.optimized_module(executable)) is not None
-    }
-    forms = [(Form.HLO, module) for module in modules.values()]
-    return dict.fromkeys(data, "") | dict(zip(modules, texts(forms, where), strict=True))
 
 
 def _chosen(
@@ -155,17 +120,8 @@ def _chosen(
     return found
 
 
-def _foreign(review: Review, names: set[str], host: HostFacts) -> Iterator[str]:
-    for name in sorted(names):
-        manifest = review.targets[name].manifest
-        reasons = [finding for check in CHECKS for finding in check(manifest, host)]
-        if reasons:
-            first = f"{reasons[0].found}, not {reasons[0].expected}"
-            yield f"this host does not run {name} ({first}); it is shown from its bytes"
-
-
-def explain_report(review: Review, explained: Explained) -> dict[str, Any]:
-    """The document of `aotc explain --json`."""
+def explain_report(review: Review, explained: Sequence[Representation]) -> dict[str, Any]:
+    """Return the document of `aotc explain --json`."""
     return {
         "bundle": review.bundle,
         "root_digest": review.root_digest,
@@ -179,17 +135,14 @@ def explain_report(review: Review, explained: Explained) -> dict[str, Any]:
                 "targets": list(found.targets),
                 "digest": found.digest,
                 "text": found.text or None,
-                "note": found.note or None,
             }
-            for found in explained.representations
+            for found in explained
         ],
-        "notes": list(explained.notes),
     }
 
 
-def explain_lines(explained: Explained) -> Sequence[str]:
-    """Each representation below its title; `//` begins a comment in all of them but assembly."""
-    lines: list[str] = []
-    for found in explained.representations:
-        lines += [f"// {found.title()}", found.text.rstrip() or f"// {found.note}", ""]
-    return lines[:-1]
+def explain_lines(explained: Sequence[Representation]) -> Iterator[str]:
+    """Yield each text below its title; `//` begins a comment in both representations."""
+    for number, found in enumerate(explained):
+        yield from ["", f"// {found.title()}"][not number :]
+        yield from (found.text.rstrip() or f"// {NO_HLO}").split("\n")

@@ -55,21 +55,11 @@ def import_tensorflow(
     if output.suffix != ".tfhlo":
         raise click.BadParameter("a file that ends in .tfhlo", param_hint="--output")
     from aotc.commands.import_tensorflow.tensorflow_import import import_signature, write
+    from aotc.report.sizes_report import parse_profile
 
-    sizes = [_sizes(text) for text in profiles] or [{}]
+    sizes = [parse_profile(text) for text in profiles] or [{}]
     with progress(quiet=out.json) as on_stage:
         on_stage("exporting", 0, 0)
         imported = import_signature(saved_model, python, signature, sizes, inputs)
     document = write(imported, output, expected)
     out.result(document, lambda: say(f"{output}  {document['digest']}"))
-
-
-def _sizes(text: str) -> dict[str, int]:
-    """ "batch=8,tokens_1=16"."""
-    found: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, size = part.strip().partition("=")
-        if not name.isidentifier() or name in found or not size.isdecimal() or not int(size):
-            raise click.BadParameter(f"{part!r} instead of NAME=SIZE", param_hint="--profile")
-        found[name] = int(size)
-    return found

@@ -9,19 +9,11 @@ from functools import partial
 import numpy as np
 
 from aotc.base import constants
-from aotc.commands.profiles.call_cost import (
-    CostModel,
-    elements,
-    fit,
-    probe_sizes,
-)
+from aotc.commands.profiles.call_cost import CostModel, elements, fit, probe_sizes
 from aotc.commands.profiles.probe_messages import Answer, Job
 from aotc.commands.profiles.size_space import Points, Space
 from aotc.config.build_manifest import BuildManifest, encode_build_manifest
 from aotc.pipeline.user_processes import ask, limits_of
-
-BYTES_PER_FLOP = 1.0
-"""How much one byte of memory traffic costs in the model, in operations."""
 
 
 class CostKind(StrEnum):
@@ -56,11 +48,6 @@ def probe(manifest: BuildManifest, space: Space, points: Points, kind: CostKind)
         doing="the probing process",
         limits=partial(limits_of, manifest),
     )
-    where = space.points([each.sizes for each in answer.probes])
-    work = [
-        each.flops + each.transcendentals + BYTES_PER_FLOP * each.bytes_accessed
-        for each in answer.probes
-    ]
-    model = fit(where, np.maximum(np.array(work), 1.0), "operations")
-    open_loops = max(each.open_loops for each in answer.probes)
-    return Probed(model, len(sizes), open_loops)
+    work = np.array([each.work for each in answer.costs])
+    model = fit(space.points(sizes), np.maximum(work, 1.0), "operations")
+    return Probed(model, len(sizes), max(each.open_loops for each in answer.costs))

@@ -19,7 +19,7 @@ from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.capture.model_entry_points import judge_lowered, open_models
 from aotc.capture.profile_trace import HOST, TracedProfile, trace_profile
 from aotc.capture.traced_shardings import on_one_device
-from aotc.commands.profiles.probe_messages import Answer, Job, Probe
+from aotc.commands.profiles.probe_messages import Answer, Job
 from aotc.commands.profiles.xla_cost import cost_of_call
 from aotc.config.build_manifest import BuildManifest, FixtureSpec, decode_build_manifest
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
@@ -57,7 +57,7 @@ def _probed(job: Job, progress: Progress, scratch: Path) -> Answer:
         if job.entry_point in models.opened:
             judge_lowered(job.entry_point, traced[-1].lowered[HOST])
         progress.finished(job.entry_point)
-    return Answer([_probe(each) for each in traced])
+    return Answer([cost_of_call(each.traced, each.lowered[HOST]) for each in traced])
 
 
 def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManifest:
@@ -67,17 +67,6 @@ def _with_random_inputs(manifest: BuildManifest, entry_point: str) -> BuildManif
     return replace(
         manifest,
         entry_points={**manifest.entry_points, entry_point: replace(spec, fixtures=drawn)},
-    )
-
-
-def _probe(traced: TracedProfile) -> Probe:
-    cost = cost_of_call(traced.traced, traced.lowered[HOST])
-    return Probe(
-        sizes=traced.sizes,
-        flops=cost.flops,
-        transcendentals=cost.transcendentals,
-        bytes_accessed=cost.bytes_accessed,
-        open_loops=cost.open_loops,
     )
 
 

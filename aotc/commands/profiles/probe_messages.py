@@ -19,20 +19,25 @@ class Job(Struct, frozen=True):
     limits: ProcessLimits | None = None
 
 
-class Probe(Struct, frozen=True):
-    """XLA's cost analysis before optimization, of one call, all steps of loops included.
+class CallCost(Struct, frozen=True):
+    """The cost of one call by XLA's analysis before optimization, with all steps of loops.
 
-    open_loops: loops of which one step is counted, since how many there are is not known.
+    work: floating-point operations, transcendental functions and bytes accessed, all alike.
+    open_loops: loops of which one step is counted, since how many there are depends on values.
     """
 
-    sizes: dict[str, int]
-    flops: float
-    transcendentals: float
-    bytes_accessed: float
-    open_loops: int
+    work: float = 0.0
+    open_loops: int = 0
+
+    def __add__(self, other: CallCost) -> CallCost:
+        return CallCost(self.work + other.work, self.open_loops + other.open_loops)
+
+    def times(self, number: int) -> CallCost:
+        """So often; a loop that is counted once stays one loop."""
+        return CallCost(self.work * number, self.open_loops)
 
 
 class Answer(Struct, frozen=True):
     """In the order of the sizes."""
 
-    probes: list[Probe]
+    costs: list[CallCost]

@@ -8,45 +8,18 @@ added here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.extend.core
 
 from aotc.capture import jax_private
+from aotc.commands.profiles.probe_messages import CallCost
+
+_COUNTED = ("flops", "transcendentals", "bytes accessed")
 
 _OF_THEIR_OWN = ("shard_map", "pallas_call")
 """What is inside of them cannot be lowered by itself: it needs their axes, or is no XLA."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallCost:
-    """flops, transcendentals: operations.  bytes_accessed: bytes.  open_loops: loops that are
-    counted once, because how often they run is not known, as it depends on values.
-    """
-
-    flops: float = 0.0
-    transcendentals: float = 0.0
-    bytes_accessed: float = 0.0
-    open_loops: int = 0
-
-    def __add__(self, other: CallCost) -> CallCost:
-        return CallCost(
-            self.flops + other.flops,
-            self.transcendentals + other.transcendentals,
-            self.bytes_accessed + other.bytes_accessed,
-            self.open_loops + other.open_loops,
-        )
-
-    def times(self, number: int) -> CallCost:
-        """So often; a loop that is counted once stays one loop."""
-        return CallCost(
-            self.flops * number,
-            self.transcendentals * number,
-            self.bytes_accessed * number,
-            self.open_loops,
-        )
 
 
 def cost_of_call(traced: Any, lowered: Any) -> CallCost:
@@ -56,12 +29,8 @@ def cost_of_call(traced: Any, lowered: Any) -> CallCost:
 
 def _analysed(lowered: Any) -> CallCost:
     found = jax_private.cost_analysis(lowered)
-
-    def count(key: str) -> float:
-        # XLA says -1 for what it cannot count.
-        return max(0.0, float(found.get(key, 0.0)))
-
-    return CallCost(count("flops"), count("transcendentals"), count("bytes accessed"))
+    # XLA says -1 for what it cannot count.
+    return CallCost(sum(max(0.0, float(found.get(key, 0.0))) for key in _COUNTED))
 
 
 def _further_steps(jaxpr: Any) -> CallCost:
@@ -86,7 +55,7 @@ def _left_out(equation: Any) -> CallCost:
             return sum(inside, CallCost(open_loops=1))
         case "cond":
             # XLA takes the most of every number, over the branches.
-            return max(inside, key=lambda each: each.flops, default=CallCost())
+            return max(inside, key=lambda each: each.work, default=CallCost())
         case _:
             return sum(inside, CallCost())
 

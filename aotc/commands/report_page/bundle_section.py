@@ -14,7 +14,6 @@ from typing import Any
 from aotc.bundle.read.bundle_review import KINDS, Claim, Review
 from aotc.bundle.read.differences import leaves
 from aotc.commands.report_page.page_parts import (
-    Cell,
     Facts,
     Folded,
     Group,
@@ -154,7 +153,13 @@ def toolchain(review: Review) -> Iterator[Part]:
     yield table(
         "Built with",
         ("Targets", "aotc", "jax", "jaxlib", "jaxlib commit", "StableHLO", "Others"),
-        [_built_with(names, manifest) for names, manifest in _by_toolchain(manifests)],
+        [
+            (
+                *(listed(names), made.aotc, made.jax, made.jaxlib, made.jaxlib_commit),
+                *(made.stablehlo, listed(f"{n} {version}" for n, version in made.tools.items())),
+            )
+            for names, made in alike((name, manifest.built_with) for name, manifest in manifests)
+        ],
     )
     rows = []
     for targets, sets in alike((name, _weights(manifest)) for name, manifest in manifests):
@@ -162,28 +167,6 @@ def toolchain(review: Review) -> Iterator[Part]:
     if rows:
         columns = ("Weights", "From", ">Tensors", ">Size", "Digests", "Targets")
         yield table("Weights", columns, rows)
-
-
-def _by_toolchain(
-    manifests: list[tuple[str, BundleManifest]],
-) -> Iterator[tuple[list[str], BundleManifest]]:
-    known = dict(manifests)
-    for names, _ in alike((name, manifest.built_with) for name, manifest in manifests):
-        yield names, known[names[0]]
-
-
-def _built_with(names: list[str], manifest: BundleManifest) -> tuple[Cell, ...]:
-    made = manifest.built_with
-    others = listed(f"{name} {version}" for name, version in made.tools.items())
-    return (
-        listed(names),
-        made.aotc,
-        made.jax,
-        made.jaxlib,
-        made.jaxlib_commit,
-        made.stablehlo,
-        others,
-    )
 
 
 def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:

@@ -114,15 +114,6 @@ class CpuKind(ProcessorKind[CpuModel]):
         """Options of XLA, with and without weights as constants."""
         return CANDIDATES
 
-    def assembly(self, executable: bytes, where: str) -> str:
-        """Return the functions of its object files. Raises UsageError (AOTC-E057)."""
-        from aotc.compile.xla import xla_objects
-
-        try:
-            return "\n".join(_disassembled(xla_objects.contents(executable).objects))
-        except ValueError:  # no ELF file
-            return ""
-
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
         """A sentence for each CPU feature set that this jaxlib needs beyond what the target
         promises.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from aotc_runtime.base.suggestions import closest
-
 _NAME = re.compile(r"\A([a-z0-9]+):([1-9][0-9]{0,2}(?:x[1-9][0-9]{0,2})*)\Z")
+
+LISTED = "docs/reference/targets.md lists topologies"
 
 HOST_SHAPE = (2, 2)
 """The chips that each host has of a slice with several, along the first two axes."""
@@ -50,19 +50,6 @@ GENERATIONS: Mapping[str, Generation] = {
     "tpu7x": Generation("TPU7x", _CUBE, cores=2),
 }
 """Generations of TPUs with the topologies of libtpu 0.0.50 and the sizes of Google's machines."""
-
-OTHER_NAMES = {
-    "v5": "v5p",
-    "v5lite": "v5e",
-    "v5litepod": "v5e",
-    "v6": "v6e",
-    "v6lite": "v6e",
-    "v7": "tpu7x",
-    "v7x": "tpu7x",
-    "ironwood": "tpu7x",
-    "trillium": "v6e",
-}
-"""What people also call a generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +90,12 @@ def parse(name: str) -> Topology:
         known = ", ".join(GENERATIONS)
         raise UnknownTopologyError(
             f'a generation ({known}) and the chips along each axis, such as "v5e:2x4"',
-            _hint(name.partition(":")[0].lower(), name.partition(":")[2]),
+            LISTED,
         )
     generation = GENERATIONS.get(match[1])
     if generation is None:
         expected = f"a TPU generation: {', '.join(GENERATIONS)}"
-        raise UnknownTopologyError(expected, _hint(match[1], match[2]))
+        raise UnknownTopologyError(expected, LISTED)
     shape = tuple(map(int, match[2].split("x")))
     if len(shape) != generation.axes:
         example = "x".join(map(str, generation.hosts[-1]))
@@ -124,12 +111,3 @@ def parse(name: str) -> Topology:
             "make the first two numbers even",
         )
     return Topology(generation, shape, hosts=prod(shape) // prod(HOST_SHAPE))
-
-
-def _hint(generation: str, shape: str) -> str:
-    close = OTHER_NAMES.get(generation) or closest(generation, GENERATIONS)
-    if close is None:
-        return "docs/reference/targets.md lists topologies"
-    fits = shape.count("x") + 1 == GENERATIONS[close].axes and _NAME.match(f"{close}:{shape}")
-    shown = shape if fits else "x".join(map(str, GENERATIONS[close].hosts[-1]))
-    return f"did you mean {close}:{shown}?"

@@ -40,7 +40,7 @@ def _reduction(
         if xp is np:
             kept = object if x.dtype == object else x.dtype
             none = name in ("max", "min") and not x.size
-            given = {"initial": _limit(call, name, x.dtype)} if none else {}
+            given = {"initial": _limit(name, call.computed(x.dtype))} if none else {}
             return np.asarray(getattr(np, name)(x, axis=chosen, keepdims=keep, **given), kept)
         dtype = x.dtype
         if name in ("max", "min"):
@@ -57,12 +57,12 @@ def _reduction(
     return reduce
 
 
-def _limit(call: Call, name: str, dtype: Any) -> Any:
+def _limit(name: str, dtype: Any) -> Any:
     """The largest or least number of no elements: the least, or the largest, of the type."""
     if dtype == np.bool_:
         return name == "min"
-    if np.issubdtype(dtype, np.integer):
-        info = np.iinfo(call.computed(dtype))
+    if jnp.issubdtype(dtype, jnp.integer):
+        info = jnp.iinfo(dtype)
         return info.min if name == "max" else info.max
     return -np.inf if name == "max" else np.inf
 
@@ -71,13 +71,8 @@ def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     """The extreme along axes; that of no elements is the least, or the largest, of the type."""
     if x.dtype == np.bool_:
         return (jnp.any if name == "max" else jnp.all)(x, axis=axes, keepdims=keep)
-    if jnp.issubdtype(x.dtype, jnp.integer):
-        info = jnp.iinfo(x.dtype)
-        initial: Any = info.min if name == "max" else info.max
-    else:
-        initial = -jnp.inf if name == "max" else jnp.inf
     empty = any(isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes)
-    given = {"initial": jnp.asarray(initial, x.dtype)} if empty else {}
+    given = {"initial": jnp.asarray(_limit(name, x.dtype), x.dtype)} if empty else {}
     return getattr(jnp, name)(x, axis=axes, keepdims=keep, **given)
 
 

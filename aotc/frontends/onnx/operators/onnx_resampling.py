@@ -24,18 +24,18 @@ def _linear(ratio: float) -> np.ndarray[Any, Any]:
 
 def _cubic(a: float) -> Callable[[float], np.ndarray[Any, Any]]:
     def weights(ratio: float) -> np.ndarray[Any, Any]:
-        return np.array([_cubic_at(a, x) for x in (ratio + 1, ratio, 1 - ratio, 2 - ratio)])
+        apart = np.array([ratio + 1, ratio, 1 - ratio, 2 - ratio])
+        return np.asarray(_keys(np, apart, a))
 
     return weights
 
 
-def _cubic_at(a: float, x: float) -> float:
-    x = abs(x)
-    if x <= 1:
-        return (a + 2) * x**3 - (a + 3) * x**2 + 1
-    if x < 2:
-        return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
-    return 0.0
+def _keys(xp: Any, x: Any, a: float) -> Any:
+    """Keys' kernel of cubic convolution, https://doi.org/10.1109/TASSP.1981.1163711."""
+    x = xp.abs(x)
+    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+    return xp.where(x <= 1, near, xp.where(x < 2, far, 0))
 
 
 def _nearest(mode: str) -> Callable[[float], np.ndarray[Any, Any]]:
@@ -56,27 +56,14 @@ def _nearest(mode: str) -> Callable[[float], np.ndarray[Any, Any]]:
 def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndarray[Any, Any]]:
     """A filter that is as much wider as the result is smaller."""
     scale = min(scale, 1.0)
-    if mode == "linear":
+    start = int(math.floor((-1 if mode == "linear" else -2) / scale) + 1)
 
-        def linear(ratio: float) -> np.ndarray[Any, Any]:
-            start = int(math.floor(-1 / scale) + 1)
-            count = 2 - 2 * start
-            taps = 1 - np.abs((np.arange(start, start + count) - ratio) * scale)
-            taps = np.clip(taps, 0, 1)
-            return np.asarray(taps / taps.sum())
-
-        return linear
-
-    def cubic(ratio: float) -> np.ndarray[Any, Any]:
-        start = int(math.floor(-2 / scale) + 1)
-        count = 4 - 2 * start
-        count = 2 - 2 * start if count < 2 else count
-        end = 2 - start
-        places = np.arange(start, end)
-        taps = np.array([_cubic_at(a, scale * (place - ratio)) for place in places])
+    def weights(ratio: float) -> np.ndarray[Any, Any]:
+        x = scale * (np.arange(start, 2 - start) - ratio)
+        taps = np.clip(1 - np.abs(x), 0, 1) if mode == "linear" else _keys(np, x, a)
         return np.asarray(taps / taps.sum())
 
-    return cubic
+    return weights
 
 
 def _coordinate(
@@ -342,7 +329,8 @@ def grid_sample(call: Call, x: Value, grid: Value) -> Value:
         if mode == "linear":
             taps.append([(base, 1 - ratio), (base + 1, ratio)])
         else:
-            weights = _cubic_weights(ratio)
+            apart = (ratio + 1, ratio, 1 - ratio, 2 - ratio)
+            weights = [_keys(jnp, each, -0.75) for each in apart]
             taps.append([(base + i - 1, weights[i]) for i in range(4)])
     moved = jnp.moveaxis(x, 1, -1)
     batch = jnp.arange(x.shape[0]).reshape((-1,) + (1,) * dims)
@@ -365,16 +353,6 @@ def grid_sample(call: Call, x: Value, grid: Value) -> Value:
         found = jnp.where(inside[..., None], found, jnp.zeros((), found.dtype))
         total = total + (found if share is None else found * share[..., None])
     return jnp.moveaxis(total, -1, 1).astype(x.dtype)
-
-
-def _cubic_weights(ratio: Any, a: float = -0.75) -> list[Any]:
-    def near(x: Any) -> Any:
-        return (a + 2) * x**3 - (a + 3) * x**2 + 1
-
-    def far(x: Any) -> Any:
-        return a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
-
-    return [far(ratio + 1), near(ratio), near(1 - ratio), far(2 - ratio)]
 
 
 @operator("RoiAlign")

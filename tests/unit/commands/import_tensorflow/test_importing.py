@@ -7,13 +7,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_environment
-from aotc.commands.import_tensorflow.import_tensorflow_command import _sizes, import_tensorflow
+from aotc.commands.import_tensorflow.import_tensorflow_command import import_tensorflow
 from aotc.commands.import_tensorflow.tensorflow_import import Imported, import_signature, write
 
 
@@ -63,16 +62,6 @@ def test_what_is_written_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "m.tfhlo").read_bytes() == b"model"
     assert (tmp_path / "e.npz").read_bytes() == b"results"
     assert told["output"] == str(tmp_path / "m.tfhlo")
-
-
-def test_sizes_of_a_profile() -> None:
-    assert _sizes("batch=8, tokens_1=16") == {"batch": 8, "tokens_1": 16}
-
-
-@pytest.mark.parametrize("text", ["", "batch", "batch=0", "batch=-1", "a=1,a=2", "1=2", "a=x"])
-def test_sizes_that_are_none(text: str) -> None:
-    with pytest.raises(click.BadParameter):
-        _sizes(text)
 
 
 @pytest.mark.parametrize(
