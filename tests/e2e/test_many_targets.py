@@ -25,6 +25,7 @@ from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
+from tests.conftest import Once
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -64,12 +65,16 @@ class Bundles:
     both: Path
     merged: Path
     trust: Path
-    signer: LocalSigner
 
 
 @pytest.fixture(scope="module")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
-    folder = tmp_path_factory.mktemp("targets")
+def bundles(once: Once) -> Bundles:
+    folder = once("targets", build_apart_and_together)
+    paths = (folder / f"{name}.aotb" for name in ("one", "two", "both", "merged"))
+    return Bundles(*paths, folder / "trust.toml")
+
+
+def build_apart_and_together(folder: Path) -> None:
     (folder / "program.py").write_text(PROGRAM)
     manifest = folder / "manifest.toml"
     manifest.write_text(MANIFEST)
@@ -81,7 +86,6 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
     build(manifest, output=two, targets=[V4], signer=signer)
     build(manifest, output=both, targets=[V4, V3], signer=signer)
     merge_bundles([two, one], merged, Form.ARCHIVE, read_policy(trust), signer, datetime.now(UTC))
-    return Bundles(one, two, both, merged, trust, signer)
 
 
 def test_merging_two_builds_gives_the_root_of_one_build_for_both(bundles: Bundles) -> None:

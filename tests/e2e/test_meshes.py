@@ -23,14 +23,14 @@ from aotc_runtime import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from parallel.model import encode, init
-
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle, Once
 
 
 @pytest.fixture(scope="module")
-def meshes(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    folder = tmp_path_factory.mktemp("meshes")
-    return build_signed(folder, "meshes", mesh_programs.PROGRAM, mesh_programs.MANIFEST)
+def meshes(once: Once) -> Bundle:
+    program, manifest = mesh_programs.PROGRAM, mesh_programs.MANIFEST
+    folder = once("meshes", lambda folder: build_signed(folder, "meshes", program, manifest))
+    return folder / "meshes.aotb", folder / "trust.toml"
 
 
 def plain(tokens: Array) -> Arrays:

@@ -17,18 +17,9 @@ from tests.memory_files import folder_in_memory
 from tests.waiting import started
 
 FILES = (
-    "sign a file",
-    "build over a file",
-    "build a new file",
-    "build a new file from files",
-    "build two files",
-    "keygen",
-    "trust init",
-    "trust add-key",
-    "trust revoke",
-    "publish in a channel",
-    "merge",
-    "extract",
+    *("sign a file", "build over a file", "build a new file", "build a new file from files"),
+    *("build two files", "keygen", "trust init", "trust add-key", "trust revoke"),
+    *("publish in a channel", "merge", "extract"),
 )
 FOLDERS = (
     "sign a folder",

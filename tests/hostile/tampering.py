@@ -228,16 +228,8 @@ def roles(bundle: MemoryBundle) -> dict[str, str]:
 
 
 ROLES = (
-    "root index",
-    "image manifest",
-    "bundle manifest",
-    "weights",
-    "module",
-    "executable",
-    "fixture",
-    "attestation",
-    "envelope",
-    "empty config",
+    *("root index", "image manifest", "bundle manifest", "weights", "module", "executable"),
+    *("fixture", "attestation", "envelope", "empty config"),
 )
 
 

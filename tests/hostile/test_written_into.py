@@ -31,19 +31,9 @@ DISABLE = sys.monitoring.DISABLE
 Change = Callable[[Path], None]
 
 STEPS = (
-    "look_into",
-    "sizes_of",
-    "read_root",
-    "read_envelopes",
-    "check_consistency",
-    "begin_contents",
-    "read_contents",
-    "attest",
-    "target_parts_of",
-    "add_attestation",
-    "layout_index",
-    "_check_attestations",
-    "fchmod",
+    *("look_into", "sizes_of", "read_root", "read_envelopes", "check_consistency"),
+    *("begin_contents", "read_contents", "attest", "target_parts_of", "add_attestation"),
+    *("layout_index", "_check_attestations", "fchmod"),
 )
 """Functions after which files are changed, each time that one of them has returned."""
 

@@ -80,14 +80,9 @@ def test_an_identity_token_is_exchanged(server: OciServer, connect: Connect) -> 
 @pytest.mark.parametrize(
     "realm",
     [
-        "http://tokens.example.com/token",
-        "http://127.0.0.1:1/token",
-        "https://me@tokens.example.com/token",
-        "file:///etc/passwd",
-        "https://",
-        "//x",
-        "https://[",
-        "OWN/token#x",
+        *("http://tokens.example.com/token", "http://127.0.0.1:1/token"),
+        *("https://me@tokens.example.com/token", "file:///etc/passwd", "https://", "//x"),
+        *("https://[", "OWN/token#x"),
     ],
 )
 def test_a_token_server_without_tls_or_place_is_not_asked(

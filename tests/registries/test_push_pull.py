@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,15 +13,12 @@ import pytest
 
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Form
-from aotc_runtime.base.errors import IntegrityError, RegistryError, TrustError
+from aotc_runtime.base.errors import IntegrityError, RegistryError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
-from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.store import Store
-from aotc_serve.store.store_pull import signed_by
 from tests.registries.conftest import GOLDEN, LAYERS, REPO, TAG, Registry, refused
 from tests.registries.faults import Fault, always, cut, once, status
 from tests.registries.oci_server import Handler, OciServer, sha256
@@ -269,18 +264,6 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
         assert refused(registry.pull, Path("/proc/pulled"), form=form).code == "AOTC-E003"
 
 
-def test_a_bundle_that_nobody_trusts_is_not_fetched(
-    registry: Registry, back: Path, tmp_path: Path
-) -> None:
-    registry.push()
-    policy = tmp_path / "trust.toml"
-    policy.write_text(policy_text("layers", [LocalSigner.ephemeral().public_pem()]))
-    accept = signed_by(read_policy(policy), time.time(), "it")
-    refused(registry.pull, back, accept=accept, kind=TrustError)
-    assert registry.layers == []
-    assert [path.name for path in tmp_path.iterdir()] == ["trust.toml"]
-
-
 FAULTS = [
     pytest.param(cut(0), id="breaks off"),
     pytest.param(always(status(500)), id="500"),
@@ -310,17 +293,6 @@ def test_a_push_that_fails_moves_no_tag(registry: Registry) -> None:
     registry.server.faults.append(once(status(400), "PUT", "/manifests/"))
     refused(registry.push, DIGITS, f"{REPO}:stable", kind=RegistryError)
     assert registry.server.manifests[REPO, "stable"] == before
-
-
-def test_a_disk_that_is_full_leaves_nothing(registry: Registry, back: Path) -> None:
-    registry.push(DIGITS)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        assert refused(registry.pull, back).code == "AOTC-E560"
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert list(back.parent.iterdir()) == []
 
 
 def test_progress_counts_bytes_up_to_all_of_them(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -248,19 +247,6 @@ def test_a_damaged_blob_is_found_and_fetched_again(
     registry.keep(store)
     assert path.read_bytes() == data
     assert all(is_whole for _, is_whole in store.verify())
-
-
-def test_a_full_disk_is_told_and_leaves_nothing_half(registry: Registry, store: Store) -> None:
-    registry.push(DIGITS)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        assert refused(registry.keep, store, kind=ResourceError).code == "AOTC-E560"
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert all(is_whole for _, is_whole in store.verify())
-    assert list((store.folder / "partial").iterdir()) == []
-    requires_whole(store, registry.keep(store))
 
 
 @contextmanager

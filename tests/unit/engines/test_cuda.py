@@ -125,13 +125,8 @@ def test_what_xla_serves_itself_needs_no_module(target: str) -> None:
 @pytest.mark.parametrize(
     "target",
     [
-        "xla_ffi_python_gpu_callback",
-        "xla_python_gpu_callback",
-        "lapack_spotrf_ffi",
-        "cuhybrid_eig_real",
-        "__gpu$xla.gpu.triton",
-        "cusolver_potrf_ffi2",
-        "my_cublas",
+        *("xla_ffi_python_gpu_callback", "xla_python_gpu_callback", "lapack_spotrf_ffi"),
+        *("cuhybrid_eig_real", "__gpu$xla.gpu.triton", "cusolver_potrf_ffi2", "my_cublas"),
     ],
 )
 def test_nothing_else_is(target: str) -> None:

@@ -461,13 +461,7 @@ def test_a_number_may_change_as_much_as_its_rule_says(
 @pytest.mark.parametrize(
     "rule",
     [
-        "",
-        "flop",
-        "flops>5%",
-        "flops>+5kB",
-        "module>+1%",
-        "flops>+",
-        "flops>+5%%",
+        *("", "flop", "flops>5%", "flops>+5kB", "module>+1%", "flops>+", "flops>+5%%"),
         "temp_memory>+1XB",
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from aotc.commands.explain.representations import (
 )
 from aotc.pipeline.build import build
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import Once
 
 NOW = datetime.now(UTC)
 
@@ -37,11 +39,13 @@ inputs.x = { shape = ["n", 4], dtype = "float32" }
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Review:
-    folder = tmp_path_factory.mktemp("shown")
-    (folder / "shown.py").write_text("def f(x):\n    return (x + 1) @ x.T\n")
-    (folder / "shown.toml").write_text(MANIFEST)
-    build(folder / "shown.toml", output=folder / "shown.aotb")
+def shown(once: Once) -> Review:
+    def fill(folder: Path) -> None:
+        (folder / "shown.py").write_text("def f(x):\n    return (x + 1) @ x.T\n")
+        (folder / "shown.toml").write_text(MANIFEST)
+        build(folder / "shown.toml", output=folder / "shown.aotb")
+
+    folder = once("shown", fill)
     return review(open_bundle(folder / "shown.aotb"), None, NOW)
 
 

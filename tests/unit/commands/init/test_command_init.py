@@ -301,80 +301,69 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
     assert done.codes == ["AOTC-E829"] and "arguments = { batch = … }" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["program"], "AOTC-E080", "a function as package.module:function"),
-        (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
-        (["program.py"], "AOTC-E080", ".onnx, .pt2"),
-        (["p" * 300], "AOTC-E080", "name a function"),
-        (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
-        (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
-        (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
-        (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
-        (["program:predict", "--weights=params=x.pt"], "AOTC-E080", "read it in a function"),
-        (["program:predict", "--like=params=x"], "AOTC-E080", "package.module:function"),
-        (["program:predict", "--dimension=b=1:8"], "AOTC-E080", "name an axis in --input"),
-        (
-            ["program:predict", "--input=image=f32[b]", "--dimension=b=8:1"],
-            "AOTC-E080",
-            "LOWEST:HIGHEST",
-        ),
-        (
-            ["program:predict", "--input=image=f32[3]", "--static=image=1"],
-            "AOTC-E080",
-            "one option for image",
-        ),
-        (
-            ["program:predict", "--input=image=f32[3]", "--input=image=f32[4]"],
-            "AOTC-E080",
-            "each name once",
-        ),
-        (["program:predict"], "AOTC-E081", "parameter image"),
-        (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
-        (["program:annotated", "--input=imgae=f32[3]"], "AOTC-E083", "did you mean image?"),
+NESTED = ":nested --example=program:nested_example"
+TOLD = {
+    "AOTC-E080": [
+        ("", "a function as package.module:function"),
+        (".predict", "did you mean program:predict?"),
+        ("p" * 300, "name a function"),
+        (":predict --input=image=flot32[3]", "did you mean float32?"),
+        (":predict --input=image", "image=float32[batch,64]"),
+        (":predict --static=mode=fast", "in quotes"),
+        (":predict --weights=params=x", "FILE.safetensors"),
+        (":predict --weights=params=x.pt", "read it in a function"),
+        (":predict --like=params=x", "package.module:function"),
+        (":predict --dimension=b=1:8", "name an axis in --input"),
+        (":predict --input=image=f32[b] --dimension=b=8:1", "LOWEST:HIGHEST"),
+        (":predict --input=image=f32[3] --static=image=1", "one option for image"),
+        (":predict --input=image=f32[3] --input=image=f32[4]", "each name once"),
     ],
-)
-def test_what_cannot_be_described_is_refused_and_nothing_is_written(
-    run: Run, tmp_path: Path, arguments: list[str], code: str, says: str
-) -> None:
-    done = run("init", *arguments)
-    assert (done.exit_code, code in done.codes) == (2, True), done.stderr
-    assert says in done.stderr
-    assert not list(tmp_path.glob("*.toml"))
+    "AOTC-E081": [(":predict", "parameter image")],
+    "AOTC-E082": [
+        (":predict --example=program:broken", "no data today"),
+        (":predict --example=program:too_many", "3 values"),
+        (":predict --example=program:unknown_name", "imago"),
+        (":tuple_of --example=program:tuple_example", "--like state="),
+        (":annotated --example=program:leave", "SystemExit"),
+    ],
+    "AOTC-E083": [
+        (":annotated --input=imgae=f32[3]", "did you mean image?"),
+        (f"{NESTED} --input=tokens=[a]", "axes that fit the example's shape [3, 4]"),
+        (f"{NESTED} --input=tokens=[a,a]", "a to be 3"),
+        (f"{NESTED} --input=batch/y=[a]", "no such array"),
+        (":annotated --input=image=[a]", "a dtype"),
+    ],
+}
+"""By code: what follows the name of the module, and what is said."""
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["program:predict", "--example=program:too_many"], "AOTC-E082", "3 values"),
-        (["program:predict", "--example=program:unknown_name"], "AOTC-E082", "imago"),
-        (["program:tuple_of", "--example=program:tuple_example"], "AOTC-E082", "--like state="),
-        (
-            ["program:nested", "--example=program:nested_example", "--input=tokens=[a]"],
-            "AOTC-E083",
-            "axes that fit the example's shape [3, 4]",
-        ),
-        (
-            ["program:nested", "--example=program:nested_example", "--input=tokens=[a,a]"],
-            "AOTC-E083",
-            "a to be 3",
-        ),
-        (
-            ["program:nested", "--example=program:nested_example", "--input=batch/y=[a]"],
-            "AOTC-E083",
-            "no such array",
-        ),
-        (["program:annotated", "--input=image=[a]"], "AOTC-E083", "a dtype"),
-        (["program:annotated", "--example=program:leave"], "AOTC-E082", "SystemExit"),
-    ],
+    ("code", "arguments", "says"), [(code, *each) for code, told in TOLD.items() for each in told]
 )
-def test_what_a_look_at_the_function_does_not_explain_is_refused(
-    drafting: Drafting, arguments: list[str], code: str, says: str
+def test_what_cannot_be_described_is_refused(
+    drafting: Drafting, code: str, arguments: str, says: str
 ) -> None:
-    exit_code, codes, said = refusal_of(drafting, arguments)
+    exit_code, codes, said = refusal_of(drafting, f"program{arguments}".split())
     assert (exit_code, code in codes) == (2, True), said
     assert says in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "code", "says"),
+    [
+        (["program.py"], 2, "AOTC-E080", ".onnx, .pt2"),
+        (["program:annotated", "--input=imgae=f32[3]"], 2, "AOTC-E083", "did you mean image?"),
+        (["program:nope"], 3, "AOTC-E820", ""),
+        (["program:annotated", "--target=cpu-x86-64-v9"], 3, "AOTC-E811", ""),
+    ],
+)
+def test_nothing_is_written_for_what_is_refused(
+    run: Run, tmp_path: Path, arguments: list[str], exit_code: int, code: str, says: str
+) -> None:
+    done = run("init", *arguments)
+    assert (done.exit_code, done.codes) == (exit_code, [code]), done.stderr
+    assert says in done.stderr
+    assert not list(tmp_path.glob("*.toml"))
 
 
 def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
@@ -390,14 +379,6 @@ def test_a_program_that_does_not_trace_leaves_a_manifest_to_correct(
     done = run("init", "program:branches", "--input=x=f32[4]", "--json")
     assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
     assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
-
-
-def test_unknown_functions_and_targets_are_refused_before_anything_is_written(
-    run: Run, tmp_path: Path
-) -> None:
-    assert run("init", "program:nope").codes == ["AOTC-E820"]
-    assert run("init", "program:annotated", "--target=cpu-x86-64-v9").codes == ["AOTC-E811"]
-    assert not list(tmp_path.glob("*.toml"))
 
 
 @pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
@@ -498,21 +479,16 @@ CALLED: list[tuple[str, list[str], str, dict[str, Any]]] = [
 """A name, options, and the inputs and values that they describe."""
 
 
-@pytest.mark.parametrize(("name", "options", "inputs", "static"), CALLED)
-def test_whatever_can_be_called_by_name_is_drafted(
-    drafting: Drafting, name: str, options: list[str], inputs: str, static: dict[str, Any]
+def test_whatever_can_be_called_by_name_is_drafted_and_traces(
+    drafting: Drafting, tmp_path: Path
 ) -> None:
-    entry_point = entry_point_of(drafting(f"calls:{name}", *options, "--entry-point=f"))
-    assert entry_point["function"] == f"calls:{name}"
-    assert set(entry_point.get("inputs", {})) == set(inputs)
-    assert entry_point.get("static", {}) == static
-
-
-def test_whatever_can_be_called_by_name_traces(drafting: Drafting, tmp_path: Path) -> None:
-    drafts = {
-        f"f{number}": drafting(f"calls:{name}", *options, f"--entry-point=f{number}")
-        for number, (name, options, _, _) in enumerate(CALLED)
-    }
+    drafts = {}
+    for number, (name, options, inputs, static) in enumerate(CALLED):
+        drafts[f"f{number}"] = drafting(f"calls:{name}", *options, f"--entry-point=f{number}")
+        entry_point = entry_point_of(drafts[f"f{number}"])
+        assert entry_point["function"] == f"calls:{name}"
+        assert set(entry_point.get("inputs", {})) == set(inputs), name
+        assert entry_point.get("static", {}) == static, name
     assert traced([*drafts.values()], tmp_path) == set(drafts)
 
 

@@ -44,12 +44,7 @@ def test_states_are_inputs_after_those_of_the_model_with_their_values_in_the_fil
 ) -> None:
     model = read(f"cache{suffix}")
     assert [each.name for each in model.inputs] == [
-        "x",
-        "position",
-        "state/decay",
-        "state/keys",
-        "state/last",
-        "state/steps",
+        *("x", "position", "state/decay", "state/keys", "state/last", "state/steps"),
     ]
     assert [each.changes for each in model.inputs] == [False, False, True, True, True, True]
     assert set(model.weights) == {"bias"}

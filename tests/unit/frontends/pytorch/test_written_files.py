@@ -46,16 +46,8 @@ def call(model: Model, name: str, suffix: str = "") -> float:
 @pytest.mark.parametrize(
     "name",
     [
-        "convolutions",
-        "convolutions.decomposed",
-        "tied",
-        "recurrent",
-        "branch",
-        "writes",
-        "sizes",
-        "no_grad",
-        "quantized",
-        "daily",
+        *("convolutions", "convolutions.decomposed", "tied", "recurrent", "branch", "writes"),
+        *("sizes", "no_grad", "quantized", "daily"),
     ],
 )
 def test_a_model_returns_what_torch_returned(name: str) -> None:

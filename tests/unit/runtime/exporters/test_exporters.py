@@ -18,6 +18,8 @@ import aotc_runtime
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.exporters.opentelemetry import observe
 from aotc_runtime.exporters.prometheus import BundleCollector
+from tests.conftest import Once
+from tests.e2e.small_programs import build_signed
 
 
 @pytest.fixture(scope="module")
@@ -75,25 +77,17 @@ def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
 
 
 @pytest.fixture(scope="module")
-def padding_bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedBundle]:
-    from aotc.bundle.sign.signer import LocalSigner
-    from aotc.bundle.trust.trust_text import policy_text
-    from aotc.pipeline.build import build
-
-    folder = tmp_path_factory.mktemp("padding")
-    (folder / "program.py").write_text("def double(x):\n    return x * 2\n")
-    (folder / "manifest.toml").write_text(
+def padding_bundle(once: Once) -> Iterator[LoadedBundle]:
+    program = "def double(x):\n    return x * 2\n"
+    manifest = (
         'schema = 1\nname = "double"\nversion = "1.0.0"\ntargets = ["cpu-x86-64-v3"]\n'
         "[dimensions.batch]\nrange = [1, 8]\nprofiles = [8]\n"
         '[entry_points.double]\nfunction = "program:double"\n'
         'inputs.x = { shape = ["batch", 4], dtype = "float32" }\n'
         'out_of_profile.batch = "pad"\n'
     )
-    signer, path = LocalSigner.ephemeral(), folder / "double.aotb"
-    build(folder / "manifest.toml", output=path, signer=signer)
-    policy = folder / "trust.toml"
-    policy.write_text(policy_text("double", [signer.public_pem()]))
-    with aotc_runtime.load(path, trust=policy) as bundle:
+    folder = once("padding", lambda folder: build_signed(folder, "double", program, manifest))
+    with aotc_runtime.load(folder / "double.aotb", trust=folder / "trust.toml") as bundle:
         for _ in range(2):
             bundle["double"](np.zeros((6, 4), np.float32))
         yield bundle

@@ -11,20 +11,8 @@ from hypothesis import strategies as st
 from aotc_runtime.verification.bundle_versions import Key, version_key
 
 ORDER = [
-    "0.0.1",
-    "0.9",
-    "1.0.0.dev3",
-    "1.0.0-rc1",
-    "1.0.0-rc9",
-    "1.0.0-rc10",
-    "1.0.0",
-    "1.0.0.post1",
-    "1.0.0.1",
-    "1.0.1",
-    "1.2",
-    "1.10",
-    "2",
-    "2026.11.1",
+    *("0.0.1", "0.9", "1.0.0.dev3", "1.0.0-rc1", "1.0.0-rc9", "1.0.0-rc10", "1.0.0"),
+    *("1.0.0.post1", "1.0.0.1", "1.0.1", "1.2", "1.10", "2", "2026.11.1"),
 ]
 
 
