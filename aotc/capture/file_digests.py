@@ -18,7 +18,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256, sha256_of
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.system.bundle_files import open_regular
-from aotc_runtime.system.streamed_bundle import Told, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 
 PIECE_BYTES = 2**20
 
@@ -62,7 +62,7 @@ def digest_of(path: Path) -> str:
         return digest_of_open(file)
 
 
-def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
+def digest_of_open(file: BinaryIO, told: OnProgress = ignore_progress) -> str:
     """The digest of an open file, kept like those of `digest_of`.
 
     told: called with the number of bytes, as they are hashed.
@@ -79,7 +79,7 @@ def digest_of_open(file: BinaryIO, told: Told = nobody) -> str:
     return digest
 
 
-def _telling(data: Iterable[bytes], told: Told) -> Iterator[bytes]:
+def _telling(data: Iterable[bytes], told: OnProgress) -> Iterator[bytes]:
     for piece in data:
         yield piece
         told(len(piece))

@@ -36,7 +36,7 @@ from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.base.limits import TENSOR_HEADER_BYTES_MAX, TENSOR_RANK_MAX
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.system.bundle_files import read_file
-from aotc_runtime.system.streamed_bundle import PIECE_BYTES
+from aotc_runtime.system.streamed_bundle import CHUNK_BYTES
 
 ARRAYS = ("jax.Array", "np.ndarray", "scalar")
 """Types of leaves that are arrays."""
@@ -216,8 +216,8 @@ class ArrayBytes:
         assert self.checkpoint.folder is not None, "somebody fetches it before"
         with (self.checkpoint.folder / str(self.number)).open("rb", buffering=0) as file:
             file.seek(start)
-            for at in range(start, end, PIECE_BYTES):
-                yield file.read(min(PIECE_BYTES, end - at))
+            for at in range(start, end, CHUNK_BYTES):
+                yield file.read(min(CHUNK_BYTES, end - at))
 
 
 def open_checkpoint(

@@ -58,7 +58,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.in_toto import SBOM_TYPE
 from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
-from aotc_runtime.system.streamed_bundle import Told, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -305,7 +305,7 @@ def _write(
     manifest: BuildManifest,
     sbom_path: Path | None,
     beside: Mapping[Path, bytes],
-    on_progress: Told,
+    on_progress: OnProgress,
 ) -> tuple[Bundle, Attestation | None, bytes | None]:
     """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
     results of the build with it: all of them or none. Returns it with the attestation of its
@@ -344,7 +344,7 @@ def _write(
     return bundle, attestation, data
 
 
-def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
+def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> OnProgress:
     """Return a callback that turns bytes that were copied or hashed into progress of packing."""
     weights = {
         blob.digest: len(blob.data)
@@ -354,7 +354,7 @@ def _packing_progress(parts: Sequence[TargetParts], on_stage: OnStage) -> Told:
     }
     total, lock = 2 * sum(weights.values()), Lock()
     if total < LARGE_BYTES:
-        return nobody
+        return ignore_progress
     done = 0
 
     def on_bytes(number: int) -> None:

@@ -17,14 +17,14 @@ from aotc_runtime.verification import bundle_examination, host_compatibility, ve
 from tests.conftest import ROOT
 
 MAKERS = (
-    verify_bundle.frame,
+    verify_bundle.parse,
     verify_bundle.collect,
     verify_bundle.authenticate,
     verify_bundle.unpack,
     verify_bundle.accept,
-    verify_bundle.judge,
+    verify_bundle.evaluate,
     verify_bundle.require,
-    verify_bundle.Fitting.finish,
+    verify_bundle.Compatible.finish,
 )
 """The makers of the stages, in their order (tests/hostile/test_stages.py)."""
 

@@ -29,7 +29,7 @@ from aotc.base.temporary_files import (
     remove_folder,
     temporary_file,
 )
-from aotc_runtime.base.digest import pieces, sha256, sha256_bytes
+from aotc_runtime.base.digest import chunks_of, sha256, sha256_bytes
 from aotc_runtime.system.streamed_bundle import pass_file
 
 MAGIC = b"aotc-entry-1\n"
@@ -358,6 +358,6 @@ def _write(path: Path, *chunks: bytes | memoryview) -> None:
     with temporary_file(path) as (temporary, descriptor):
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
-                for piece in pieces(chunk):
+                for piece in chunks_of(chunk):
                     file.write(piece)
         temporary.replace(path)

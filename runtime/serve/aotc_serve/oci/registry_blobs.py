@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Protocol
 
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import refusal
 from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
 from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
@@ -187,7 +187,7 @@ def _mapped(view: memoryview) -> Body:
     """Pages of a mapped file are given back behind who sends them, where its map does that."""
 
     def parts() -> Iterator[bytes | bytearray | memoryview]:
-        for piece in pieces(view):
+        for piece in chunks_of(view):
             for start in range(0, len(piece), SENT_CHUNK_BYTES):
                 yield piece[start : start + SENT_CHUNK_BYTES]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import raise_if, refusal
 from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
@@ -149,7 +149,7 @@ def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
     if data is None or len(data) != size:
         return False
     sink.restart()
-    for piece in pieces(data):
+    for piece in chunks_of(data):
         sink.write(piece)
     if sink.digest() == digest:
         return True
