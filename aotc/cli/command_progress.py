@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotc_runtime.base.rendering import warn
-from aotc_runtime.system.read_progress import LARGE_BYTES, Tally, bytes_at, is_seen
+from aotc_runtime.system.read_progress import LARGE_BYTES, BytesProgress, bytes_at, is_seen
 from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 
 if TYPE_CHECKING:
@@ -179,4 +179,4 @@ def passing_progress(
         yield ignore_progress
         return
     with byte_progress(stage, quiet=quiet) as on_bytes:
-        yield Tally(total, on_bytes).add
+        yield BytesProgress(total, on_bytes).add

@@ -64,7 +64,7 @@ def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[OnProg
         sys.stderr.flush()
 
 
-class Tally:
+class BytesProgress:
     """The progress of several blobs together; threads may share it. total: bytes of all."""
 
     def __init__(self, total: int, on_bytes: OnBytes) -> None:

@@ -197,7 +197,7 @@ class _Calls:
             raise call.refused from None
         if not isinstance(message, bytes):
             raise invalid_request("request", "none", "a message")
-        self._calls.has_arrived(call, len(message))
+        self._calls.on_received(call, len(message))
         return message
 
     def _parsed(self, name: str, answer: Answer) -> Handler:

@@ -12,7 +12,7 @@ from typing import Protocol
 from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import refusal
 from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
-from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
+from aotc_serve.oci.registry_client import PULL, PUSH, Repository, RetryableError
 
 CHUNK_BYTES = 16 * 2**20
 """A piece of an upload; smaller blobs are sent in one request. S3 asks for at least 5 MiB."""
@@ -164,12 +164,12 @@ class _Upload:
                 HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
                 HTTPStatus.NOT_FOUND,
             ):
-                raise Again(f"{response.status_line} for a chunk of an upload")
+                raise RetryableError(f"{response.status_line} for a chunk of an upload")
             repository.require(response, HTTPStatus.ACCEPTED, HTTPStatus.CREATED)
             self._at = self._range(response, start + len(view))
             self._place = repository.upload_place(response, self._place)
         if self._at <= start:
-            raise Again("a chunk of an upload that was accepted, and is not there")
+            raise RetryableError("a chunk of an upload that was accepted, and is not there")
         self._furthest = max(self._furthest, self._at)
 
     def _commit(self, data: bytes | memoryview) -> None:
@@ -179,7 +179,7 @@ class _Upload:
         with repository.ask("PUT", place, PUSH, self._progress, body, commits=True) as response:
             if response.status == HTTPStatus.NOT_FOUND:
                 self._place = ""
-                raise Again(f"{response.status_line} for the end of an upload")
+                raise RetryableError(f"{response.status_line} for the end of an upload")
             repository.require(response, HTTPStatus.CREATED)
 
 
@@ -234,7 +234,7 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: 
     with repository.ask("GET", f"blobs/{digest}", PULL, progress, extra=extra) as response:
         if start and response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             sink.restart()
-            raise Again(f"{response.status_line} for the rest of a blob")
+            raise RetryableError(f"{response.status_line} for the rest of a blob")
         repository.require(
             response, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else [])
         )
@@ -258,4 +258,4 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: 
             sink.write(piece)
             left -= len(piece)
         if left:
-            raise Again(f"broken off, {left} bytes before the end")
+            raise RetryableError(f"broken off, {left} bytes before the end")
