@@ -85,8 +85,9 @@ class RetryableError(Exception):
 
 class RetryLimits(Struct, frozen=True):
     """How often to repeat a request, with exponential backoff and jitter, in seconds.
-    patience: seconds to wait in all without
-       progress, whatever a registry asks for; one that asks for more has no time.
+
+    patience: seconds to wait in all without progress, whatever a registry asks for; a registry that
+    asks for more is given up.
     """
 
     most: int = 6
@@ -235,8 +236,11 @@ class Repository:
             self.http.wait(pause)
 
     def require(self, response: Response, *wanted: int) -> None:
-        """Raise unless the answer has one of these statuses: RetryableError, or RegistryError (AOTC-E773 for
-        who asks, E774 not there, E775 refused).
+        """Raise unless the response has one of these statuses.
+
+        Raises:
+            RetryableError: The registry may answer later.
+            RegistryError: AOTC-E773 not authorized, E774 not found, E775 rejected.
         """
         if response.status in wanted:
             return
