@@ -26,7 +26,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_runtime.system.bundle_files import open_regular
-from aotc_runtime.system.streamed_bundle import PIECE_BYTES, PassedMap
+from aotc_runtime.system.streamed_bundle import CHUNK_BYTES, PassedMap
 
 ZIP_BEGINS = b"PK\x03\x04"
 NPZ_ENDING = ".npy"
@@ -61,12 +61,12 @@ class WeightsFile:
         return self._state.size
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
-        """These bytes of it, in pieces of `PIECE_BYTES` but for the last. Raises OSError,
+        """These bytes of it, in pieces of `CHUNK_BYTES` but for the last. Raises OSError,
         CaptureError (AOTC-E840) if it has become shorter.
         """
-        for at in range(start, end, PIECE_BYTES):
+        for at in range(start, end, CHUNK_BYTES):
             piece = b""
-            wanted = min(PIECE_BYTES, end - at)
+            wanted = min(CHUNK_BYTES, end - at)
             while len(piece) < wanted:
                 more = os.pread(self._file.fileno(), wanted - len(piece), at + len(piece))
                 if not more:

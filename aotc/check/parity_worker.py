@@ -32,7 +32,7 @@ from aotc_runtime.serving.readiness import Difference, run_all
 from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
-from aotc_runtime.verification.verify_bundle import judge, require, vouch
+from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, require
 
 
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
@@ -67,17 +67,17 @@ def outcome(job: Job, progress: Progress) -> Answer:
     target, folder = job.target, Path(job.folder)
     # A gate that does not open says nothing about the host: the build itself is broken.
     source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
-    with vouch(source, policy, time.time()) as vouched:
-        facts = detect_all(vouched.wanted(target).devices)
-        judged = judge(vouched, facts, target)
-        manifest, findings = judged.manifest, judged.choice.findings
+    with accept_bundle(source, policy, time.time()) as accepted:
+        facts = detect_all(accepted.wanted(target).devices)
+        evaluated = evaluate(accepted, facts, target)
+        manifest, findings = evaluated.manifest, evaluated.choice.findings
         if manifest is not None and findings:
-            vouched.finish()
+            accepted.finish()
             return Answer(
                 unsuited=[finding.to_json() for finding in findings],
                 differing=list(misread(manifest, folder)),
             )
-        verified = require(judged).finish()
+        verified = require(evaluated).finish()
     resident = make_resident(verified)
     differing: list[Differing] = []
     try:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotc_runtime.base.rendering import warn
-from aotc_runtime.system.read_progress import LARGE_BYTES, Tally, bytes_at, is_seen
-from aotc_runtime.system.streamed_bundle import Told, nobody
+from aotc_runtime.system.read_progress import LARGE_BYTES, BytesProgress, bytes_at, is_seen
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -164,13 +164,13 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
 @contextmanager
 def passing_progress(
     stage: str, places: Iterable[Path], times: int, *, quiet: bool
-) -> Iterator[Told]:
+) -> Iterator[OnProgress]:
     """A function to call with bytes as they are hashed or copied; it draws on a terminal, for large
     bundles. places: of bundles.  times: that their bytes are passed.
     """
     total = times * sum(map(bytes_at, places))
     if quiet or total < LARGE_BYTES or not is_seen():
-        yield nobody
+        yield ignore_progress
         return
     with byte_progress(stage, quiet=quiet) as on_bytes:
-        yield Tally(total, on_bytes).add
+        yield BytesProgress(total, on_bytes).add

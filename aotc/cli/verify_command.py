@@ -61,7 +61,7 @@ def verify(
     places = [bundle] if isinstance(bundle, Path) else []
     with passing_progress("hash", places, 1, quiet=out.json) as on_progress:
         report = verify_report(
-            bundle, trust, target, full=full, ca=ca, channel=channel, told=on_progress
+            bundle, trust, target, full=full, ca=ca, channel=channel, on_progress=on_progress
         )
     if report.findings:
         report_findings(out, report.findings, report.exit_code, **report.document)

@@ -40,7 +40,7 @@ from aotc.pipeline.scratch_folder import Scratch, no_scratch
 from aotc.pipeline.target_assembly import EntryProofs
 from aotc.pipeline.task_pool import Workers
 from aotc_runtime.base import canonical_json
-from aotc_runtime.base.digest import pieces, sha256
+from aotc_runtime.base.digest import chunks_of, sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import BundleManifest, TrialRan
 from aotc_runtime.schema.manifest_labels import executable_key, label
@@ -348,5 +348,5 @@ def _lay_out(folder: Path, assembled: Assembled, envelope: bytes) -> None:
         place = folder / oci_layout.BLOB_FOLDER / digest.removeprefix("sha256:")
         if blob.file is None or not hard_link(blob.file, place):
             with place.open("wb") as stream:
-                for piece in pieces(blob.data):
+                for piece in chunks_of(blob.data):
                     stream.write(piece)

@@ -17,7 +17,7 @@ from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.base.temporary_files import temporary_folder
-from aotc_runtime.base.digest import cores, pieces, sha256_of
+from aotc_runtime.base.digest import chunks_of, cores, sha256_of
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -65,7 +65,7 @@ def digest_of(shard: Path) -> str:
 
 def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytearray | memoryview]:
     for chunk in chunks:
-        for piece in pieces(chunk):
+        for piece in chunks_of(chunk):
             file.write(piece)
             yield piece
 

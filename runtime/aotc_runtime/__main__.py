@@ -189,8 +189,10 @@ def _report(arguments: list[str]) -> Report:
         more = {name: getattr(options, name) for name in ("full", "ca", "channel", "store")}
         place = options.bundle if isinstance(options.bundle, Path) else Path()
         quiet = options.json or isinstance(options.bundle, str)
-        with line_of_progress("hash", place, quiet=quiet) as told:
-            return verify_report(options.bundle, options.trust, options.target, **more, told=told)
+        with line_of_progress("hash", place, quiet=quiet) as on_progress:
+            return verify_report(
+                options.bundle, options.trust, options.target, **more, on_progress=on_progress
+            )
     except _MisusedError as error:
         return Report((error.finding,), MISUSED, {}, ())
     except AotcError as error:

@@ -122,7 +122,7 @@ def makers(*names: str) -> set[str]:
     }
 
 
-STAGES = ("Framed", "Attested", "Signed", "Unpacked", "Vouched", "Judged", "Fitting")
+STAGES = ("Parsed", "Attested", "Signed", "Unpacked", "Accepted", "Evaluated", "Compatible")
 
 
 def test_only_verification_makes_its_stages_and_proofs() -> None:

@@ -27,7 +27,7 @@ from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc_runtime.base import digest
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.streamed_bundle import look_into
@@ -222,7 +222,7 @@ def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Coun
 def damaged(folder: Path) -> Path:
     """The bundle with another last byte in one of its shards."""
     path = Path(shutil.copyfile(folder / "both.aotb", folder / "damaged.aotb"))
-    view = bytes(next(iter(pieces(look_into(path).blob("sha256:" + shards(path)[0]) or b""))))
+    view = bytes(next(iter(chunks_of(look_into(path).blob("sha256:" + shards(path)[0]) or b""))))
     data = path.read_bytes()
     at = data.index(view[-64:])
     with path.open("r+b") as file:

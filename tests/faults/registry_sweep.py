@@ -26,7 +26,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
 from aotc_serve.oci.oci_references import parse
-from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.store import Store
 
 from .tracer import Fault, run
@@ -42,7 +42,7 @@ ENDS = 4
 at the end all.
 """
 
-TRIES = Tries(2, 0.001, 0.002)
+TRIES = RetryLimits(2, 0.001, 0.002)
 
 
 @contextmanager

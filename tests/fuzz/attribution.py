@@ -114,7 +114,7 @@ def timestamp(data: bytes) -> None:
     policy = TrustPolicy(schema=1, name=NAME, timestamp_authorities=(stamps()[0].trusted(),))
     token = base64.b64encode(data).decode()
     now = (datetime.now(UTC) + timedelta(days=1)).timestamp()
-    signature_timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", now)
+    signature_timestamps.signing_time_of(token, SIGNATURE, policy, Trials(), "x", now)
 
 
 def authority_certificates(data: bytes) -> None:
@@ -124,7 +124,7 @@ def authority_certificates(data: bytes) -> None:
         policy = TrustPolicy(schema=1, name=NAME, timestamp_authorities=(given,))
         raise_if([*signature_timestamps.check_authorities(policy, "x")])
         token = base64.b64encode(stamps()[1]).decode()
-        signature_timestamps.moment_of(token, SIGNATURE, policy, Trials(), "x", 2.0**33)
+        signature_timestamps.signing_time_of(token, SIGNATURE, policy, Trials(), "x", 2.0**33)
 
 
 @cache

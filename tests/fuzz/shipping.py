@@ -34,7 +34,7 @@ from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_authentication import Login
 from aotc_serve.oci.registry_blobs import fetch_blob, push_blob
-from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.oci.registry_listing import (
     Memory,
     fetch_attestations,
@@ -50,7 +50,7 @@ from tests.memory_files import kept_folder
 GOLDEN = Path(__file__).parents[1] / "golden" / "layers.aotb"
 PLACE = "oci://127.0.0.1:1/models/digits:1.0.0"
 BASE = "/v2/models/digits/"
-EAGER = Tries(2, 0.0, 0.0)
+EAGER = RetryLimits(2, 0.0, 0.0)
 TENSOR_BYTES_MAX = 2**20
 
 

@@ -10,7 +10,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.schema.host_facts import Accelerator, HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_examination import examine
-from aotc_runtime.verification.verify_bundle import vouch
+from aotc_runtime.verification.verify_bundle import accept_bundle
 
 from .tampering import Documents, MemoryBundle, host_with, policy_for, second_target, signed
 
@@ -73,9 +73,9 @@ def test_without_one_the_processor_is_and_the_accelerator_says_why_not(
 def test_only_a_bundle_or_a_target_for_accelerators_wants_to_know_of_them(
     genuine: MemoryBundle, policy: TrustPolicy, both: MemoryBundle, ours: LocalSigner
 ) -> None:
-    with vouch(genuine, policy, time.time()) as vouched:
-        assert vouched.wanted(None).platforms == {"xla": ()}
-    with vouch(both, policy_for(ours), time.time()) as vouched:
-        assert vouched.wanted(None).platforms == {"xla": ("cuda",)}
-        assert vouched.wanted("gpu").platforms == {"xla": ("cuda",)}
-        assert vouched.wanted("no such target").platforms == {}
+    with accept_bundle(genuine, policy, time.time()) as accepted:
+        assert accepted.wanted(None).platforms == {"xla": ()}
+    with accept_bundle(both, policy_for(ours), time.time()) as accepted:
+        assert accepted.wanted(None).platforms == {"xla": ("cuda",)}
+        assert accepted.wanted("gpu").platforms == {"xla": ("cuda",)}
+        assert accepted.wanted("no such target").platforms == {}

@@ -15,7 +15,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.verification.verify_bundle import Fitting
+from aotc_runtime.verification.verify_bundle import Compatible
 
 loading = importlib.import_module("aotc_runtime.loader.bundle_loader")
 """The module; the package's `load` is its function."""
@@ -60,12 +60,14 @@ def expected(digits_bundle: Bundle) -> bytes:
         return answer(bundle)
 
 
-AFTER = pytest.mark.parametrize("step", ["open_bundle", "vouch", "fit", "finish", "make_resident"])
+AFTER = pytest.mark.parametrize(
+    "step", ["open_bundle", "accept_bundle", "require_compatible", "finish", "make_resident"]
+)
 
 
 def meanwhile(step: str, change: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Change something right after this step of `load` has returned."""
-    owner = Fitting if step == "finish" else loading
+    owner = Compatible if step == "finish" else loading
     function = getattr(owner, step)
 
     def and_then(*arguments: object, **named: object) -> object:
@@ -104,8 +106,8 @@ def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
         refused.value.code
         == {
             "open_bundle": "AOTC-E106",
-            "vouch": "AOTC-E201",
-            "fit": "AOTC-E201",
+            "accept_bundle": "AOTC-E201",
+            "require_compatible": "AOTC-E201",
             "finish": "AOTC-E131",
             "make_resident": "AOTC-E701",
         }[step]
@@ -127,9 +129,9 @@ def test_a_file_that_changes_after_aotc_verify_is_verified_again_by_load(
 TRUNCATED = """
 import importlib, os, sys
 import aotc_runtime
-from aotc_runtime.verification.verify_bundle import Fitting
+from aotc_runtime.verification.verify_bundle import Compatible
 load = importlib.import_module("aotc_runtime.loader.bundle_loader")
-owner = Fitting if sys.argv[3] == "finish" else load
+owner = Compatible if sys.argv[3] == "finish" else load
 step = getattr(owner, sys.argv[3])
 def and_then(*arguments, **named):
     result = step(*arguments, **named)

@@ -26,7 +26,7 @@ from aotc_runtime.schema.trust_policy import Accepts
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification import bundle_contents, policy_rules, verify_bundle
 from aotc_runtime.verification.bundle_examination import examine
-from aotc_runtime.verification.verify_bundle import VerifiedBlob, fit, vouch
+from aotc_runtime.verification.verify_bundle import VerifiedBlob, accept_bundle, require_compatible
 from tests.conftest import ROOT
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
@@ -44,10 +44,10 @@ def handed_out(
     """The outcome, and the blobs that were handed out before it was known."""
     blobs: Mapping[str, VerifiedBlob] = {}
     try:
-        with vouch(bundle, policy, time.time()) as vouched:
-            fitting = fit(vouched, host)
-            blobs = fitting.executables
-            fitting.finish()
+        with accept_bundle(bundle, policy, time.time()) as accepted:
+            compatible = require_compatible(accepted, host)
+            blobs = compatible.executables
+            compatible.finish()
     except AotcError as error:
         return error.code, blobs
     return ACCEPTED, blobs
@@ -142,13 +142,13 @@ def is_over(hashing: Hashing) -> bool:
 def test_weights_are_hashed_while_executables_are_handed_out_and_no_longer_than_asked_for(
     genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, begun: list[Hashing]
 ) -> None:
-    with vouch(genuine, policy, time.time()) as vouched:
-        fitting = fit(vouched, host)
+    with accept_bundle(genuine, policy, time.time()) as accepted:
+        compatible = require_compatible(accepted, host)
         (hashing,) = begun
-        assert fitting.executables and not is_over(hashing)
+        assert compatible.executables and not is_over(hashing)
     assert is_over(hashing)
     with pytest.raises(IntegrityError):
-        fitting.finish()
+        compatible.finish()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -159,7 +159,7 @@ def test_hashing_ends_when_the_caller_or_a_rule_of_the_policy_fails(
     begun: list[Hashing],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(error), vouch(genuine, policy, time.time()):
+    with pytest.raises(error), accept_bundle(genuine, policy, time.time()):
         assert not is_over(begun[0])
         raise error
     assert is_over(begun[0])
@@ -169,19 +169,19 @@ def test_hashing_ends_when_the_caller_or_a_rule_of_the_policy_fails(
 
     monkeypatch.setattr(policy_rules, "check_identity", fail)
     with pytest.raises(error):
-        vouch(genuine, policy, time.time())
+        accept_bundle(genuine, policy, time.time())
     assert is_over(begun[1])
 
 
 STAGES = {
-    verify_bundle.frame: "Framed",
+    verify_bundle.parse: "Parsed",
     verify_bundle.collect: "Attested",
     verify_bundle.authenticate: "Signed",
     verify_bundle.unpack: "Unpacked",
-    verify_bundle.accept: "Vouched",
-    verify_bundle.judge: "Judged",
-    verify_bundle.require: "Fitting",
-    verify_bundle.Fitting.finish: "VerifiedBundle",
+    verify_bundle.accept: "Accepted",
+    verify_bundle.evaluate: "Evaluated",
+    verify_bundle.require: "Compatible",
+    verify_bundle.Compatible.finish: "VerifiedBundle",
 }
 """The one maker of each stage, in their order."""
 
@@ -193,7 +193,9 @@ def test_a_load_does_what_the_page_says_in_its_order() -> None:
     stated = re.findall(r"^\| (\w) \| `(\w+)` \|", section, re.MULTILINE)
     assert "".join(letter for letter, _ in stated) == "abcdefgh"
     calls = [name for _, name in stated]
-    assert calls[1:4:2] == ["vouch", "fit"] and calls.index("finish") < calls.index("make_ready")
+    assert calls[1:4:2] == ["accept_bundle", "require_compatible"] and calls.index(
+        "finish"
+    ) < calls.index("make_ready")
     module = importlib.import_module("aotc_runtime.loader.bundle_loader")
     made = called_by(module, "load")
     assert [name for name in made if name in calls] == calls
@@ -204,7 +206,7 @@ def called_by(module: ModuleType, function: str) -> list[str]:
     module, what that one calls. What a lambda would call is called by who gets it: how a reference
     asks the host has a paragraph of the page, and tests of its own.
     """
-    own = {"policy_of", "load_vouched"}
+    own = {"policy_of", "load_accepted"}
     calls = [
         (
             node.end_lineno or 0,
@@ -246,7 +248,7 @@ def test_each_stage_is_made_by_one_function_of_the_one_before() -> None:
     before = "BlobSource"
     for maker, stage in STAGES.items():
         hints = maker.__annotations__
-        if maker is not verify_bundle.Fitting.finish:
+        if maker is not verify_bundle.Compatible.finish:
             assert next(iter(hints.values())) == before, maker.__name__
         assert hints["return"] == stage
         before = stage

@@ -346,7 +346,7 @@ def test_any_flipped_bit_of_a_timestamp_makes_it_say_nothing(
         bad = good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :]
         text = base64.b64encode(bad).decode()
         try:
-            found = signature_timestamps.moment_of(
+            found = signature_timestamps.signing_time_of(
                 text, signature, policy, Trials(), "x", now.timestamp()
             )
         except AotcError as error:

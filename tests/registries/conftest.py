@@ -26,7 +26,7 @@ from aotc_runtime.system.streamed_bundle import look_into
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
 from aotc_serve.oci.oci_references import parse
-from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.store import Store, store_pull
 from tests.conftest import ROOT
 from tests.registries.oci_server import OciServer
@@ -84,7 +84,7 @@ def connect(server: OciServer) -> Iterator[Connect]:
             parse(f"oci://{address or server.address}/{place}"),
             HttpClient(ca, seconds),
             lambda: credentials,
-            Tries(tries, 0.001, 0.002),
+            RetryLimits(tries, 0.001, 0.002),
         )
         made.append(found)
         return found

@@ -22,7 +22,7 @@ from aotc_runtime.loader.bundle_sources import looked_at
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
-from aotc_runtime.verification.verify_bundle import vouch
+from aotc_runtime.verification.verify_bundle import accept_bundle
 from aotc_serve.store import Store
 from tests.registries.conftest import GOLDEN, TAG, Registry
 from tests.registries.oci_server import OciServer
@@ -154,7 +154,7 @@ def test_what_was_left_in_the_registry_can_never_be_used(
     with (
         looked_at(there[1], None, time.time()) as found,
         pytest.raises(IntegrityError) as caught,
-        vouch(found.source, read, time.time()),
+        accept_bundle(found.source, read, time.time()),
     ):
         pass
     assert caught.value.code == "AOTC-E202"

@@ -16,7 +16,7 @@ from aotc_runtime.base.errors import AotcError, RegistryError
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import parse
-from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.oci.registry_listing import fetch_attestations, resolve
 from aotc_serve.service.bundle_repository import Repository as Served
 from aotc_serve.service.served_loading import Settings
@@ -104,7 +104,7 @@ def test_a_registry_is_waited_for_no_longer_than_the_caller_is_patient(
 ) -> None:
     """Seconds that it asks for count together."""
     server.faults.append(always(said("429 X", {"Retry-After": "1"}), text="/v2/"))
-    tries = Tries(9, 0.001, 0.002, patience=number - 0.5)
+    tries = RetryLimits(9, 0.001, 0.002, patience=number - 0.5)
     with Repository(parse(f"oci://{server.address}/models/digits"), tries=tries) as there:
         assert refused(there.manifest, "live").code == "AOTC-E772"
     assert server.count("GET", "live") == number

@@ -9,7 +9,7 @@ from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents, Envelopes, Root
 from aotc_runtime.verification.bundle_examination import read_whole
-from aotc_runtime.verification.root_signatures import Voucher, signers_of
+from aotc_runtime.verification.root_signatures import AcceptedProvenance, signers_of
 from aotc_runtime.verification.verify_bundle import Unpacked, accept, attribute, unpack
 
 
@@ -18,7 +18,7 @@ class Opened:
     """A bundle of which every digest was checked, and nothing is loaded.
 
     root: what index.json named when it was read.  verified: whether a policy was asked, and accepts
-    it.  vouchers: the provenance that makes the policy do so; none without a policy.  envelopes:
+    it.  provenance: the provenance that makes the policy do so; none without a policy.  envelopes:
     all attestations, whoever signed them.  unread: sizes by digest of weights that are elsewhere,
     of which no digest was checked.
     """
@@ -26,7 +26,7 @@ class Opened:
     bundle: str
     root: Root
     verified: bool
-    vouchers: tuple[Voucher, ...]
+    provenance: tuple[AcceptedProvenance, ...]
     contents: Contents
     envelopes: Envelopes
     unread: Mapping[str, int]
@@ -49,7 +49,7 @@ class Opened:
     @property
     def signers(self) -> tuple[str, ...]:
         """Ids of the keys that the policy counted."""
-        return signers_of(self.vouchers)
+        return signers_of(self.provenance)
 
 
 def opened(
@@ -66,8 +66,8 @@ def opened(
     """
     if policy is None:
         return _untrusted(source, unread)
-    with accept(unpack(attribute(source, policy, now, unread))) as vouched:
-        return _accepted(vouched)
+    with accept(unpack(attribute(source, policy, now, unread))) as accepted:
+        return _accepted(accepted)
 
 
 def attributed(
@@ -96,5 +96,5 @@ def _untrusted(source: BlobSource, unread: Mapping[str, int]) -> Opened:
 
 def _accepted(unpacked: Unpacked) -> Opened:
     contents, signed = unpacked.finish(), unpacked.signed
-    source, root, unread = signed.framed.source, signed.framed.root, signed.framed.unread
-    return Opened(source.name, root, True, signed.vouchers, contents, signed.envelopes, unread)
+    source, root, unread = signed.parsed.source, signed.parsed.root, signed.parsed.unread
+    return Opened(source.name, root, True, signed.provenance, contents, signed.envelopes, unread)

@@ -22,7 +22,7 @@ from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
 from aotc_runtime.verification.missing_signatures import holder_labels
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -54,7 +54,7 @@ def endorse(
     policy: TrustPolicy | None = None,
     now: datetime | None = None,
     timestamp: Callable[[bytes, str], bytes] = unstamped,
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> Endorsed:
     """Add this signer's attestation to a bundle, in which every digest is checked before the signed
     one takes its place: those of weights as they were written.

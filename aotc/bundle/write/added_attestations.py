@@ -15,7 +15,7 @@ from aotc.bundle.write.hashed_weights import sizes_of
 from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
 from aotc_runtime.verification.bundle_examination import read_whole
 
 
@@ -24,7 +24,7 @@ def with_attestations(
     root: str,
     envelopes: Sequence[bytes],
     replaced: Callable[[bytes], bool] = lambda old: False,
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> None:
     """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
 

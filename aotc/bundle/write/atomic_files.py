@@ -21,7 +21,7 @@ from aotc.base.temporary_files import (
     temporary_folder,
     uninterrupted,
 )
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import AotcError
 
 OLD = ".old"
@@ -131,7 +131,7 @@ def _write(descriptor: int, data: bytes | memoryview) -> int:
     that a file which became shorter is an error (EFAULT) and no signal. Raises OSError.
     """
     size = 0
-    for piece in pieces(data):
+    for piece in chunks_of(data):
         left = memoryview(piece)
         while left:
             written = os.write(descriptor, left)

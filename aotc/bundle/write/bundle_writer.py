@@ -44,7 +44,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -158,7 +158,7 @@ def rooted(
 
 
 def _members(
-    files: Mapping[str, Data], blobs: Mapping[str, Blob], on_progress: Told
+    files: Mapping[str, Data], blobs: Mapping[str, Blob], on_progress: OnProgress
 ) -> Iterator[tuple[str, Data]]:
     """File names and contents in their order on disk; weights, the large ones, last."""
     yield from files.items()
@@ -198,7 +198,7 @@ def write(
     blobs: Mapping[str, Blob],
     check: Check,
     before: Before = nothing,
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
@@ -250,7 +250,7 @@ def write_files(
     blobs: Mapping[str, Blob],
     check: Check,
     before: Before = nothing,
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> int:
     """Write atomically over whatever is there; the bundle's size in bytes.
 
@@ -270,7 +270,7 @@ def pack(
     envelopes: Sequence[bytes] = (),
     before: Before = nothing,
     sources: Sequence[BlobSource] = (),
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
@@ -298,7 +298,7 @@ def reading_back(
     root_digest: str,
     manifests: Mapping[str, BundleManifest],
     sources: Sequence[BlobSource] = (),
-    on_progress: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> Check:
     """A check that what was written holds these targets under this root, every blob with its
     digest.

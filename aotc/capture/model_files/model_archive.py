@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aotc.base.errors import refusal
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import AotcError
 
 MEMBERS_MAX = 1_000_000
@@ -154,7 +154,7 @@ def _require_apart(members: Mapping[str, _Member]) -> None:
 def _require_intact(name: str, member: _Member) -> None:
     """Raise Damaged for a member with another checksum."""
     found = 0
-    for piece in pieces(member.data):
+    for piece in chunks_of(member.data):
         found = zlib.crc32(piece, found)
     if found != member.checksum:
         raise Damaged(f"{name} with its checksum", "another one: it is damaged")

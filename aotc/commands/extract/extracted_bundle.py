@@ -13,14 +13,18 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import raise_if
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import BlobSource
-from aotc_runtime.system.streamed_bundle import Told, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_whole
 from aotc_runtime.verification.host_findings import missing_target
 
 
 def extract(
-    source: BlobSource, targets: Sequence[str], path: Path, form: Form, told: Told = nobody
+    source: BlobSource,
+    targets: Sequence[str],
+    path: Path,
+    form: Form,
+    told: OnProgress = ignore_progress,
 ) -> Bundle:
     """Write a copy that holds these targets alone; every document stays byte for byte.
 

@@ -31,9 +31,9 @@ from aotc_runtime.schema.bundle_manifest import ProfileRecord, Tolerance
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.system.streamed_bundle import Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
 from aotc_runtime.verification.bundle_contents import Contents
-from aotc_runtime.verification.root_signatures import Voucher
+from aotc_runtime.verification.root_signatures import AcceptedProvenance
 
 type Array = np.ndarray[Any, Any]
 
@@ -197,7 +197,7 @@ def merge_bundles(
     policy: TrustPolicy | None,
     signer: Signer | None,
     now: datetime,
-    told: Told = nobody,
+    told: OnProgress = ignore_progress,
 ) -> MergedBundle:
     """Join the targets of these bundles in a new one.
 
@@ -243,18 +243,19 @@ def _ingredient(read: Opened) -> Ingredient:
         root_digest=read.root_digest,
         targets=tuple(sorted(read.contents.manifests)),
         signers=read.signers,
-        finished=_finished(read.vouchers),
+        finished=_finished(read.provenance),
     )
 
 
-def _finished(vouchers: Sequence[Voucher]) -> datetime | None:
-    """The earliest time at which a voucher says the build ended; None if one of them states
-    none.
+def _finished(provenance: Sequence[AcceptedProvenance]) -> datetime | None:
+    """Return the earliest time at which the build ended, as accepted provenance says.
+
+    None if a provenance statement names no time.
     """
     times = []
-    for voucher in vouchers:
+    for each in provenance:
         try:
-            account = decode_foreign(voucher.predicate, Provenance, where=voucher.where)
+            account = decode_foreign(each.predicate, Provenance, where=each.where)
         except BundleFormatError:
             # Not SLSA provenance, so it states no time. Only a policy that requires it refuses it.
             return None

@@ -25,7 +25,7 @@ from aotc_runtime.formats.oci_layout import (
     ImageManifest,
 )
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.read_progress import OnBytes, Tally
+from aotc_runtime.system.read_progress import BytesProgress, OnBytes
 from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
@@ -122,7 +122,7 @@ def _push_blobs(
     chunk_bytes: int,
 ) -> dict[str, int]:
     """What was not there, by digest. The largest first, so that none waits at the end."""
-    tally = Tally(sum(parts.values()), on_bytes)
+    tally = BytesProgress(sum(parts.values()), on_bytes)
     sent: dict[str, int] = {}
     lock = threading.Lock()
 

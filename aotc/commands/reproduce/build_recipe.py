@@ -121,7 +121,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
     """
     read = opened(look_into(path), policy, datetime.now(UTC).timestamp())
     if read.verified:
-        predicates: Iterable[bytes] = (voucher.predicate for voucher in read.vouchers)
+        predicates: Iterable[bytes] = (each.predicate for each in read.provenance)
     else:
         predicates = _unchecked(read.envelopes, str(path))
     return read, recipe_of(predicates, read.signers, str(path))

@@ -29,7 +29,7 @@ from aotc_runtime.serving.readiness import run_all
 from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
-from aotc_runtime.verification.verify_bundle import judge, require, vouch
+from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, require
 
 type Call = Callable[[], Any]
 
@@ -80,13 +80,13 @@ def measure(job: Job, progress: Progress) -> Answer:
 
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
     """A candidate in memory, or why this host cannot run it."""
-    with vouch(open_bundle(Path(job.bundle)), policy, time.time()) as vouched:
-        judged = judge(vouched, prepare(vouched.wanted(target), None, None, None), target)
-        if judged.manifest is not None and judged.choice.findings:
-            vouched.finish()
-            unfit = judged.choice.findings
+    with accept_bundle(open_bundle(Path(job.bundle)), policy, time.time()) as accepted:
+        evaluated = evaluate(accepted, prepare(accepted.wanted(target), None, None, None), target)
+        if evaluated.manifest is not None and evaluated.choice.findings:
+            accepted.finish()
+            unfit = evaluated.choice.findings
             return "; ".join(f"expected {f.expected}, found {f.found}" for f in unfit)
-        verified = require(judged).finish()
+        verified = require(evaluated).finish()
     return make_resident(verified)
 
 

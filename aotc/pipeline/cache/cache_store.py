@@ -27,7 +27,7 @@ from aotc.base.temporary_files import (
     remove_folder,
     temporary_file,
 )
-from aotc_runtime.base.digest import pieces, sha256_bytes
+from aotc_runtime.base.digest import chunks_of, sha256_bytes
 
 MAGIC = b"aotc-entry-1\n"
 DIGEST_BYTES = 32
@@ -301,6 +301,6 @@ def _write(path: Path, *chunks: bytes | memoryview) -> None:
     with temporary_file(path) as (temporary, descriptor):
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             for chunk in chunks:
-                for piece in pieces(chunk):
+                for piece in chunks_of(chunk):
                     file.write(piece)
         temporary.replace(path)

@@ -30,26 +30,26 @@ def sha256(data: bytes | bytearray | memoryview) -> str:
 
 def sha256_bytes(data: bytes | bytearray | memoryview) -> bytes:
     """The 32 bytes of SHA-256 (FIPS 180-4)."""
-    return _sha256_of(pieces(data))
+    return _sha256_of(chunks_of(data))
 
 
 def sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> str:
-    """The digest of pieces that follow each other, of which none is kept."""
+    """The digest of chunks that follow each other, of which none is kept."""
     return "sha256:" + _sha256_of(data).hex()
 
 
 def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
     state = hashes.Hash(_SHA256)
-    for piece in data:
-        state.update(piece)
+    for chunk in data:
+        state.update(chunk)
     return state.finalize()
 
 
-def pieces(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
-    """The bytes in one piece; in many where they lie in a map that gives its memory back behind who
+def chunks_of(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
+    """The bytes in one chunk; in many where they lie in a map that gives its memory back behind who
     reads it (`aotc_runtime.system.streamed_bundle`).
     """
-    passed: Any = getattr(getattr(data, "obj", None), "pieces", None)
+    passed: Any = getattr(getattr(data, "obj", None), "chunks", None)
     return passed(data) if passed else iter((data,))
 
 

@@ -12,7 +12,7 @@ from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
 from aotc_runtime.serving.resident_bundle import load_executables, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
-from aotc_runtime.verification.verify_bundle import Vouched, fit, vouch
+from aotc_runtime.verification.verify_bundle import Accepted, accept_bundle, require_compatible
 
 Folder = str | os.PathLike[str]
 Trust = str | os.PathLike[str] | TrustPolicy
@@ -62,9 +62,9 @@ def load(
     else:
         source = open_bundle(path)
     laps.end("open")
-    with vouch(source, policy, time.time()) as vouched:
+    with accept_bundle(source, policy, time.time()) as accepted:
         laps.end("verify")
-        return load_vouched(vouched, target, threads, devices, memory_limit, laps)
+        return load_accepted(accepted, target, threads, devices, memory_limit, laps)
 
 
 class Laps:
@@ -89,8 +89,8 @@ def require_numbers(threads: int | None, devices: int | None, memory_limit: int 
         asked.require_numbers(threads, devices, memory_limit)
 
 
-def load_vouched(
-    vouched: Vouched,
+def load_accepted(
+    accepted: Accepted,
     target: str | None,
     threads: int | None,
     devices: int | None,
@@ -99,14 +99,14 @@ def load_vouched(
 ) -> LoadedBundle:
     """What `load` does with a bundle that the policy accepts; its weights may yet be hashed."""
     # An engine is started only for a bundle that is trusted, and has executables for it.
-    facts = engine_registry.prepare(vouched.wanted(target), threads, devices, memory_limit)
+    facts = engine_registry.prepare(accepted.wanted(target), threads, devices, memory_limit)
     laps.end("runtime")
-    fitting = fit(vouched, facts, target)
-    started = {p: engine_registry.start(p, threads, devices) for p in fitting.manifest.platforms}
+    compatible = require_compatible(accepted, facts, target)
+    started = {p: engine_registry.start(p, threads, devices) for p in compatible.manifest.platforms}
     # The weights are being hashed meanwhile; nothing runs before that is done.
-    executables = load_executables(started, fitting.manifest, fitting.executables)
+    executables = load_executables(started, compatible.manifest, compatible.executables)
     laps.end("deserialize")
-    resident = make_resident(fitting.finish(), executables)
+    resident = make_resident(compatible.finish(), executables)
     laps.end("weights")
     loaded = make_ready(resident)
     laps.end("fixtures")

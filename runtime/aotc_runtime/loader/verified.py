@@ -11,14 +11,14 @@ from aotc_runtime.loader.bundle_loader import (
     Folder,
     Laps,
     Trust,
-    load_vouched,
+    load_accepted,
     policy_of,
     require_numbers,
 )
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.system.held_maps import Change, HeldFiles, map_sealed
-from aotc_runtime.verification.verify_bundle import Vouched, vouch
+from aotc_runtime.verification.verify_bundle import Accepted, accept_bundle
 
 
 class Verified:
@@ -26,18 +26,18 @@ class Verified:
     processes that are forked, which share its memory; it cannot be sent to others.
     """
 
-    def __init__(self, vouched: Vouched, held: HeldFiles | None) -> None:
-        self._vouched, self._held = vouched, held
+    def __init__(self, accepted: Accepted, held: HeldFiles | None) -> None:
+        self._accepted, self._held = accepted, held
 
     @property
     def root_digest(self) -> str:
         """What was signed."""
-        return self._vouched.signed.framed.root_digest
+        return self._accepted.signed.parsed.root_digest
 
     @property
     def signers(self) -> tuple[str, ...]:
         """Ids of the trusted keys that signed."""
-        return self._vouched.signed.signers
+        return self._accepted.signed.signers
 
     def load(
         self,
@@ -48,7 +48,7 @@ class Verified:
         memory_limit: int | None = None,
     ) -> LoadedBundle:
         """Load the bundle that was verified, without hashing it again; it is ready when this
-        returns. The host is judged now, everything else was when it was verified.
+        returns. The host is evaluated now, everything else was when it was verified.
 
         The parameters are those of `aotc_runtime.load`, and so is what it raises; besides
         IntegrityError (AOTC-E206) if somebody has written into a file of the bundle since.
@@ -56,8 +56,8 @@ class Verified:
         laps = Laps()
         require_numbers(threads, devices, memory_limit)
         self._require_unchanged()
-        vouched = self._vouched
-        loaded = load_vouched(vouched, target, threads, devices, memory_limit, laps)
+        accepted = self._accepted
+        loaded = load_accepted(accepted, target, threads, devices, memory_limit, laps)
         self._require_unchanged()
         return loaded
 
@@ -65,14 +65,14 @@ class Verified:
         """Raises IntegrityError (AOTC-E206). Hashes the bundle again, and raises what that raises,
         if nobody can say whether it was written into.
         """
-        framed = self._vouched.signed.framed
+        parsed = self._accepted.signed.parsed
         if self._held is None or (change := self._held.change()) is Change.NONE:
             return
         if change is Change.WRITTEN:
             found = "another size or modification time"
-            raise IntegrityError(finding("AOTC-E206", framed.source.name, found))
-        with vouch(framed.source, framed.policy, self._vouched.signed.now) as vouched:
-            vouched.finish()
+            raise IntegrityError(finding("AOTC-E206", parsed.source.name, found))
+        with accept_bundle(parsed.source, parsed.policy, self._accepted.signed.now) as accepted:
+            accepted.finish()
         self._held.accept()
 
 
@@ -101,8 +101,8 @@ def verify(
         source = bundle_sources.fetch(path, policy, store, target, kind=kind)
     else:
         source = open_bundle(path, kind)
-    with vouch(source, policy, time.time()) as vouched:
-        vouched.finish()
-    found = Verified(vouched, held)
+    with accept_bundle(source, policy, time.time()) as accepted:
+        accepted.finish()
+    found = Verified(accepted, held)
     found._require_unchanged()
     return found

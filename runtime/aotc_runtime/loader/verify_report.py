@@ -29,7 +29,7 @@ from aotc_runtime.loader.bundle_sources import Looked
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
-from aotc_runtime.system.streamed_bundle import PassedMap, Told, look_into, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, PassedMap, ignore_progress, look_into
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
@@ -69,12 +69,13 @@ def verify_report(
     ca: Path | None = None,
     channel: bool = False,
     store: Path | None = None,
-    told: Told = nobody,
+    on_progress: OnProgress = ignore_progress,
 ) -> Report:
     """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
     or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
     channel: whether the policy's channel has to name it, too.  store: has what a load of the
-    reference needs, afterwards.  told: of bytes of a file or folder that were hashed.
+    reference needs, afterwards.  on_progress: called as the bytes of a file or
+    folder are hashed.
 
     Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
     read; what is wrong with the bundle itself is in the report.
@@ -85,7 +86,7 @@ def verify_report(
     now, asked = time.time(), None if target == HOST else target
     opened: AbstractContextManager[Looked]
     if isinstance(bundle, Path):
-        opened = nullcontext(Looked(look_into(bundle, told), str(bundle), str(bundle), {}))
+        opened = nullcontext(Looked(look_into(bundle, on_progress), str(bundle), str(bundle), {}))
     elif store is not None:
         try:
             kept = bundle_sources.fetch(
@@ -132,8 +133,8 @@ def _asked(
         "gates": [*verdict.gates, "channel"],
         "channel": {"name": channel.name, "timestamp": stamp.version, "expires": stamp.expires},
     }
-    told = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"
-    return Report((), 0, document, (*report.lines, told))
+    line = f"channel {channel.name} names it, metadata {stamp.version}, good until {stamp.expires}"
+    return Report((), 0, document, (*report.lines, line))
 
 
 def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:

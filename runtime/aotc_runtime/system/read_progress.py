@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from aotc_runtime.system.streamed_bundle import Told, nobody
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 
 LARGE_BYTES = 64 * 2**20
 """Less than this is read before anybody could see how far it is."""
@@ -36,18 +36,19 @@ def is_seen() -> bool:
 
 
 @contextmanager
-def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[Told]:
-    """A function to call with bytes of a bundle as they are read. It keeps one line on stderr,
-    which is gone afterwards; nothing where that is no terminal, or for a small bundle.
+def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[OnProgress]:
+    """Yield a callback for the bytes of a bundle that were read, which keeps one line on stderr.
+
+    The line is cleared at the end. Small bundles, and runs without a terminal, have none.
     """
     total = 0 if quiet or not is_seen() else bytes_at(place)
     if total < LARGE_BYTES:
-        yield nobody
+        yield ignore_progress
         return
     lock = threading.Lock()
     done, drawn = 0, 0.0
 
-    def told(number: int) -> None:
+    def on_progress(number: int) -> None:
         nonlocal done, drawn
         with lock:
             done += number
@@ -57,20 +58,20 @@ def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[Told]:
                 sys.stderr.flush()
 
     try:
-        yield told
+        yield on_progress
     finally:
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 
 
-class Tally:
-    """Bytes of several blobs; threads may share it. total: of all."""
+class BytesProgress:
+    """The progress of several blobs together; threads may share it. total: bytes of all."""
 
-    def __init__(self, total: int, told: OnBytes) -> None:
-        self._done, self._total, self._told = 0, total, told
+    def __init__(self, total: int, on_bytes: OnBytes) -> None:
+        self._done, self._total, self._on_bytes = 0, total, on_bytes
         self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
         with self._lock:
             self._done += number
-            self._told(self._done, self._total)
+            self._on_bytes(self._done, self._total)

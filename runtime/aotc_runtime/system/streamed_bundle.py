@@ -1,8 +1,7 @@
-"""Bundles for whoever reads through them and uses nothing: a bundle of any size in little memory.
+"""Bundles that are read once and not used: a bundle of any size in little memory.
 
-The bytes are mapped as for a load; but whoever takes them by `aotc_runtime.base.digest.pieces` has
-only
-one piece in memory at a time. The system keeps the pages as long as it has room for them, so that
+The bytes are mapped as for a load, but `aotc_runtime.base.digest.chunks_of` keeps only one chunk of
+them in memory at a time. The system keeps the pages as long as it has room for them, so that
 nothing is read from the disk again meanwhile.
 """
 
@@ -17,40 +16,41 @@ from typing import Any
 
 from aotc_runtime.system.bundle_files import MappedBundle, map_file, open_bundle
 
-PIECE_BYTES = 2 * 2**20
+CHUNK_BYTES = 2 * 2**20
 """In memory of each thread that reads; hashing it takes far longer than giving it back."""
 
 
 AROUND_BYTES = 2**16
-"""Who reads a page gets those around it, too (fault-around, 64 KiB on Linux): the first of a piece
-brings back some of the piece before, which would add up to 30 MiB for each GiB.
+"""Reading a page maps those around it, too (fault-around, 64 KiB on Linux): the first page of a
+chunk brings back some of the chunk before, which would add up to 30 MiB for each GiB.
 """
 
-type Told = Callable[[int], None]
-"""Told how many bytes more were passed, in whichever thread that was."""
+type OnProgress = Callable[[int], None]
+"""A callback with the number of bytes read since the last call, from any thread."""
 
 
-def nobody(number: int) -> None:
-    """A `Told` that tells nobody."""
+def ignore_progress(number: int) -> None:
+    """Do nothing."""
 
 
 class PassedMap(mmap):
-    """A map of which a piece at a time is in memory, for who reads it by `pieces`. told: of each
-    piece once it was read.
+    """A map of which one chunk at a time is in memory, if it is read by `chunks`.
+
+    on_progress: called after each chunk.
     """
 
-    told: Told = staticmethod(nobody)
+    on_progress: OnProgress = staticmethod(ignore_progress)
 
-    def pieces(self, view: memoryview) -> Iterator[memoryview]:
-        """The bytes of a view over this map; the memory of each piece is given back after it."""
+    def chunks(self, view: memoryview) -> Iterator[memoryview]:
+        """Yield the bytes of a view over this map; each chunk's memory is released after it."""
         size = len(view)
         begin = _address(view) - _address(memoryview(self)) if size else 0
-        for start in range(0, size, PIECE_BYTES):
-            piece = view[start : start + PIECE_BYTES]
-            yield piece
+        for start in range(0, size, CHUNK_BYTES):
+            chunk = view[start : start + CHUNK_BYTES]
+            yield chunk
             first = max(0, (begin + start) // PAGE * PAGE - AROUND_BYTES)
-            self.madvise(MADV_DONTNEED, first, begin + start + len(piece) - first)
-            self.told(len(piece))
+            self.madvise(MADV_DONTNEED, first, begin + start + len(chunk) - first)
+            self.on_progress(len(chunk))
 
 
 def _address(view: memoryview) -> int:
@@ -65,14 +65,17 @@ def pass_file(path: Path) -> memoryview:
     return map_file(path, PassedMap)
 
 
-def look_into(path: str | os.PathLike[str], told: Told = nobody) -> MappedBundle:
-    """A bundle to be passed through; as `aotc_runtime.system.bundle_files.open_bundle`. told: of
-    each piece that somebody has read.
+def look_into(
+    path: str | os.PathLike[str], on_progress: OnProgress = ignore_progress
+) -> MappedBundle:
+    """Open a bundle to be read once, as `aotc_runtime.system.bundle_files.open_bundle` does.
+
+    on_progress: called after each chunk that was read.
     """
 
     def make(*given: Any, **options: Any) -> PassedMap:
         made = PassedMap(*given, **options)
-        made.told = told
+        made.on_progress = on_progress
         return made
 
     return open_bundle(path, make)

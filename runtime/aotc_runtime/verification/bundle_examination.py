@@ -26,13 +26,13 @@ from aotc_runtime.verification.host_compatibility import Choice
 from aotc_runtime.verification.verify_bundle import (
     VerifiedBundle,
     accept,
+    accept_bundle,
     authenticate,
     collect,
-    fit,
-    frame,
-    judge,
+    evaluate,
+    parse,
+    require_compatible,
     unpack,
-    vouch,
 )
 
 BUT_WEIGHTS = "digests but of weights"
@@ -48,10 +48,10 @@ def verify(
 ) -> VerifiedBundle:
     """All stages in one, for whoever has nothing to do meanwhile.
 
-    Raises what `vouch`, `fit` and `Fitting.finish` raise.
+    Raises what `accept_bundle`, `require_compatible` and `Compatible.finish` raise.
     """
-    with vouch(source, policy, now) as vouched:
-        return fit(vouched, facts, target).finish()
+    with accept_bundle(source, policy, now) as accepted:
+        return require_compatible(accepted, facts, target).finish()
 
 
 class Verdict(Struct, frozen=True):
@@ -91,10 +91,10 @@ def examine(
     root_digest = ""
     signers: tuple[str, ...] = ()
     try:
-        framed = frame(source, policy, unread)
-        root_digest = framed.root_digest
+        parsed = parse(source, policy, unread)
+        root_digest = parsed.root_digest
         gates.append("framing")
-        attested = collect(framed)
+        attested = collect(parsed)
         gates.append("attestations")
         signed = authenticate(attested, now)
         signers = signed.signers
@@ -105,14 +105,14 @@ def examine(
                 gates.append(BUT_WEIGHTS)
             else:
                 gates.append("digests")
-            judged = judge(accept(unpacked), facts, target)
+            evaluated = evaluate(accept(unpacked), facts, target)
             gates.append("policy")
     except AotcError as error:
         return Verdict(root_digest, signers, None, None, tuple(gates), error.findings)
-    choice = judged.choice
+    choice = evaluated.choice
     if not choice.findings:
         gates.append("host")
-    return Verdict(root_digest, signers, choice, judged.manifest, tuple(gates), choice.findings)
+    return Verdict(root_digest, signers, choice, evaluated.manifest, tuple(gates), choice.findings)
 
 
 def read_contents(

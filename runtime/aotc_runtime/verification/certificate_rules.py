@@ -136,7 +136,7 @@ def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
     try:
         statement = decode_foreign(signed.payload, Statement, where=signed.where)
         if (statement.type, statement.predicateType) != (STATEMENT_TYPE, CERTIFICATE_TYPE):
-            return ""  # a key may have both roles, and its other statements are judged at step 4
+            return ""  # a key may have both roles, and its other statements are evaluated at step 4
         subjects = [subject.digest for subject in statement.subject]
         if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
             return "one about " + (", ".join(map(str, subjects)) or "nothing")

@@ -47,7 +47,7 @@ def choose(
         raise_if(check_layers(image, manifest, source.name))
         manifests[manifest.target.name], images[manifest.target.name] = manifest, image
     raise_if(
-        check_policy(signed, Contents(signed.framed.root_digest, manifests, {}, images, absent))
+        check_policy(signed, Contents(signed.parsed.root_digest, manifests, {}, images, absent))
     )
     facts = ask(wanted_of(manifests, None))
     accepted, findings = optional_rules.accepted_targets(manifests, facts, policy, None)

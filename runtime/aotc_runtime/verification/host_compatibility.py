@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Candidate(Struct, frozen=True):
-    """A target that was judged. features: how many processor features its executables use.
+    """A target that was evaluated. features: how many processor features its executables use.
     findings: why it may not run here; none if it may.  certified: by which certificate, if what
     runs it here is accepted by one.
     """
@@ -40,8 +40,8 @@ class Choice(Struct, frozen=True):
 
     named: whether the caller asked for it; otherwise it is the one with the most processor features
     among those that fit.  findings: why it may not run; if none was named and none fits, those of
-    all.  candidates: what was judged, best first.  absent: targets that were signed with the others
-    and left out of this copy of the bundle.
+    all.  candidates: evaluated targets, best first.  absent: targets that were signed with the
+    others and left out of this copy of the bundle.
     """
 
     target: str
@@ -229,9 +229,9 @@ def choose_target(
     if wanted is not None and wanted not in manifests:
         missing = _findings().missing_target(manifests, wanted, absent)
         return Choice(wanted, True, (missing,), (), tuple(absent))
-    judged = manifests if wanted is None else {wanted: manifests[wanted]}
+    evaluated = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
-        (_judge(name, manifest, host, certificates) for name, manifest in judged.items()),
+        (_judge(name, manifest, host, certificates) for name, manifest in evaluated.items()),
         key=lambda candidate: (
             bool(candidate.findings),
             manifests[candidate.target].target.device is UNSET,

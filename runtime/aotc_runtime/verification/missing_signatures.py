@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.verification.public_keys import Moment, PublicKey
+from aotc_runtime.verification.public_keys import PublicKey, SigningTime
 
 
 class Seen(Struct, frozen=True):
@@ -21,7 +21,7 @@ class Seen(Struct, frozen=True):
 
     count: int
     found: tuple[str, ...]
-    expired: Mapping[str, tuple[PublicKey, Moment]]
+    expired: Mapping[str, tuple[PublicKey, SigningTime]]
     other_statements: Mapping[str, Set[str]]
     unknown_key_ids: Set[str]
 
@@ -45,7 +45,7 @@ def reasons(
         )
         return
     holders = {keys[id].holder for id in seen.found}
-    # Another key of somebody who has vouched would not make them more.
+    # Another key of somebody who has accepted would not make them more.
     expired = [seen.expired[id] for id in sorted(seen.expired) if keys[id].holder not in holders]
     if expired:
         yield from _expired(where, expired)
@@ -76,7 +76,7 @@ def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
-def _expired(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
+def _expired(where: str, made: Iterable[tuple[PublicKey, SigningTime]]) -> Iterator[Finding]:
     """Yield why valid signatures do not count, one finding for each key."""
     for key, moment in made:
         state = key.state(moment.at)

@@ -15,7 +15,7 @@ from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.formats.in_toto import SIGN_TYPE
 from aotc_runtime.formats.slsa_provenance import Provenance
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification.root_signatures import Voucher
+from aotc_runtime.verification.root_signatures import AcceptedProvenance
 
 CLOCKS_DIFFER = 300
 """Seconds by which a builder's clock may be ahead of this host's."""
@@ -24,7 +24,7 @@ Rule = Callable[[Provenance, TrustPolicy, str], Iterable[Finding]]
 
 
 def check_builds(
-    vouchers: Iterable[Voucher], policy: TrustPolicy, where: str, now: float
+    accepted: Iterable[AcceptedProvenance], policy: TrustPolicy, where: str, now: float
 ) -> Iterator[Finding]:
     """Check who built a bundle, when and from what: verification step 7.
 
@@ -36,19 +36,19 @@ def check_builds(
     """
     rules = [rule for rule, stated in _stated(policy) if stated]
     builds = [
-        (provenance, voucher)
-        for voucher in vouchers
-        for provenance in (decode_foreign(voucher.predicate, Provenance, where=voucher.where),)
+        (provenance, each)
+        for each in accepted
+        for provenance in (decode_foreign(each.predicate, Provenance, where=each.where),)
         if provenance.buildDefinition.buildType != SIGN_TYPE
     ]
     if not builds:
         found, cause = "endorsements only", "no-provenance-of-a-build"
         yield finding("AOTC-E316", where, found, cause=cause)
-    for provenance, voucher in builds:
-        yield from _check_speaker(provenance, voucher)
-        yield from _check_clock(provenance, voucher.where, now)
+    for provenance, each in builds:
+        yield from _check_speaker(provenance, each)
+        yield from _check_clock(provenance, each.where, now)
         for rule in rules:
-            yield from rule(provenance, policy, voucher.where)
+            yield from rule(provenance, policy, each.where)
 
 
 def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
@@ -59,15 +59,15 @@ def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
     )
 
 
-def _check_speaker(provenance: Provenance, voucher: Voucher) -> Iterator[Finding]:
+def _check_speaker(provenance: Provenance, each: AcceptedProvenance) -> Iterator[Finding]:
     """What the keys that signed say of a build, they may say of this builder."""
     builder = provenance.runDetails.builder.id
-    if voucher.builders is not None and builder not in voucher.builders:
-        signers = " and ".join(signer[:16] for signer in sorted(voucher.signers))
-        may = " or ".join(sorted(voucher.builders)) or "no builder"
+    if each.builders is not None and builder not in each.builders:
+        signers = " and ".join(signer[:16] for signer in sorted(each.signers))
+        may = " or ".join(sorted(each.builders)) or "no builder"
         found = f"{builder or 'no builder'}, signed by key {signers}"
         expected = f"{may} (keys.builders)"
-        yield finding("AOTC-E323", voucher.where, found, expected=expected)
+        yield finding("AOTC-E323", each.where, found, expected=expected)
 
 
 def _check_clock(provenance: Provenance, where: str, now: float) -> Iterator[Finding]:

@@ -75,7 +75,7 @@ class PublicKey(Struct, frozen=True):
         return "valid"
 
 
-class Moment(Struct, frozen=True):
+class SigningTime(Struct, frozen=True):
     """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
     authority says that it was made then; else it is the time of checking.  why: in words, why a
     timestamp does not say so.

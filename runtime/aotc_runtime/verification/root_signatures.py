@@ -20,10 +20,10 @@ from aotc_runtime.formats.in_toto import (
 )
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.policy_reader import policy_keys
-from aotc_runtime.verification.public_keys import Moment, PublicKey, Trials
+from aotc_runtime.verification.public_keys import PublicKey, SigningTime, Trials
 
 
-class Voucher(Struct, frozen=True):
+class AcceptedProvenance(Struct, frozen=True):
     """Provenance that counts: signed by these keys (ids). where: for messages.
 
     predicate: JSON, not interpreted yet.  builders: ids of those that these keys may speak for;
@@ -36,9 +36,9 @@ class Voucher(Struct, frozen=True):
     builders: frozenset[str] | None
 
 
-def signers_of(vouchers: Iterable[Voucher]) -> tuple[str, ...]:
+def signers_of(provenance: Iterable[AcceptedProvenance]) -> tuple[str, ...]:
     """Ids of the keys that vouch, each once, sorted."""
-    return tuple(sorted({signer for voucher in vouchers for signer in voucher.signers}))
+    return tuple(sorted({signer for each in provenance for signer in each.signers}))
 
 
 def who_signed(
@@ -66,9 +66,9 @@ def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
     return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
 
 
-def vouchers_for(
+def accepted_provenance(
     envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
-) -> tuple[Voucher, ...]:
+) -> tuple[AcceptedProvenance, ...]:
     """Return the provenance that the policy's keys signed: verification steps 3 and 4.
 
     The keys belong to at least as many distinct holders as the threshold. now: seconds since the
@@ -81,8 +81,8 @@ def vouchers_for(
     keys = policy_keys(policy)
     trials = Trials()
     number = 0
-    vouchers: list[Voucher] = []
-    expired: dict[str, tuple[PublicKey, Moment]] = {}
+    provenance: list[AcceptedProvenance] = []
+    expired: dict[str, tuple[PublicKey, SigningTime]] = {}
     other_statements: dict[str, set[str]] = {}
     unknown: set[str] = set()
     for number, data in enumerate(envelopes, start=1):
@@ -99,23 +99,25 @@ def vouchers_for(
         statement = _statement(signed, root_digest)
         if statement.predicateType == PROVENANCE_TYPE:
             speaks_for = builders_of((keys[id] for id in counted), policy)
-            vouchers.append(Voucher(counted, bytes(statement.predicate), signed.where, speaks_for))
+            provenance.append(
+                AcceptedProvenance(counted, bytes(statement.predicate), signed.where, speaks_for)
+            )
         else:
             other_statements.setdefault(statement.predicateType, set()).update(counted)
     # verification step 4: k distinct holders, not k signatures and not k keys.
-    found = signers_of(vouchers)
+    found = signers_of(provenance)
     if len({keys[id].holder for id in found}) < policy.threshold:
         from aotc_runtime.verification import missing_signatures
 
         others = {type_: signers - {*found} for type_, signers in other_statements.items()}
         seen = missing_signatures.Seen(number, found, expired, others, unknown)
         raise TrustError(*missing_signatures.reasons(seen, keys, policy.threshold, where))
-    return tuple(vouchers)
+    return tuple(provenance)
 
 
 def when_signed(
     signed: SignedPayload, signature: bytes, policy: TrustPolicy, trials: Trials, now: float
-) -> Moment:
+) -> SigningTime:
     """Return when a signature was made, by one of the policy's authorities: verification step 4.
 
     Without a timestamp it is the time of checking. Raises TrustError (AOTC-E324, E325),
@@ -123,11 +125,11 @@ def when_signed(
     """
     token = signed.timestamps.get(signature)
     if token is None or not policy.timestamp_authorities:
-        return Moment(now)
+        return SigningTime(now)
     # Imported where a policy asks for it, and there is one.
     from aotc_runtime.verification import signature_timestamps as timestamps
 
-    return timestamps.moment_of(token, signature, policy, trials, signed.where, now)
+    return timestamps.signing_time_of(token, signature, policy, trials, signed.where, now)
 
 
 def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:

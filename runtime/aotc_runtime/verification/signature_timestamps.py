@@ -17,7 +17,7 @@ from aotc_runtime.base.errors import AotcError, Finding, finding, refusal
 from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.trust_policy import TimestampAuthority, TrustPolicy
-from aotc_runtime.verification.public_keys import Moment, Trials
+from aotc_runtime.verification.public_keys import SigningTime, Trials
 
 CLOCKS_DIFFER = 300
 """Seconds by which an authority's clock may be ahead of this host's."""
@@ -55,9 +55,9 @@ def certificates_of(authority: TimestampAuthority) -> list[Any]:
     return x509.load_pem_x509_certificates(authority.certificates.encode())
 
 
-def moment_of(
+def signing_time_of(
     token: str, signature: bytes, policy: TrustPolicy, trials: Trials, where: str, now: float
-) -> Moment:
+) -> SigningTime:
     """When a signature was made, by its timestamp; the time of checking if no authority of the
     policy has made that.
 
@@ -83,10 +83,10 @@ def moment_of(
         trials.spend(_EFFORT, where)
         reason = _refused(answer, signature, certificates)
         if reason is None:
-            return Moment(made, stamped=True)
+            return SigningTime(made, stamped=True)
         reasons.append(f"{name}: {reason}")
     said = ", ".join(reasons)
-    return Moment(now, why=f"timestamp by no authority of the policy ({said})")
+    return SigningTime(now, why=f"timestamp by no authority of the policy ({said})")
 
 
 def _client() -> Any:

@@ -1,17 +1,17 @@
 """The verification workflow: its stages are types, each made by a function of the one before.
 
-They stand here in the order of trust-policy.md and carry its numbers. Whoever loads a bundle writes
+They stand here in the order of trust-policy.md and carry its numbers. A load is
 
-    with vouch(source, policy, now) as vouched:        # 1 to 7; weights begin to be hashed
-        facts = ...                                    # of this host, as `vouched` wants to know
-        fitting = fit(vouched, facts, target)          # the end of 7, and 8 to 10
-        ...                                            # `fitting.executables` may be deserialized
-        verified = fitting.finish()                    # the end of 6
+    with accept_bundle(source, policy, now) as accepted:  # 1 to 7; weights begin to be hashed
+        facts = ...  # of this host, as `accepted.wanted` asks for
+        compatible = require_compatible(accepted, facts, target)  # the end of 7, and 8 to 10
+        ...  # `compatible.executables` may be deserialized
+        verified = compatible.finish()  # the end of 6
 
-and whoever looks into one stops at the stage that it needs; `vouch` and `fit` are made of the steps
-that stand before them. Gates stop: nothing behind a gate is parsed before it opens. Checks collect:
-every mismatch with the host is reported at once. This file alone makes the stages, `VerifiedBlob`
-and `VerifiedBundle`.
+and a command that only inspects a bundle stops at the stage that it needs; `accept_bundle` and
+`require_compatible` are made of the steps before them. Gates stop: nothing behind a gate is parsed
+before it opens. Checks collect: every mismatch with the host is reported at once. This file alone
+makes the stages, `VerifiedBlob` and `VerifiedBundle`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from aotc_runtime.schema.certified_releases import AskCertificates, Release, Ruling
 
 
-class Framed(Struct, frozen=True):
+class Parsed(Struct, frozen=True):
     """A bundle whose layout is sound and within the policy's limits. unread: sizes by digest of
-    weights that were left where they are; with any, it can be judged and not used.
+    weights that were left where they are; with any, it can be evaluated and not used.
     """
 
     source: BlobSource
@@ -64,7 +64,7 @@ class Framed(Struct, frozen=True):
         return self.root.entry.digest
 
 
-def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Framed:
+def parse(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = ALL_READ) -> Parsed:
     """Verification step 1."""
     root = read_root(source)
     if policy.limits != SizeLimits():
@@ -72,21 +72,21 @@ def frame(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = A
         from aotc_runtime.verification import optional_rules
 
         raise_if(optional_rules.check_limits(source, policy.limits, unread))
-    return Framed(source, policy, root, unread)
+    return Parsed(source, policy, root, unread)
 
 
 class Attested(Struct, frozen=True):
     """A bundle whose root is not revoked, with its attestations, which nobody has believed yet."""
 
-    framed: Framed
+    parsed: Parsed
     envelopes: Envelopes
 
 
-def collect(framed: Framed) -> Attested:
+def collect(parsed: Parsed) -> Attested:
     """Verification step 2."""
-    source, policy = framed.source, framed.policy
-    raise_if(policy_rules.check_revoked_root(framed.root_digest, policy, source.name))
-    return Attested(framed, read_envelopes(source, framed.root))
+    source, policy = parsed.source, parsed.policy
+    raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
+    return Attested(parsed, read_envelopes(source, parsed.root))
 
 
 class Signed(Struct, frozen=True):
@@ -94,23 +94,23 @@ class Signed(Struct, frozen=True):
     the epoch.
     """
 
-    framed: Framed
+    parsed: Parsed
     envelopes: Envelopes
-    vouchers: tuple[root_signatures.Voucher, ...]
+    provenance: tuple[root_signatures.AcceptedProvenance, ...]
     now: float
 
     @property
     def signers(self) -> tuple[str, ...]:
         """Ids of the keys that vouch for it."""
-        return root_signatures.signers_of(self.vouchers)
+        return root_signatures.signers_of(self.provenance)
 
 
 def authenticate(attested: Attested, now: float) -> Signed:
     """Verification steps 3 and 4. now: the time of checking, seconds since the epoch."""
-    framed, envelopes = attested.framed, attested.envelopes
-    root, where = framed.root_digest, framed.source.name
-    vouchers = root_signatures.vouchers_for(envelopes, root, framed.policy, where, now)
-    return Signed(framed, envelopes, vouchers, now)
+    parsed, envelopes = attested.parsed, attested.envelopes
+    root, where = parsed.root_digest, parsed.source.name
+    provenance = root_signatures.accepted_provenance(envelopes, root, parsed.policy, where, now)
+    return Signed(parsed, envelopes, provenance, now)
 
 
 def attribute(
@@ -118,10 +118,10 @@ def attribute(
 ) -> Signed:
     """Return who vouches for a bundle: verification steps 1 to 4.
 
-    now: the time of checking, seconds since the epoch.  unread: as of `Framed`. Raises
+    now: the time of checking, seconds since the epoch.  unread: as of `Parsed`. Raises
     BundleFormatError, IntegrityError, TrustError.
     """
-    return authenticate(collect(frame(source, policy, unread)), now)
+    return authenticate(collect(parse(source, policy, unread)), now)
 
 
 class Unpacked(Struct, frozen=True):
@@ -150,13 +150,13 @@ class Unpacked(Struct, frozen=True):
 
 def unpack(signed: Signed) -> Unpacked:
     """Verification step 5, and the beginning of 6."""
-    framed = signed.framed
-    attested, unread = signed.envelopes.blobs, framed.unread
-    contents, weights = begin_contents(framed.source, framed.root, attested, unread)
+    parsed = signed.parsed
+    attested, unread = signed.envelopes.blobs, parsed.unread
+    contents, weights = begin_contents(parsed.source, parsed.root, attested, unread)
     return Unpacked(signed, contents, weights)
 
 
-class Vouched(Unpacked, frozen=True):
+class Accepted(Unpacked, frozen=True):
     """A bundle that the policy accepts, but for what it may say of engines and versions here."""
 
     def wanted(self, target: str | None) -> Wanted:
@@ -164,7 +164,7 @@ class Vouched(Unpacked, frozen=True):
         return wanted_of(self._contents.manifests, target)
 
 
-def accept(unpacked: Unpacked) -> Vouched:
+def accept(unpacked: Unpacked) -> Accepted:
     """Verification step 7, without the rules on engines and versions that run here.
 
     Refusals are raised once the weights are hashed. Any exception stops the hashing.
@@ -174,10 +174,10 @@ def accept(unpacked: Unpacked) -> Vouched:
     except BaseException:
         unpacked._weights.stop()
         raise
-    return Vouched(unpacked.signed, unpacked._contents, unpacked._weights)
+    return Accepted(unpacked.signed, unpacked._contents, unpacked._weights)
 
 
-def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
+def accept_bundle(source: BlobSource, policy: TrustPolicy, now: float) -> Accepted:
     """Everything that can be said about a bundle on any host: verification steps 1 to 7.
 
     now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
@@ -187,34 +187,34 @@ def vouch(source: BlobSource, policy: TrustPolicy, now: float) -> Vouched:
     return accept(unpack(attribute(source, policy, now)))
 
 
-class Judged(Struct, frozen=True):
+class Evaluated(Struct, frozen=True):
     """A bundle and which of its targets this host is to run; the choice says if none fits."""
 
-    vouched: Vouched
+    accepted: Accepted
     choice: Choice
 
     @property
     def manifest(self) -> BundleManifest | None:
         """The manifest of the target, if it is there."""
-        return self.vouched._contents.manifests.get(self.choice.target)
+        return self.accepted._contents.manifests.get(self.choice.target)
 
 
-def judge(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Judged:
+def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) -> Evaluated:
     """The end of verification step 7, and the answers to 8 to 10.
 
     facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
-    contents, policy = vouched._contents, vouched.signed.framed.policy
+    contents, policy = accepted._contents, accepted.signed.parsed.policy
     manifests = contents.manifests
     if policy.engines is not None or policy.accepts != Accepts():
         from aotc_runtime.verification import optional_rules
 
         manifests, findings = optional_rules.accepted_targets(manifests, facts, policy, target)
-        _refuse(vouched, findings)
-    certificates = certificates_of(vouched.signed)
+        _refuse(accepted, findings)
+    certificates = certificates_of(accepted.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
-    return Judged(vouched, choice)
+    return Evaluated(accepted, choice)
 
 
 class VerifiedBlob(Struct, frozen=True):
@@ -244,13 +244,13 @@ class VerifiedBundle(Struct, frozen=True):
         return self.blobs[ref.digest]
 
 
-class Fitting(Struct, frozen=True):
+class Compatible(Struct, frozen=True):
     """A bundle that the policy accepts and this host can run, its weights still being hashed.
 
     manifest: of the chosen target.  executables: by digest; they were hashed before the weights.
     """
 
-    _judged: Judged
+    _judged: Evaluated
     manifest: BundleManifest
     executables: Mapping[str, VerifiedBlob]
 
@@ -259,37 +259,39 @@ class Fitting(Struct, frozen=True):
 
         Raises IntegrityError (AOTC-E201).
         """
-        judged, signed = self._judged, self._judged.vouched.signed
-        blobs = _proofs(judged.vouched.finish(), references(self.manifest))
+        evaluated, signed = self._judged, self._judged.accepted.signed
+        blobs = _proofs(evaluated.accepted.finish(), references(self.manifest))
         return VerifiedBundle(
-            signed.framed.root_digest, signed.signers, self.manifest, blobs, judged.choice
+            signed.parsed.root_digest, signed.signers, self.manifest, blobs, evaluated.choice
         )
 
 
-def require(judged: Judged) -> Fitting:
+def require(evaluated: Evaluated) -> Compatible:
     """Return a bundle that fits this host: verification steps 8 to 10.
 
     Refusals are raised once the weights are hashed.
     """
-    _refuse(judged.vouched, judged.choice.findings)
-    manifest = judged.manifest
+    _refuse(evaluated.accepted, evaluated.choice.findings)
+    manifest = evaluated.manifest
     assert manifest is not None, "a target that is not there is among the findings"
     executables = (
         profile.executable.digest
         for entry_point in manifest.entry_points.values()
         for profile in entry_point.profiles
     )
-    return Fitting(judged, manifest, _proofs(judged.vouched._contents, executables))
+    return Compatible(evaluated, manifest, _proofs(evaluated.accepted._contents, executables))
 
 
-def fit(vouched: Vouched, facts: HostFacts, target: str | None = None) -> Fitting:
+def require_compatible(
+    accepted: Accepted, facts: HostFacts, target: str | None = None
+) -> Compatible:
     """A bundle on the host with these facts: the end of verification step 7, and 8 to 10.
 
     target: one of the bundle's, or None for the best that the host can run.
     Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
     ResourceError.
     """
-    return require(judge(vouched, facts, target))
+    return require(evaluate(accepted, facts, target))
 
 
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
@@ -312,7 +314,7 @@ def certificates_of(signed: Signed) -> AskCertificates | None:
     """Verification step 8: a function that asks certificates about a release, if the policy names
     certifiers. Nothing is read or imported before it is called.
     """
-    policy, root, where = signed.framed.policy, signed.framed.root_digest, signed.framed.source.name
+    policy, root, where = signed.parsed.policy, signed.parsed.root_digest, signed.parsed.source.name
     if not policy.certifiers:
         return None
 
@@ -328,7 +330,7 @@ def certificates_of(signed: Signed) -> AskCertificates | None:
 
 def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     """Verification step 7: everything that the policy refuses in the signed content."""
-    policy, where = signed.framed.policy, signed.framed.source.name
+    policy, where = signed.parsed.policy, signed.parsed.source.name
     manifests = contents.manifests.values()
     yield from policy_rules.check_identity(next(iter(manifests)), policy)
     if policy.revoked.blobs:
@@ -341,7 +343,7 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance_rules
 
-        yield from provenance_rules.check_builds(signed.vouchers, policy, where, signed.now)
+        yield from provenance_rules.check_builds(signed.provenance, policy, where, signed.now)
     yield from policy_rules.check_fallbacks(manifests, policy)
     if policy.numerics is not None:
         from aotc_runtime.verification import optional_rules

@@ -139,7 +139,7 @@ def test_the_stages_are_the_types_of_the_code_and_made_by_these_functions() -> N
         owner, _, name = function.rpartition(".")
         if owner:
             assert (owner, stage) == (taken, "VerifiedBundle")
-            maker = getattr(verify_bundle.Fitting, name)
+            maker = getattr(verify_bundle.Compatible, name)
         else:
             maker = getattr(verify_bundle, name)
             stated = [argument.strip() for argument in arguments.split(",")]

@@ -17,7 +17,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.tar_archive import read_members
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.public_keys import load_public_key
-from aotc_runtime.verification.root_signatures import vouchers_for
+from aotc_runtime.verification.root_signatures import accepted_provenance
 
 from .samples import refused
 
@@ -86,7 +86,7 @@ def test_our_readers_read_it_so() -> None:
     key = load_public_key(PEM, "", "x")
     assert f"`{key.id}`" in SECTION
     policy = TrustPolicy(schema=1, name="example", keys=(TrustedKey(public_key=PEM),))
-    (voucher,) = vouchers_for([joined(ENVELOPE)], sha256(joined(ROOT)), policy, "x", 0.0)
-    assert voucher.signers == {key.id}
+    (found,) = accepted_provenance([joined(ENVELOPE)], sha256(joined(ROOT)), policy, "x", 0.0)
+    assert found.signers == {key.id}
     with refused("AOTC-E305"):
-        vouchers_for([joined(ENVELOPE)], sha256(b"another root"), policy, "x", 0.0)
+        accepted_provenance([joined(ENVELOPE)], sha256(b"another root"), policy, "x", 0.0)

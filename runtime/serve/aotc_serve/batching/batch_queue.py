@@ -77,18 +77,18 @@ Took = Callable[[float], None]
 """Is told, in a thread, how many seconds the call took that served a request."""
 
 
-class Waiting:
+class WaitingRequest:
     """A request in a queue. sized: once it is known where it waits.  is_called: whether a call for
     it has begun, which uses its arrays until the future is done.
     """
 
-    __slots__ = ("arrays", "arrived", "finish", "future", "is_called", "sized", "spans", "took")
+    __slots__ = ("arrays", "finish", "future", "is_called", "received_at", "sized", "spans", "took")
 
     def __init__(
         self, arrays: list[Array], finish: Finish, took: Took, spans: Sequence[Span]
     ) -> None:
         self.arrays, self.finish, self.took, self.spans = arrays, finish, took, spans
-        self.sized, self.arrived = Sized(1, (), ()), monotonic()
+        self.sized, self.received_at = Sized(1, (), ()), monotonic()
         self.is_called = False
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -117,7 +117,7 @@ class BatchQueues:
                 self._plans[model] = None
         return self._plans[model]
 
-    async def answer(self, model: Model, waiting: Waiting) -> Any:
+    async def answer(self, model: Model, waiting: WaitingRequest) -> Any:
         """What a request gets of its answer, which waits for others first.
 
         Cancelled, it leaves the queue; if its call has begun, it waits for the end of that.
@@ -141,7 +141,7 @@ class BatchQueues:
             waiting.future.cancel()
             raise
 
-    def alone(self, model: Model, waiting: Waiting) -> Any:
+    def alone(self, model: Model, waiting: WaitingRequest) -> Any:
         """In a thread: what a request gets that no other one is joined with. Raises what the call
         raises.
         """
@@ -184,11 +184,11 @@ class _BatchQueue:
     ) -> None:
         self._queues, self._model, self._plan = queues, model, plan
         self._chooser, self._others = chooser, others
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingRequest] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_running = False
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: WaitingRequest) -> None:
         self._waiting.append(waiting)
         self._start_if_due()
 
@@ -205,7 +205,7 @@ class _BatchQueue:
         if not self._waiting:
             self._queues.forget(self._model, self._others)
             return
-        left = self._waiting[0].arrived + self._queues.delay - monotonic()
+        left = self._waiting[0].received_at + self._queues.delay - monotonic()
         # When as many are here as were there last time, there is nobody to wait for.
         expected = self._queues.expected_batch(self._model, self._others)
         if (
@@ -230,7 +230,7 @@ class _BatchQueue:
         work = loop.run_in_executor(self._queues.pool, self._together, chosen)
         work.add_done_callback(lambda done: self._ended(chosen, done))
 
-    def _ended(self, chosen: list[Waiting], done: asyncio.Future[list[Any]]) -> None:
+    def _ended(self, chosen: list[WaitingRequest], done: asyncio.Future[list[Any]]) -> None:
         self._is_running = False
         self._queues.metrics.joined(self._model.name, len(chosen))
         expected_batch = len(chosen) + len(self._waiting)
@@ -249,7 +249,7 @@ class _BatchQueue:
                 waiting.future.set_result(found)
         self._start_if_due()
 
-    def _together(self, chosen: list[Waiting]) -> list[Any]:
+    def _together(self, chosen: list[WaitingRequest]) -> list[Any]:
         """In a thread: what each request gets, or the error that it gets instead."""
         model, plan, started = self._model, self._plan, perf_counter()
         if len(chosen) == 1:
@@ -271,14 +271,14 @@ class _BatchQueue:
             waiting.took(perf_counter() - started)
         return found
 
-    def _each(self, waiting: Waiting) -> Any:
+    def _each(self, waiting: WaitingRequest) -> Any:
         try:
             return self._queues.alone(self._model, waiting)
         except Exception as error:  # noqa: BLE001 - it is the answer of one request among others
             return error
 
 
-def _finished(waiting: Waiting, answer: Answer, count: int) -> Any:
+def _finished(waiting: WaitingRequest, answer: Answer, count: int) -> Any:
     try:
         return waiting.finish(answer, count)
     except Exception as error:  # noqa: BLE001 - it is the answer of one request among others

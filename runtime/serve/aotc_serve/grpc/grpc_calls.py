@@ -109,7 +109,7 @@ class Calls:
         self._check_later(LOOK_SECONDS)
         return call
 
-    def has_arrived(self, call: Call, size: int) -> None:
+    def on_received(self, call: Call, size: int) -> None:
         """The call waits for its message no longer."""
         call.connection.delivered += size + HEADER_BYTES
         call.claim.is_whole = True

@@ -196,7 +196,7 @@ class _Calls:
             raise call.refused from None
         if not isinstance(message, bytes):
             raise invalid_request("request", "no message", "a message")
-        self._calls.has_arrived(call, len(message))
+        self._calls.on_received(call, len(message))
         return message
 
     def _parsed(self, name: str, answer: Answer) -> Handler:

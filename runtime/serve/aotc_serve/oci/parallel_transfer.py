@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from aotc_runtime.system.read_progress import Tally
+from aotc_runtime.system.read_progress import BytesProgress
 from aotc_serve.oci.registry_client import Repository
 
 THREADS = 4
@@ -19,7 +19,7 @@ def ignore_progress(done: int, total: int) -> None:
 class Counted:
     """A `Progress` of one blob, which counts no byte twice when it is transferred again."""
 
-    def __init__(self, tally: Tally, size: int) -> None:
+    def __init__(self, tally: BytesProgress, size: int) -> None:
         self._tally, self._size, self._moved = tally, size, 0
 
     def on_response(self) -> None: ...

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Protocol
 
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import refusal
 from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
-from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
+from aotc_serve.oci.registry_client import PULL, PUSH, Repository, RetryableError
 
 WRONG_SIZE = "registry-sent-a-wrong-size"
 """The cause of AOTC-E203 for responses of a wrong size."""
@@ -172,12 +172,12 @@ class _Upload:
                 HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
                 HTTPStatus.NOT_FOUND,
             ):
-                raise Again(f"{response.status_line} for a chunk of an upload")
+                raise RetryableError(f"{response.status_line} for a chunk of an upload")
             repository.require(response, HTTPStatus.ACCEPTED, HTTPStatus.CREATED)
             self._at = self._range(response, start + len(view))
             self._place = repository.upload_place(response, self._place)
         if self._at <= start:
-            raise Again("a chunk of an upload that was accepted, and is not there")
+            raise RetryableError("a chunk of an upload that was accepted, and is not there")
         self._furthest = max(self._furthest, self._at)
 
     def _commit(self, data: bytes | memoryview) -> None:
@@ -187,7 +187,7 @@ class _Upload:
         with repository.ask("PUT", place, PUSH, self._progress, body, commits=True) as response:
             if response.status == HTTPStatus.NOT_FOUND:
                 self._place = ""
-                raise Again(f"{response.status_line} for the end of an upload")
+                raise RetryableError(f"{response.status_line} for the end of an upload")
             repository.require(response, HTTPStatus.CREATED)
 
 
@@ -195,7 +195,7 @@ def _mapped(view: memoryview) -> Body:
     """Pages of a mapped file are given back behind who sends them, where its map does that."""
 
     def parts() -> Iterator[bytes | bytearray | memoryview]:
-        for piece in pieces(view):
+        for piece in chunks_of(view):
             for start in range(0, len(piece), SENT_CHUNK_BYTES):
                 yield piece[start : start + SENT_CHUNK_BYTES]
 
@@ -243,7 +243,7 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: 
     with repository.ask("GET", f"blobs/{digest}", PULL, progress, extra=extra) as response:
         if start and response.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             sink.restart()
-            raise Again(f"{response.status_line} for the rest of a blob")
+            raise RetryableError(f"{response.status_line} for the rest of a blob")
         repository.require(
             response, HTTPStatus.OK, *([HTTPStatus.PARTIAL_CONTENT] if start else [])
         )
@@ -277,4 +277,4 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: 
             sink.write(piece)
             left -= len(piece)
         if left:
-            raise Again(f"broken off, {left} bytes before the end")
+            raise RetryableError(f"broken off, {left} bytes before the end")

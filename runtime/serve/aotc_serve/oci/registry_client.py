@@ -75,9 +75,10 @@ _NO_API = frozenset(
 PULL, PUSH = "pull", "push"
 
 
-class Again(Exception):
-    """What was tried may do better later. The text is for people. seconds: how much later, as the
-    registry says; None if it does not.
+class RetryableError(Exception):
+    """A request failed and may succeed if it is repeated. The text is for people.
+
+    seconds: the delay that the registry asks for; None without one.
     """
 
     def __init__(self, text: str, seconds: float | None = None) -> None:
@@ -85,10 +86,11 @@ class Again(Exception):
         self.seconds = seconds
 
 
-class Tries(Struct, frozen=True):
-    """How often to try, and how long to wait in between, seconds: twice as long each time, up to
-    the longest, of which chance takes up to a half. patience: seconds to wait in all without
-    progress, whatever a registry asks for; one that asks for more has no time.
+class RetryLimits(Struct, frozen=True):
+    """How often to repeat a request, with exponential backoff and jitter, in seconds.
+
+    patience: seconds to wait in all without progress, whatever a registry asks for; a registry that
+    asks for more is given up.
     """
 
     most: int = 6
@@ -102,7 +104,8 @@ class Tries(Struct, frozen=True):
         return wanted * random.uniform(0.5, 1.0)
 
 
-PATIENT = Tries()
+PATIENT = RetryLimits()
+ONCE = RetryLimits(most=1)
 
 
 class Stored(Struct, frozen=True):
@@ -120,7 +123,7 @@ class Repository:
         place: Reference,
         http: HttpClient | None = None,
         credentials: Callable[[], Credentials] | None = None,
-        tries: Tries = PATIENT,
+        tries: RetryLimits = PATIENT,
     ) -> None:
         self.place, self.tries = place, tries
         self.where = f"{place.host}/{place.repository}"
@@ -218,14 +221,14 @@ class Repository:
                 return work()
             except (AotcError, InterruptedError):
                 raise
-            except (Again, OSError) as error:
+            except (RetryableError, OSError) as error:
                 if progressed and progressed():
                     failures, waited = 0, 0.0
                 failures += 1
                 if failures >= self.tries.most or isinstance(error, ssl.SSLCertVerificationError):
                     raise self._gone(error, failures) from error
                 pause = self.tries.pause(failures)
-                if isinstance(error, Again) and error.seconds is not None:
+                if isinstance(error, RetryableError) and error.seconds is not None:
                     pause = max(pause, error.seconds)
                 waited += pause
                 if waited > self.tries.patience:
@@ -237,13 +240,16 @@ class Repository:
             self.http.wait(pause)
 
     def require(self, response: Response, *wanted: int) -> None:
-        """Raise unless the answer has one of these statuses: Again, or RegistryError (AOTC-E773 for
-        who asks, E774 not there, E775 refused).
+        """Raise unless the response has one of these statuses.
+
+        Raises:
+            RetryableError: The registry may answer later.
+            RegistryError: AOTC-E773 not authorized, E774 not found, E775 rejected.
         """
         if response.status in wanted:
             return
         if response.status in LATER:
-            raise Again(response.status_line, _retry_after(response.header("Retry-After")))
+            raise RetryableError(response.status_line, _retry_after(response.header("Retry-After")))
         said = self._said(response)
         if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             raise refusal("AOTC-E773", self.where, said)
@@ -384,9 +390,9 @@ class Repository:
 
     def _gone(self, error: Exception, failures: int) -> AotcError:
         tries = f", {failures} times" if failures > 1 else ""
-        kind = "" if isinstance(error, Again) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, RetryableError) else f"{type(error).__name__}: "
         stalled = "transfer-stalled" if isinstance(error, TimeoutError) else ""
-        cause = "registry-is-overloaded" if isinstance(error, Again) else stalled
+        cause = "registry-is-overloaded" if isinstance(error, RetryableError) else stalled
         return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}", cause=cause)
 
 

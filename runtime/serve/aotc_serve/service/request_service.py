@@ -17,7 +17,7 @@ from msgspec import Struct
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import warn_of
 from aotc_runtime.serving.call_metrics import Answer
-from aotc_serve.batching.batch_queue import BatchQueues, Waiting, caller, in_thread
+from aotc_serve.batching.batch_queue import BatchQueues, WaitingRequest, caller, in_thread
 from aotc_serve.batching.request_batching import reason_alone
 from aotc_serve.inference.error_statuses import fault, too_slow
 from aotc_serve.inference.inference_requests import Outcome, Prepared, outcome
@@ -332,7 +332,7 @@ class Service:
                     self._quick.took_in_batch(kind, seconds)
                     self._quick.took_in_batch(_by_shapes(asked, prepared), seconds)
 
-                waiting = Waiting(prepared.arrays, finish, took, asked.spans)
+                waiting = WaitingRequest(prepared.arrays, finish, took, asked.spans)
                 answered: T = await self._queues.answer(model, waiting)
             except AotcError:
                 raise

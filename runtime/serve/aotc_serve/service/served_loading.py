@@ -13,14 +13,14 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import is_reference, parse
-from aotc_serve.oci.registry_client import Repository, Tries
+from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.oci.registry_listing import resolve
 from aotc_serve.store.reference_loading import default_folder
 from aotc_serve.store.stored_bundles import Store
 
 Trust = Path | TrustPolicy
 
-TRIES = Tries(patience=20.0)
+TRIES = RetryLimits(patience=20.0)
 """A server waits no longer for one registry: its other bundles are loaded behind it."""
 
 

@@ -102,7 +102,7 @@ def _needed(
     try:
         chosen = choose(source, documents, (), policy, time.time(), ask)
     except AotcError:
-        # Told by the registry's copy, or by the load.
+        # OnProgress by the registry's copy, or by the load.
         return frozenset()
     images = {target_name(data, ""): image for image, data in documents}
     needed = frozenset(sizes_of(images[chosen].config, *images[chosen].layers))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from aotc_runtime.base.digest import pieces
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import raise_if, refusal
 from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.read_progress import OnBytes, Tally
+from aotc_runtime.system.read_progress import BytesProgress, OnBytes
 from aotc_runtime.verification import optional_rules
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify_bundle import attribute
@@ -123,7 +123,7 @@ def pull(
     make_room(store, listing, sum(layer.size for layer in layers.values()))
     with store.files.kept():
         lacking = [d for d, layer in layers.items() if not store.files.has(d, layer.size)]
-        tally = Tally(sum(layers[digest].size for digest in lacking), on_bytes)
+        tally = BytesProgress(sum(layers[digest].size for digest in lacking), on_bytes)
 
         def fetch(digest: str) -> None:
             size = layers[digest].size
@@ -149,7 +149,7 @@ def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
     if data is None or len(data) != size:
         return False
     sink.restart()
-    for piece in pieces(data):
+    for piece in chunks_of(data):
         sink.write(piece)
     if sink.digest() == digest:
         return True

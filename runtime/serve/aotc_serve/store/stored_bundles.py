@@ -29,7 +29,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle, map_file, read_file
 from aotc_runtime.system.streamed_bundle import pass_file
-from aotc_serve.oci.registry_client import PATIENT, Tries
+from aotc_serve.oci.registry_client import PATIENT, RetryLimits
 from aotc_serve.store.blob_files import BLOBS, BUNDLES, PARTIAL, BlobFiles
 
 RECORD = ".json"
@@ -69,7 +69,7 @@ class Store:
         folder: str | os.PathLike[str],
         limit: int | None = None,
         ca: Path | None = None,
-        tries: Tries = PATIENT,
+        tries: RetryLimits = PATIENT,
     ) -> None:
         self.files, self.limit = BlobFiles(Path(folder)), limit
         self.ca, self.tries = ca, tries

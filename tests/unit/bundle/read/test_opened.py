@@ -34,7 +34,7 @@ def read(name: str, asked: TrustPolicy | None, reader: object = opened) -> Opene
 def test_without_a_policy_nobody_signs_and_the_claims_are_there_to_read(reader: object) -> None:
     found = read("digits", None, reader)
     assert (found.name, found.version, found.verified) == ("digits", "1.0.0", False)
-    assert not found.signers and not found.vouchers and len(found.envelopes)
+    assert not found.signers and not found.provenance and len(found.envelopes)
 
 
 @pytest.mark.parametrize("reader", [opened, attributed])

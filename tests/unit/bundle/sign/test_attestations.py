@@ -17,7 +17,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.formats import in_toto
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
-from aotc_runtime.verification.root_signatures import signers_of, vouchers_for
+from aotc_runtime.verification.root_signatures import accepted_provenance, signers_of
 
 ROOT = sha256(b"the root")
 SIGNER = LocalSigner.ephemeral()
@@ -27,9 +27,11 @@ POLICY = TrustPolicy(schema=1, name="digits", keys=(TrustedKey(public_key=SIGNER
 def test_the_runtime_accepts_an_attestation_for_its_root_only() -> None:
     made = attest(ROOT, "digits-1.0.0", endorsement(), SIGNER)
     assert made == attest(ROOT, "digits-1.0.0", endorsement(), SIGNER), "no time is in it"
-    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+    assert signers_of(accepted_provenance([made.envelope], ROOT, POLICY, "b", 0)) == (
+        SIGNER.key_id,
+    )
     with pytest.raises(TrustError) as caught:
-        vouchers_for([made.envelope], sha256(b"another root"), POLICY, "b", 0)
+        accepted_provenance([made.envelope], sha256(b"another root"), POLICY, "b", 0)
     assert caught.value.code == "AOTC-E305"
 
 
@@ -66,6 +68,8 @@ def test_the_statement_at_its_limit_is_made_and_one_more_is_not(bound: str) -> N
     }[bound]
     text = {"marks": ",", "bytes": "x"}[bound]
     made = attest(ROOT, "b", {"x": text * most}, SIGNER)
-    assert signers_of(vouchers_for([made.envelope], ROOT, POLICY, "b", 0)) == (SIGNER.key_id,)
+    assert signers_of(accepted_provenance([made.envelope], ROOT, POLICY, "b", 0)) == (
+        SIGNER.key_id,
+    )
     with pytest.raises(UsageError):
         attest(ROOT, "b", {"x": text * (most + 1)}, SIGNER)

@@ -20,7 +20,7 @@ import aotc_runtime
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.system import held_maps
 from aotc_runtime.system.bundle_files import map_file, open_bundle
-from aotc_runtime.verification.verify_bundle import Vouched
+from aotc_runtime.verification.verify_bundle import Accepted
 
 from ..samples import refused
 
@@ -57,7 +57,7 @@ def copied(request: pytest.FixtureRequest, digits_bundle: Bundle, tmp_path: Path
 @pytest.fixture
 def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that fails as soon as anything would be handed to an engine."""
-    monkeypatch.setattr(VERIFIED, "load_vouched", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(VERIFIED, "load_accepted", lambda *_: pytest.fail("loaded"))
 
 
 def largest(bundle: Path) -> Path:
@@ -145,13 +145,13 @@ def test_a_file_that_is_written_into_after_it_was_verified_is_refused_before_any
 def test_a_file_that_is_written_into_while_it_is_verified_is_refused(
     copied: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finish = Vouched.finish
+    finish = Accepted.finish
 
-    def and_then(vouched: Vouched) -> None:
-        finish(vouched)
+    def and_then(accepted: Accepted) -> None:
+        finish(accepted)
         overwrite(largest(copied[0]))
 
-    monkeypatch.setattr(Vouched, "finish", and_then)
+    monkeypatch.setattr(Accepted, "finish", and_then)
     with refused("AOTC-E206"):
         aotc_runtime.verify(copied[0], trust=copied[1])
 
@@ -160,14 +160,14 @@ def test_a_file_that_is_written_into_while_it_is_loaded_is_refused(
     copied: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
-    load = VERIFIED.load_vouched
+    load = VERIFIED.load_accepted
 
     def and_then(*arguments: Any) -> aotc_runtime.LoadedBundle:
         loaded: aotc_runtime.LoadedBundle = load(*arguments)
         overwrite(largest(copied[0]))
         return loaded
 
-    monkeypatch.setattr(VERIFIED, "load_vouched", and_then)
+    monkeypatch.setattr(VERIFIED, "load_accepted", and_then)
     with refused("AOTC-E206"):
         verified.load()
 
@@ -176,7 +176,7 @@ def test_a_file_that_nobody_touched_is_not_hashed_again(
     copied: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
-    monkeypatch.setattr(VERIFIED, "vouch", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr(VERIFIED, "accept_bundle", lambda *_: pytest.fail("hashed again"))
     assert verified.load().report()["root_digest"] == verified.root_digest
 
 

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.base.digest import pieces, sha256, sha256_each
+from aotc_runtime.base.digest import chunks_of, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
 from aotc_runtime.system.streamed_bundle import (
-    PIECE_BYTES,
+    CHUNK_BYTES,
+    ignore_progress,
     look_into,
-    nobody,
     pass_file,
 )
 
 from .test_store import as_archive, as_folder
 
-SIZE = 4 * PIECE_BYTES + 12_345
+SIZE = 4 * CHUNK_BYTES + 12_345
 SLACK = 2**18
 """The system maps a few pages around one that is asked for."""
 
@@ -50,9 +50,9 @@ def resident(path: Path) -> int:
 
 def test_one_piece_at_a_time_is_in_memory(file: Path) -> None:
     data = pass_file(file)
-    most = [resident(file) for piece in pieces(data) if bytes(piece)]
+    most = [resident(file) for piece in chunks_of(data) if bytes(piece)]
     assert len(most) == 5
-    assert max(most) <= PIECE_BYTES + SLACK
+    assert max(most) <= CHUNK_BYTES + SLACK
     assert resident(file) <= SLACK
 
 
@@ -67,18 +67,18 @@ def test_hashing_leaves_nothing_in_memory_unless_the_bytes_are_to_be_used(file: 
 def test_what_the_system_reads_around_a_piece_is_given_back_too(tmp_path: Path) -> None:
     """However many pieces there are: these begin within a page at the end of 16."""
     path, count, begin = tmp_path / "large", 24, 14 * 4096 + 512
-    path.write_bytes(bytes((count + 1) * PIECE_BYTES))
-    view = pass_file(path)[begin : begin + count * PIECE_BYTES]
-    for piece in pieces(view):
+    path.write_bytes(bytes((count + 1) * CHUNK_BYTES))
+    view = pass_file(path)[begin : begin + count * CHUNK_BYTES]
+    for piece in chunks_of(view):
         bytes(piece)
     assert resident(path) <= SLACK
 
 
-@pytest.mark.parametrize("start", [0, 1, 4095, 4096, PIECE_BYTES - 1, SIZE - 1, SIZE])
-@pytest.mark.parametrize("size", [0, 1, 4096, PIECE_BYTES, PIECE_BYTES + 1, SIZE])
+@pytest.mark.parametrize("start", [0, 1, 4095, 4096, CHUNK_BYTES - 1, SIZE - 1, SIZE])
+@pytest.mark.parametrize("size", [0, 1, 4096, CHUNK_BYTES, CHUNK_BYTES + 1, SIZE])
 def test_views_are_read_wherever_they_begin_and_end(file: Path, start: int, size: int) -> None:
     view = pass_file(file)[start : start + size]
-    assert b"".join(pieces(view)) == file.read_bytes()[start : start + size]
+    assert b"".join(chunks_of(view)) == file.read_bytes()[start : start + size]
 
 
 def test_views_of_one_file_are_hashed_side_by_side(file: Path) -> None:
@@ -89,7 +89,7 @@ def test_views_of_one_file_are_hashed_side_by_side(file: Path) -> None:
 
 def test_an_empty_file_has_no_pieces(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
-    assert b"".join(pieces(pass_file(tmp_path / "empty"))) == b""
+    assert b"".join(chunks_of(pass_file(tmp_path / "empty"))) == b""
 
 
 @pytest.mark.parametrize("write", [as_archive, as_folder])
@@ -129,11 +129,11 @@ def test_nothing_is_said_where_nobody_sees_it(large: Path, monkeypatch: pytest.M
     for stream, quiet in ((io.StringIO(), False), (None, False), (Terminal(), True)):
         monkeypatch.setattr(sys, "stderr", stream)
         with line_of_progress("hash", large, quiet=quiet) as told:
-            assert told is nobody
+            assert told is ignore_progress
     monkeypatch.setattr(sys, "stderr", Terminal())
     os.truncate(large / "blobs" / "one", 0)
     with line_of_progress("hash", large, quiet=False) as told:
-        assert told is nobody
+        assert told is ignore_progress
 
 
 def test_the_size_of_a_bundle_is_that_of_its_files(large: Path) -> None:
