@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -34,8 +35,12 @@ def run_script(
         status, said = 1, [str(error)]
     refused = folder / "refused.json"
     if refused.exists():
-        reasons = msgspec.json.decode(refused.read_bytes(), type=list[str])
-        raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
+        reasons: list[str] = []
+        with suppress(ValueError):  # it was killed while it wrote
+            reasons = msgspec.json.decode(refused.read_bytes(), type=list[str])
+        if reasons:
+            raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
+        status = status or 1
     if status or not (folder / result).exists():
         found = quoted(describe_status(status), said[-LINES_SHOWN:])
         raise refusal("AOTC-E843", f"{python} {model}", found, expected=expected, hint=hint)

@@ -15,7 +15,9 @@ from aotc.base.errors import refusal
 from aotc.base.foreign_python import run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import prepared, write_atomically
+from aotc.capture.file_digests import changed_meanwhile, digest_of
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.system.bundle_files import open_regular
 
 EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
 """Which imports nothing of aotc."""
@@ -41,13 +43,9 @@ def import_signature(
     """Export a signature for each profile. python: of an environment with TensorFlow.
 
     Raises CaptureError: AOTC-E843 for what is no SavedModel, and for a Python without TensorFlow;
-    E844 with the operations that cannot be exported.
+    E844 with the operations that cannot be exported; E840 for files that changed meanwhile.
     """
-    try:
-        digest = _digest(saved_model)
-    except OSError as error:
-        found = f"{error.filename}: {error.strerror}"
-        raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
+    digest = _digest(saved_model)
     job = {
         "saved_model": str(saved_model.absolute()),
         "digest": digest,
@@ -66,6 +64,9 @@ def import_signature(
             expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
             hint="name one with --python: pip install tensorflow-cpu in an environment of its own",
         )
+        # TensorFlow opens files by name: what it read is told by nothing else.
+        if _digest(saved_model) != digest:
+            raise changed_meanwhile(str(saved_model), "a file of it")
         expected = folder / "expected.npz"
         return Imported(
             (folder / "model.tfhlo").read_bytes(),
@@ -74,10 +75,18 @@ def import_signature(
 
 
 def _digest(saved_model: Path) -> str:
-    """A digest of the files of a SavedModel and their names."""
-    (saved_model / "saved_model.pb").stat()
-    files = sorted(path for path in saved_model.rglob("*") if path.is_file())
-    told = {str(path.relative_to(saved_model)): sha256(path.read_bytes()) for path in files}
+    """Return a digest of the files of a SavedModel and their names. Raises CaptureError
+    (AOTC-E843) for a folder that has none, or that cannot be read.
+    """
+    graph = saved_model / "saved_model.pb"
+    try:
+        with open_regular(graph):
+            pass  # TensorFlow would wait for what a pipe gives
+        files = sorted(path for path in saved_model.rglob("*") if path.is_file())
+        told = {str(path.relative_to(saved_model)): digest_of(path) for path in files}
+    except OSError as error:
+        found = f"{error.filename or graph}: {error.strerror}"
+        raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
     return sha256(json.dumps(told, sort_keys=True).encode())
 
 

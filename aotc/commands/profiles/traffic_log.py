@@ -35,6 +35,9 @@ REPORT_BYTES_MAX = 16 * 2**20
 """Enough for all sizes of a report, at about 100 bytes each. Limited because the decoded document
 may take thirty times as much memory as its text."""
 
+REQUESTS_MAX = 2**53
+"""Counts are added up and multiplied by costs in float64, which holds all numbers up to this."""
+
 SHOWN = 5
 """How many bad lines are reported one by one; further ones are only counted."""
 
@@ -154,6 +157,8 @@ def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Tra
         raise _unreadable(path, f"a first line that is {error}") from error
     if not gathered.sizes:
         raise _nothing(path, gathered)
+    if (requests := gathered.sizes.total()) > REQUESTS_MAX:
+        raise _unreadable(path, f"{requests} requests, more than {REQUESTS_MAX}")
     return gathered.traffic()
 
 

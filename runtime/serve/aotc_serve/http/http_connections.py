@@ -17,7 +17,7 @@ from typing import Any
 import httptools
 import msgspec
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_serve.inference.error_statuses import error_document
@@ -125,6 +125,8 @@ def bounded(
             self._was_at_once = False
             # The header of a request that asks for another protocol, without that.
             self._plain = b""
+            # The request that the application answers; `cycle` is the last one that was read.
+            self._answered: RequestResponseCycle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(_Transport(transport))  # type: ignore[arg-type]
@@ -148,6 +150,12 @@ def bounded(
                 if timer is not None:
                     timer.cancel()
             super().connection_lost(exc)
+            # uvicorn tells the last request alone, and one before it would wait for its turn and
+            # be answered for nobody.
+            answered = self._answered
+            if answered is not None and not answered.response_complete:
+                answered.disconnected = True
+                answered.message_event.set()
 
         def _make_room(self) -> bool:
             longest = next(iter(waiting), None)
@@ -282,7 +290,7 @@ def bounded(
             if self._may_be_at_once():
                 self._held = []
             else:
-                super().on_headers_complete()
+                self._begin_cycle()
 
         def on_message_complete(self) -> None:
             if self._is_full or self._plain:
@@ -356,10 +364,15 @@ def bounded(
             if self._is_full:
                 return
             usual, self.app = self.app, app
-            super().on_headers_complete()
+            self._begin_cycle()
             self.app = usual
             for body in held:
                 super().on_body(body)
+
+        def _begin_cycle(self) -> None:
+            super().on_headers_complete()
+            if not self.pipeline:
+                self._answered = self.cycle
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -373,6 +386,7 @@ def bounded(
             super().resume_writing()
 
         def on_response_complete(self) -> None:
+            self._answered = self.pipeline[-1][0] if self.pipeline else None
             super().on_response_complete()
             if self._queued:
                 self._queue_claim.give_back(min(self._queued.popleft(), self._queue_claim.total))

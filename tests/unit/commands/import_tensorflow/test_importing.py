@@ -4,6 +4,7 @@ is tested in `tests/frontends/tensorflow_files`.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -45,9 +46,7 @@ def test_a_python_that_is_not_there_is_refused(saved_model: Path, tmp_path: Path
 def test_the_passphrases_of_keys_are_kept_from_the_environment_that_opens_a_model(
     saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\n/usr/bin/env > {tmp_path}/seen\n")
-    python.chmod(0o755)
+    python = python_of(tmp_path, f"/usr/bin/env > {tmp_path}/seen")
     for name in worker_environment.SECRET:
         monkeypatch.setenv(name, "a passphrase")
     monkeypatch.setenv("OTHER", "known")
@@ -55,6 +54,44 @@ def test_the_passphrases_of_keys_are_kept_from_the_environment_that_opens_a_mode
         import_signature(saved_model, python, None, [{}], None)
     seen = (tmp_path / "seen").read_text()
     assert "OTHER=known" in seen and "a passphrase" not in seen
+
+
+def python_of(folder: Path, script: str) -> Path:
+    """Return a command that does this in place of an environment's Python. $3: its folder."""
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_model_that_changes_while_tensorflow_reads_it_is_refused(
+    saved_model: Path, tmp_path: Path
+) -> None:
+    script = f"echo > {saved_model}/saved_model.pb; echo > $3/model.tfhlo"
+    with pytest.raises(CaptureError) as caught:
+        import_signature(saved_model, python_of(tmp_path, script), None, [{}], None)
+    assert caught.value.code == "AOTC-E840"
+
+
+def test_a_pipe_in_the_place_of_a_model_is_refused_at_once(
+    saved_model: Path, tmp_path: Path
+) -> None:
+    (saved_model / "saved_model.pb").unlink()
+    os.mkfifo(saved_model / "saved_model.pb")
+    with pytest.raises(CaptureError, match="no regular file") as caught:
+        import_signature(saved_model, python_of(tmp_path, "sleep 60"), None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
+
+
+@pytest.mark.parametrize("written", ["[", "[]", "{}", "\\377"])
+def test_reasons_that_are_no_reasons_are_a_failure_of_the_process(
+    written: str, saved_model: Path, tmp_path: Path
+) -> None:
+    """The process may be killed while it writes them."""
+    script = f"printf '{written}' > $3/refused.json; echo > $3/model.tfhlo"
+    with pytest.raises(CaptureError) as caught:
+        import_signature(saved_model, python_of(tmp_path, script), None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
 
 
 def test_what_is_written_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,16 @@ def test_what_is_no_log_is_refused(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(UsageError) as error:
         read_traffic(written(tmp_path, data), "encode", NAMES)
     assert error.value.code == "AOTC-E040"
+
+
+@pytest.mark.parametrize("sizes", [(3,) * 1100, range(1, 1101), (3, 4)])
+def test_a_log_with_more_requests_than_numbers_hold_is_refused(
+    tmp_path: Path, sizes: Sequence[int]
+) -> None:
+    lines = [f'{{"batch": {size}, "seq": 1, "count": {2**53 - 1}}}\n' for size in sizes]
+    with pytest.raises(UsageError) as error:
+        counted(written(tmp_path, "".join(lines)))
+    assert (error.value.code, "requests" in error.value.findings[0].found) == ("AOTC-E040", True)
 
 
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from waiting import SECONDS, until
 
 from aotc_serve.http.http_app import _while_connected
@@ -34,10 +34,10 @@ def at_once(url: bytes, headers: Any, body: bytes) -> Response:
 
 
 @contextmanager
-def listening() -> Iterator[int]:
+def listening(app: ASGIApp = application) -> Iterator[int]:
     """The port of a server whose answers say where they were made."""
     protocol = bounded(Limits(), Metrics(), Memory(2**30), at_once)
-    config = uvicorn.Config(application, port=0, http=protocol, lifespan="off", log_config=None)
+    config = uvicorn.Config(app, port=0, http=protocol, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -170,3 +170,22 @@ def test_a_client_that_goes_ends_the_request_that_waits_for_a_thread(goes: bool)
             assert sorted(ended) == ["answer", "receive"]
 
     assert asyncio.run(main()) == ("gone" if goes else "answer")
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_client_that_goes_ends_the_first_of_its_requests(count: int) -> None:
+    """uvicorn tells the last one, which waits behind those that are not answered yet."""
+    begun, gone = threading.Event(), threading.Event()
+
+    async def waiting(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            begun.set()
+        gone.set()
+
+    with listening(waiting) as port:
+        with socket.create_connection(("127.0.0.1", port), SECONDS) as connection:
+            connection.sendall(request(method="PUT") * count)
+            assert begun.wait(SECONDS)
+            connection.shutdown(socket.SHUT_RDWR)
+        is_told = gone.wait(5)
+    assert is_told
