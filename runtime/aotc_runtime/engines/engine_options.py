@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aotc_runtime.base.errors import AotcError, refusal
@@ -77,3 +79,16 @@ def only_profiles(where: str, platform: str) -> AotcError:
     """AOTC-E756 for a platform whose engine compiles nothing for calls."""
     found = "others: the bundled module is for processors"
     return refusal("AOTC-E756", where, found, expected=f"sizes of a profile, on {platform}")
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for as long as this lasts."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
