@@ -46,7 +46,7 @@ print(label, flush=True)
 """,
 )
 
-GOALS = {IMPORT.name: 1.35, JIT.name: 0.25}
+GOALS = {IMPORT.name: 1.4, JIT.name: 0.25}
 
 
 def main(rounds: int) -> None:

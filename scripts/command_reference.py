@@ -36,6 +36,8 @@ HEAD = """\
   files.
 - **Exit codes** and error codes are listed in [errors.md](errors.md#exit-codes); both are
   stable.
+- **Shell completion**: `eval "$(_AOTC_COMPLETE=bash_source aotc)"` in `~/.bashrc`; `zsh_source`
+  and `fish_source` for other shells.
 - **Extras** such as `explain` are installed from a clone of the repository:
   `pip install ./runtime ./runtime/serve '.[explain]'`.
 """
@@ -45,7 +47,7 @@ RUNTIME_HEAD = """
 
 For hosts that have only the runtime. `aotc-runtime verify` and `aotc-runtime host-info` print the
 same results as the commands of `aotc`, with the same exit codes;
-[serving.md](../serving.md#a-server) describes the server. Use `aotc-runtime` or
+[Serve](../guides/serve.md#a-server) describes the server. Use `aotc-runtime` or
 `python -P -m aotc_runtime`: without `-P`, Python imports modules from the current directory first.
 """
 

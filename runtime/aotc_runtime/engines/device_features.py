@@ -1,6 +1,6 @@
 """What only some engines can do with a device: donation, DLPack, several devices, compiling.
 
-`Device.features` imports this for the first call that needs it.
+Imported for the first bundle or call that needs it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines.engine_device import Aval, Buffer, Device, Executable
 
 if TYPE_CHECKING:
@@ -97,3 +98,34 @@ class DeviceFeatures:
         inputs.
         """
         raise NotImplementedError(f"{self.device.engine} compiles nothing here")
+
+
+def check_tiles(
+    tiles: tuple[Sequence[Tiles | None], Sequence[Tiles | None]],
+    arguments: Sequence[Aval],
+    outputs: Sequence[Aval],
+    where: str,
+) -> None:
+    """Compare every parameter and result of an executable with the bundle's placements.
+
+    XLA compares sizes in bytes only: shards of another axis with the same number of bytes would run
+    and give wrong results.
+
+    tiles: of its parameters and results, as the engine says. Raises BackendError (AOTC-E757).
+    """
+    parameters, results = tiles
+    for what, wanted, found in (("parameter", arguments, parameters), ("result", outputs, results)):
+        if len(wanted) != len(found):
+            raise _refused(where, f"{len(wanted)} {what}s", f"{len(found)}")
+        for index, (aval, has) in enumerate(zip(wanted, found, strict=True)):
+            assert aval.placement is not None, "made with the mesh"
+            if aval.placement.tiles != has:
+                raise _refused(
+                    where,
+                    f"{what} {index} in tiles {aval.placement.tiles}",
+                    "another sharding" if has is None else f"tiles {has}",
+                )
+
+
+def _refused(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E757", where, found, expected=expected)

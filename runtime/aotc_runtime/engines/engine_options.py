@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from aotc_runtime.base.errors import AotcError, refusal
@@ -84,3 +86,16 @@ def forked(engine: str, parent: int) -> AotcError:
 def only_profiles(where: str, platform: str) -> AotcError:
     """Return the error (AOTC-E756) for a platform whose engine compiles nothing for calls."""
     return refusal("AOTC-E756", where, f"platform {platform}", cause="module-is-for-cpus-only")
+
+
+@contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for as long as this lasts."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before

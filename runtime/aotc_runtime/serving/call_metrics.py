@@ -64,11 +64,11 @@ class Latency(Struct, frozen=True):
 
 def latency_of(counter: CallCounter) -> Latency:
     """What was counted, a consistent picture of this moment."""
-    calls, nanoseconds, buckets = counter.gathered()
+    nanoseconds, buckets = counter.gathered()
     used = [index for index, count in enumerate(buckets) if count]
     shown = range(used[0], used[-1] + 1) if used else range(0)
     return Latency(
-        calls=calls,
+        calls=sum(buckets),
         seconds=nanoseconds / 1e9,
         bounds=tuple(2**index / 1e9 for index in shown),
         cumulative=tuple(sum(buckets[: index + 1]) for index in shown),
@@ -179,17 +179,17 @@ class CallMetrics:
     @property
     def calls(self) -> dict[str, int]:
         """Calls served, by the executable that did most of it."""
-        counts = Counter({each.label: each.counter.calls for each in self._exact})
-        for served in self._outside():
-            counts[served.executable] += served.latency.calls
+        counts: Counter[str] = Counter()
+        for each in self.served():
+            counts[each.executable] += each.latency.calls
         return dict(counts)
 
     def served(self) -> list[ServedCalls]:
         """Calls served, by path and executable."""
-        exact = [
-            ServedCalls(Path.EXACT, each.label, latency_of(each.counter)) for each in self._exact
-        ]
-        return [*exact, *self._outside()]
+        counters = [((Path.EXACT, each.label), each.counter) for each in self._exact]
+        with self._lock:
+            counters += sorted(self._counters.items())
+        return [ServedCalls(*key, latency_of(counter)) for key, counter in counters]
 
     @property
     def padding(self) -> Padding:
@@ -224,19 +224,12 @@ class CallMetrics:
             **self._seen(),
         }
 
-    def _outside(self) -> list[ServedCalls]:
-        with self._lock:
-            counters = sorted(self._counters.items())
-        return [
-            ServedCalls(path, label, latency_of(counter)) for (path, label), counter in counters
-        ]
-
     def _seen(self) -> dict[str, Any]:
         """What `aotc profiles suggest` reads: sizes with how often they were asked for."""
         with self._lock:
             counts, dropped = self._shapes.copy(), self._dropped
         for each in self._exact:
-            if each.sizes and (calls := each.counter.calls):
+            if each.sizes and (calls := latency_of(each.counter).calls):
                 counts[each.sizes] += calls
         kept, more = most_frequent(counts)
         shapes = [{"sizes": dict(sizes), "count": calls} for sizes, calls in kept.items()]

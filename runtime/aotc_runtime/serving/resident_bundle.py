@@ -199,7 +199,7 @@ def _profile(
     if mesh is None:
         direct = direct_call(device, executable, spec, arguments, inputs, outputs)
     else:
-        from aotc_runtime.serving.sharding_checks import check_tiles
+        from aotc_runtime.engines.device_features import check_tiles
 
         expected = [
             inputs[a.leaf] if isinstance(a, InputArgument) else weights[a.set, a.tensor].aval

@@ -31,7 +31,7 @@ class CallCounter:
     PENDING_MAX-th call, sorts what has gathered.
     """
 
-    __slots__ = ("_buckets", "_calls", "_lock", "_nanoseconds", "_pending")
+    __slots__ = ("_buckets", "_lock", "_nanoseconds", "_pending")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -42,7 +42,6 @@ class CallCounter:
         """Forget what was counted."""
         with self._lock:
             self._pending.clear()
-            self._calls = 0
             self._nanoseconds = 0
             self._buckets = [0] * BUCKETS
 
@@ -53,22 +52,16 @@ class CallCounter:
         if len(pending) >= PENDING_MAX:
             self.gathered()
 
-    @property
-    def calls(self) -> int:
-        with self._lock:
-            return self._calls + len(self._pending)
-
-    def gathered(self) -> tuple[int, int, list[int]]:
-        """Return the calls, their nanoseconds, and the calls of each bucket, all of one moment."""
+    def gathered(self) -> tuple[int, list[int]]:
+        """Return the nanoseconds of all calls, and the calls of each bucket, at one moment."""
         with self._lock:
             # Other threads go on appending behind what is taken here.
             pending = self._pending[:]
             del self._pending[: len(pending)]
-            self._calls += len(pending)
             self._nanoseconds += sum(pending)
             for nanoseconds in pending:
                 self._buckets[min(nanoseconds.bit_length(), BUCKETS - 1)] += 1
-            return self._calls, self._nanoseconds, list(self._buckets)
+            return self._nanoseconds, list(self._buckets)
 
 
 class Served:

@@ -21,7 +21,8 @@ def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Ite
 
 def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
     """Verification step 7: AOTC-E306 name, E307 version."""
-    if not fnmatch.fnmatchcase(manifest.name, policy.name):
+    # Names have no wildcards, so an equal pattern has none, and none has to be compiled.
+    if manifest.name != policy.name and not fnmatch.fnmatchcase(manifest.name, policy.name):
         yield finding(
             "AOTC-E306",
             f"{manifest.name} {manifest.version}",

@@ -21,8 +21,7 @@ import os
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -60,6 +59,7 @@ class XlaDevice(Device):
     minds_jax = True
     dlpack_kind: int | None = None
     """The kind of its memory as in dlpack.h, where arrays can be handed on."""
+    compiles_symbolic: bool = False
     as_array: Callable[[Buffer], Array]
     """Reads a result in one piece, of one of numpy's types."""
 
@@ -78,8 +78,14 @@ class XlaDevice(Device):
                 from aotc_runtime.engines.xla import xla_flags
 
                 xla_flags.require(_READING_FLAGS, self.jaxlib)
-            with _thread_count(threads):
+            if threads is None:
                 self._client = self.make_client(xla_client, devices)
+            else:
+                from aotc_runtime.engines.engine_options import variable
+
+                # XLA reads it only while a client is made.
+                with variable(_THREADS_VARIABLE, str(threads)):
+                    self._client = self.make_client(xla_client, devices)
             self._all_devices = self._client.local_devices()
             self.device_count = len(self._all_devices)
             self._device = self._all_devices[0]
@@ -125,9 +131,9 @@ class XlaDevice(Device):
     @cached_property
     def features(self) -> XlaFeatures:
         """What few bundles and calls need, imported for the first of them."""
-        from aotc_runtime.engines.xla.xla_features import XlaFeatures
+        from aotc_runtime.engines.xla.xla_features import ProcessorFeatures, XlaFeatures
 
-        return XlaFeatures(self)
+        return (ProcessorFeatures if self.compiles_symbolic else XlaFeatures)(self)
 
     def result_handler(self, aval: Aval) -> Any:
         """The handler of a result."""
@@ -223,21 +229,6 @@ def default_threads() -> int:
     """What XLA takes: the variable, or the processors this process may run on."""
     stated = os.environ.get(_THREADS_VARIABLE, "")
     return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
-
-
-@contextmanager
-def _thread_count(threads: int | None) -> Iterator[None]:
-    """Let XLA start this many threads; it asks the environment, and only while a client is made."""
-    before = os.environ.get(_THREADS_VARIABLE)
-    if threads is not None:
-        os.environ[_THREADS_VARIABLE] = str(threads)
-    try:
-        yield
-    finally:
-        if threads is not None and before is None:
-            del os.environ[_THREADS_VARIABLE]
-        elif threads is not None and before is not None:
-            os.environ[_THREADS_VARIABLE] = before
 
 
 BUILT_IN = 1

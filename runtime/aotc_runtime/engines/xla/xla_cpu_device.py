@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +25,6 @@ from aotc_runtime.engines.xla.xla_client import (
     is_plain,
 )
 from aotc_runtime.schema.host_facts import Machine
-
-if TYPE_CHECKING:
-    from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
 
 PLATFORM = "cpu"
 
@@ -67,6 +63,7 @@ class Processor(XlaDevice):
 
     platform = PLATFORM
     dlpack_kind = 1
+    compiles_symbolic = True
     as_array = staticmethod(np.asarray)
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
@@ -90,13 +87,6 @@ class Processor(XlaDevice):
             )
             settings.set_disable_jit_state(settings._Config("aotc_disable_jit", False))
             settings.set_post_hook_state(settings._Config("aotc_post_hook", None))
-
-    @cached_property
-    def features(self) -> ProcessorFeatures:
-        """What few bundles and calls need, imported for the first of them."""
-        from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
-
-        return ProcessorFeatures(self)
 
     def direct(
         self,

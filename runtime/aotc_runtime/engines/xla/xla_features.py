@@ -2,7 +2,9 @@
 `xla_client`:
 
     LoadedExecutable.get_compiled_memory_stats
-    _jax: buffer_to_dlpack_managed_tensor
+    _jax: buffer_to_dlpack_managed_tensor, mlir.refine_polymorphic_shapes
+    Client.compile_and_load, CompileOptions
+    jaxlib.mlir: _mlir_libs._jax_mlir_ext.register_dialects, dialects.stablehlo, dialects.func
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.device_features import DeviceFeatures, Tiles
 from aotc_runtime.engines.engine_device import Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
@@ -78,11 +82,21 @@ class ProcessorFeatures(XlaFeatures):
         """Compile a verified module with symbolic dimensions for the shapes of these inputs, which
         takes tens of milliseconds and more. Raises BackendError (AOTC-E756).
         """
-        from aotc_runtime.engines.xla.xla_symbolic import compiled
-
         device, shapes = self._xla, [aval.shape for aval in inputs]
-        client, devices = device._client, device._devices
-        loaded = compiled(client, devices, device.error, module, shapes, options, where)
+        try:
+            from jaxlib import _jax, xla_client
+
+            refined = _jax.mlir.refine_polymorphic_shapes(
+                _with_static_main(bytes(module.data), shapes),
+                enable_shape_assertions=True,
+                validate_static_shapes=True,
+                enable_shardy=False,
+            )
+            compile_options = xla_client.CompileOptions()
+            compile_options.env_option_overrides = sorted(options.items())
+            loaded = device._client.compile_and_load(refined, device._devices, compile_options)
+        except (device.error, ImportError, AttributeError, TypeError, ValueError) as error:
+            raise refusal("AOTC-E756", where, first_line(error)) from error
         executable = LoadedExecutable(loaded, [device.result_handler(aval) for aval in outputs])
         # Should another thread load a bundle just now, `compilations` looks again.
         with device._lock:
@@ -96,3 +110,43 @@ class ProcessorFeatures(XlaFeatures):
         stats = executable.loaded.get_compiled_memory_stats()
         results = stats.output_size_in_bytes - stats.alias_size_in_bytes
         return int(stats.temp_size_in_bytes + results)
+
+
+def _with_static_main(artifact: bytes, shapes: Sequence[tuple[int, ...]]) -> bytes:
+    """The module, as bytecode, with a @main of these shapes that calls the symbolic one: XLA
+    refines what a function of static shapes calls.
+    """
+    from io import BytesIO
+
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+    from jaxlib.mlir.dialects import func, stablehlo
+
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    with context, ir.Location.unknown():
+        module = stablehlo.deserialize_portable_artifact(context, artifact)
+        symbolic = ir.SymbolTable(module.operation)["main"]
+        ir.SymbolTable.set_symbol_name(symbolic, "symbolic")
+        ir.SymbolTable.set_visibility(symbolic, "private")
+        type_ = ir.FunctionType(ir.TypeAttr(symbolic.attributes["function_type"]).value)
+        elements = [ir.RankedTensorType(each).element_type for each in type_.inputs]
+        static = [
+            ir.RankedTensorType.get(list(shape), element)
+            for shape, element in zip(shapes, elements, strict=True)
+        ]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get(static, type_.results))
+            with ir.InsertionPoint(main.add_entry_block()):
+                converted = [
+                    stablehlo.ConvertOp(wanted, argument).result
+                    for wanted, argument in zip(type_.inputs, main.arguments, strict=True)
+                ]
+                call = func.CallOp(type_.results, "symbolic", converted)
+                func.ReturnOp(call.results)
+        bytecode = BytesIO()
+        module.operation.write_bytecode(bytecode)
+    return bytecode.getvalue()

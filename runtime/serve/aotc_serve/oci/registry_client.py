@@ -76,10 +76,7 @@ PULL, PUSH = "pull", "push"
 
 
 class RetryableError(Exception):
-    """A request failed and may succeed if it is repeated. The text is for people.
-
-    seconds: the delay that the registry asks for; None without one.
-    """
+    """A request failed and may succeed later. seconds: the delay that the registry asks for."""
 
     def __init__(self, text: str, seconds: float | None = None) -> None:
         super().__init__(text)
@@ -89,8 +86,7 @@ class RetryableError(Exception):
 class RetryLimits(Struct, frozen=True):
     """How often to repeat a request, with exponential backoff and jitter, in seconds.
 
-    patience: seconds to wait in all without progress, whatever a registry asks for; a registry that
-    asks for more is given up.
+    patience: seconds without progress after which a registry is given up, whatever it asks for.
     """
 
     most: int = 6
@@ -240,11 +236,8 @@ class Repository:
             self.http.wait(pause)
 
     def require(self, response: Response, *wanted: int) -> None:
-        """Raise unless the response has one of these statuses.
-
-        Raises:
-            RetryableError: The registry may answer later.
-            RegistryError: AOTC-E773 not authorized, E774 not found, E775 rejected.
+        """Raise unless the response has one of these statuses: RetryableError, or RegistryError
+        (AOTC-E773 not authorized, E774 not found, E775 rejected).
         """
         if response.status in wanted:
             return
