@@ -7,7 +7,7 @@ parity, custom-call targets) is not repeated here.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -114,17 +114,27 @@ class ControlFlow(_Part, frozen=True):
     scans: Count = 0
 
 
+class Pipeline(_Part, frozen=True):
+    """A pipeline of XLA's passes. passes: run in it.  changed: those that changed the module, in
+    order, as often as they did.
+    """
+
+    name: str
+    passes: Count
+    changed: tuple[str, ...]
+
+
 class CompilerRecord(_Part, frozen=True):
     """How XLA was asked, and what it did.
 
     options: by name, of the target and of tuning.  debug_options: how many of XLA's debug options
-    have another value than the toolchain's default, if the backend can tell.  pipelines: empty;
-    builds by older versions listed XLA's passes here.
+    have another value than the toolchain's default, if the backend can tell.  pipelines: in the
+    order in which they began; empty where this jaxlib does not tell.
     """
 
     options: dict[str, str]
     debug_options: Count | None
-    pipelines: tuple[dict[str, Any], ...] = ()
+    pipelines: tuple[Pipeline, ...]
 
 
 class Place(_Part, frozen=True):

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     _Type = click.ParamType["Place"]
 else:
     _Type = click.ParamType  # which takes no type in older releases
-import click
 
 type Place = Path | str
 """Where a bundle is: a path, or a reference."""

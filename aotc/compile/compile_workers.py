@@ -15,6 +15,7 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.base.temporary_files import temporary_folder
 from aotc.base.workers import worker_parent
 from aotc.base.workers.forked_workers import Zygotes
+from aotc.compile import pass_log
 from aotc.compile.compile_refusals import LINES_SHOWN, place_of
 from aotc.compile.worker_results import Result
 from aotc_runtime.base.digest import sha256
@@ -63,7 +64,8 @@ class CompileWorkers:
                 if crash.late:
                     expected = f"an executable within {self._seconds_max:g} s"
                     raise refusal("AOTC-E903", place_of(job), "none", expected=expected) from crash
-                found = quoted(describe_status(crash.status), said[-LINES_SHOWN:])
+                last = pass_log.split(said)[1][-LINES_SHOWN:]
+                found = quoted(describe_status(crash.status), last)
                 if hint := crash.starved():
                     raise refusal("AOTC-E902", place_of(job), found, hint=hint) from crash
                 raise refusal("AOTC-E902", place_of(job), found) from crash

@@ -32,11 +32,10 @@ from aotc.pipeline.build_plan import (
 )
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
-from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks
+from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
-from aotc.pipeline.task_history import open_tasks
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
 from aotc.pipeline.user_processes import OnOutput, Source
@@ -179,7 +178,7 @@ def open_run(
     """
     failures, meter = Failures(keep_going=request.keep_going), Meter(on_stage, on_done)
     manifest = request.manifest
-    with open_tasks(cache, manifest, meter.done) as (tasks, compared):
+    with open_tasks(cache, manifest.path, manifest.name, meter.done) as (tasks, compared):
         every = [t for others in request.next_engines.values() for t in others]
         beside = [t for others in request.beside.values() for t in others.values()]
         backends = backends_for([*request.targets, *every, *beside], failures)

@@ -279,3 +279,64 @@ def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) 
         found[path.name] = sha256(data)
         tasks.store.put(found[path.name], data)
     tasks.keep(task.key, Files(found))
+
+
+NOT_COMPARED = "nothing: the cache is off"
+
+
+class _Record(Struct, frozen=True):
+    """One build.
+
+    Attributes:
+        manifest: The file that was built.
+        tasks: The parts of every task's key, by name.
+    """
+
+    manifest: str
+    tasks: dict[str, Parts]
+
+
+@contextmanager
+def open_tasks(
+    store: Cache | None, manifest: Path, name: str, on_done: OnDone
+) -> Iterator[tuple[Tasks, str]]:
+    """Yield the tasks of a build, and a phrase for the earlier build that they are compared with.
+
+    That is the last build of this manifest file or, without any, of a bundle with this name. If the
+    block succeeds, its tasks are recorded for the next build. The cache is trimmed in any case.
+    """
+    if store is None:
+        yield Tasks(None, {}, on_done), NOT_COMPARED
+        return
+    file = str(manifest.resolve())
+    of_file, of_name = _place("manifest", file), _place("bundle", name)
+    compared = "the last build of this manifest"
+    last = _read(store, of_file)
+    if last is None and (last := _read(store, of_name)) is not None:
+        compared = f"the last build of a bundle named {name}, from {last.manifest}"
+    if last is None:
+        last = _Record(file, {})
+        compared = (
+            f"nothing: no build of this manifest, nor of a bundle named {name}, is known here"
+        )
+    tasks = Tasks(store, last.tasks, on_done)
+    try:
+        yield tasks, compared
+        record = _Record(file, {**last.tasks, **tasks.record()})
+        for place in (of_file, of_name):
+            store.write_record(place, msgspec.json.encode(record, order="sorted"))
+    finally:
+        store.trim()
+
+
+def _place(kind: str, of: str) -> str:
+    digest = sha256(f"{kind}\0{of}".encode(errors="surrogateescape"))
+    return digest.removeprefix("sha256:")
+
+
+def _read(store: Cache, place: str) -> _Record | None:
+    data = store.read_record(place)
+    try:
+        return msgspec.json.decode(data, type=_Record) if data else None
+    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
+        return None

@@ -257,7 +257,7 @@ def _partition(told: ExecutableEvidence, names: list[str]) -> list[str]:
 
 
 def compilation(review: Review) -> Iterator[Part]:
-    """Operations, options, the optimized module, buffers and machine code."""
+    """Operations, passes, the optimized module, buffers and machine code."""
     compiled = _compiled(review)
     if not compiled:
         yield Text("The build of this bundle left no evidence of how it was compiled.", "bad")
@@ -266,7 +266,7 @@ def compilation(review: Review) -> Iterator[Part]:
     rows = [(name, counts_text(told.operations)) for name, told in compiled]
     listing = table("Operations of the modules", ("Executable", "Operations"), rows)
     yield Folded("Operations of the modules, as traced", (listing,))
-    yield Folded("Options", tuple(_grouped(compiled, _options)))
+    yield Folded("Options and passes", tuple(_grouped(compiled, _passes)))
     yield Folded("Modules after optimization", tuple(_optimized(compiled)))
     yield Folded("Memory plan", tuple(_plans(compiled)))
     yield Folded("Generated machine code", tuple(_grouped(compiled, _kernels)))
@@ -292,12 +292,18 @@ def _grouped(
         yield from parts(several(names), first)
 
 
-def _options(title: str, told: ExecutableEvidence) -> tuple[Part, ...]:
+def _passes(title: str, told: ExecutableEvidence) -> tuple[Part, ...]:
     record = told.compilation
     changed = "not told" if record.debug_options is None else str(record.debug_options)
     options = listed(f"{name}={value}" for name, value in record.options.items())
     facts = Facts((("options", options), ("XLA debug options that are not its default", changed)))
-    return (Folded(title, (facts,)),)
+    columns = ("Pipeline", ">Passes", ">Changed the module", "Passes that did")
+    rows = [
+        (p.name, str(p.passes), str(len(p.changed)), listed(dict.fromkeys(p.changed)))
+        for p in record.pipelines
+    ]
+    passes = table(f"Pass pipelines of {title}", columns, rows)
+    return (Folded(title, (facts, *([passes] if rows else []))),)
 
 
 def _optimized(compiled: Compiled) -> Iterator[Part]:

@@ -55,7 +55,9 @@ def examine_module(
     """
     return ExecutableEvidence(
         operations=dict(sorted(operations.items())),
-        compilation=CompilerRecord(options=dict(sorted(options.items())), debug_options=None),
+        compilation=CompilerRecord(
+            options=dict(sorted(options.items())), debug_options=None, pipelines=()
+        ),
         optimized=hlo_module.optimized(module),
         placement=of_instructions(hlo_module.instructions(module)),
         plan=MemoryPlan(allocations={}, values=0, value_bytes=0),

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.base.evidence import CompilerRecord
+from aotc.base.evidence import CompilerRecord, Pipeline
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment
 from aotc.base.workers.forked_workers import kept
+from aotc.compile import pass_log
 from aotc.compile.compile_refusals import place_of, refused_calls, refused_program, unknown_jaxlib
 from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
 from aotc.compile.cpu import cpu_isa
@@ -54,11 +55,12 @@ class XlaBackend:
         is not for the target, E906 this jaxlib's executables have an unknown layout.
         """
         threads = str(job.target.threads)
-        variables = worker_environment.bare(PJRT_NPROC=threads)
+        variables = worker_environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)
         result, said = self._workers.compile(job, request_of(job), lambda folder: variables)
+        pipelines, said = pass_log.split(said)
         if result.problem:
             raise _problem(job, result, said)
-        return _executable(job, result, said)
+        return _executable(job, result, said, pipelines)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
@@ -105,7 +107,12 @@ def built_with(tools: Mapping[str, str]) -> BuiltWith:
     )
 
 
-def _executable(job: CompileJob, result: Result, said: list[str]) -> Executable:
+def _executable(
+    job: CompileJob,
+    result: Result,
+    said: list[str],
+    pipelines: tuple[Pipeline, ...],
+) -> Executable:
     targets = xla_custom_calls.targets(result.hlo_text)
     if refused := [name for name in targets if not xla_custom_calls.is_allowed(name)]:
         raise refused_calls(job, refused, xla_custom_calls.SERVED)
@@ -115,6 +122,7 @@ def _executable(job: CompileJob, result: Result, said: list[str]) -> Executable:
         compilation = CompilerRecord(
             options=dict(sorted({**job.target.options, **job.options}.items())),
             debug_options=result.debug_options,
+            pipelines=pipelines,
         )
         evidence = cpu_evidence.examine(inside, result.operations, compilation)
     except xla_objects.UnknownLayoutError as error:

@@ -122,7 +122,9 @@ def _evidence(
     options = dict(flag.removeprefix("--").split("=", 1) for flag in job.flags)
     return ExecutableEvidence(
         operations=operations,
-        compilation=CompilerRecord(options=dict(sorted(options.items())), debug_options=None),
+        compilation=CompilerRecord(
+            options=dict(sorted(options.items())), debug_options=None, pipelines=()
+        ),
         optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
         placement=(Place(name=IREE, steps={"kernel": dispatches}),),
         plan=MemoryPlan(

@@ -86,7 +86,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         operations=operations,
         evidence=ExecutableEvidence(
             operations=operations,
-            compilation=CompilerRecord(options={}, debug_options=None),
+            compilation=CompilerRecord(options={}, debug_options=None, pipelines=()),
             optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
             placement=(Place(name=engine, steps=taken.operators),),
             plan=MemoryPlan(allocations={}, values=0, value_bytes=0),

@@ -252,6 +252,13 @@ def test_a_worker_without_room_for_its_result_is_understood_although_there_is_ro
         worker(FULL_DISK).compile(make_job(ADD))
 
 
+def test_what_a_crash_said_is_shown_without_the_log_of_passes(make_job: MakeJob) -> None:
+    line = "I1121 13:45:33.590729 24433 hlo_pass_pipeline.cc:211]   HLO pass dce"
+    code = f"import sys; sys.stderr.write('the end\\n' + {line!r} + '\\n'); raise SystemExit(3)"
+    error = failure(worker(code), make_job(ADD))
+    assert error.findings[0].found == "exit status 3\n| the end"
+
+
 def test_a_compiler_that_does_not_end_is_stopped(make_job: MakeJob) -> None:
     backend = XlaBackend(
         worker=(sys.executable, "-c", "import time; time.sleep(60)"), seconds_max=0.3

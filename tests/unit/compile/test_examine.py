@@ -10,6 +10,7 @@ from jaxlib import _hlo
 
 from aotc.base.evidence import XLA, ExecutableEvidence, Place
 from aotc.base.stages import CompileJob, Executable
+from aotc.compile import pass_log
 from aotc.compile.binary import elf
 from aotc.compile.xla import cpu_evidence, hlo_module, xla_objects
 from aotc.compile.xla.cpu_evidence import examine_module
@@ -80,6 +81,12 @@ def test_the_plan_agrees_with_xlas_own_statistics(
     assert evidence.plan.values > 1
 
 
+def test_passes_that_changed_the_module_are_named(evidence: ExecutableEvidence) -> None:
+    pipelines = evidence.compilation.pipelines
+    assert sum(pipeline.passes for pipeline in pipelines) > 100
+    assert "fusion-wrapper" in {name for pipeline in pipelines for name in pipeline.changed}
+
+
 def test_options_are_told_by_name_and_counted(make_job: MakeJob, varied: Executable) -> None:
     assert varied.evidence is not None
     assert varied.evidence.compilation.options == {}
@@ -135,6 +142,28 @@ def test_work_of_a_cpu_is_placed_by_its_thunks() -> None:
         Place(name="XLA runtime", steps={"TopK": 1, "sort": 1, "while": 1}),
         Place(name="YNN", steps={"ynn-fusion": 2}),
     )
+
+
+def test_the_log_of_passes_is_taken_out_of_what_was_said() -> None:
+    prefix = "I1121 13:45:33.590729   24433 hlo_pass_pipeline.cc:"
+    pipelines, rest = pass_log.split(
+        [
+            "I0000 00:00:17 1 cpu_client.cc:9] a client",
+            f"{prefix}303] Running HLO pass pipeline on module aotc: first one",
+            f"{prefix}211]   HLO pass dce",
+            f"{prefix}215]   Module hash 1",
+            f"{prefix}269]   Pass caused changes dce",
+            "W1121 13:45:33.590729 24433 other.cc:1] a warning",
+            f"{prefix}211]   HLO pass cse",
+            f"{prefix}206] HLO pass: cse time: 1 us",
+            "LLVM ERROR: something",
+        ]
+    )
+    assert rest == [
+        "W1121 13:45:33.590729 24433 other.cc:1] a warning",
+        "LLVM ERROR: something",
+    ]
+    assert [(p.name, p.passes, p.changed) for p in pipelines] == [("first one", 2, ("dce",))]
 
 
 @pytest.mark.parametrize("cut", [0, 20, 200])
