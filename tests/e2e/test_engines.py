@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from command_lines import Said, run_all
 
+from tests.conftest import Once
+
 ABACUS = Path(__file__).parent / "abacus"
 
 PROGRAM = """
@@ -114,56 +116,76 @@ def write_program(folder: Path, function: str) -> None:
     (folder / "sums.toml").write_text(MANIFEST.replace("FUNCTION", function))
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Programs: a good one, one that the engine computes wrongly, and one with a bad target."""
-    found = {name: tmp_path_factory.mktemp(name) for name in ("good", "wrong", "bad")}
-    for name, folder in found.items():
-        write_program(folder, "other" if name == "wrong" else "predict")
-    (found["good"] / "model.toml").write_text(MODEL_MANIFEST)
-    (found["good"] / "sums.beads").write_text(json.dumps(BEADS))
-    bad = TARGET.replace("rods = 3", 'rods = "3"')
-    (found["bad"] / "targets" / "wooden.toml").write_text(bad)
-    return found
+TRUST = "trust init -o sums.trust.toml --name sums --key release.pub"
+LINES = {
+    "keygen": ("good", "keygen release --plain"),
+    "trust": ("good", TRUST),
+    "build": ("good", "build sums.toml --key release.key -o sums.aotb --json"),
+    "model": ("good", "build model.toml --key release.key -o model.aotb --json"),
+    "rods": ("good", "rods model.aotb"),
+    "help": ("good", "--help"),
+    "list": ("good", "targets list --json"),
+    "show": ("good", "targets show wooden --toml --json"),
+    "check": ("good", "targets check wooden --json"),
+    "verify": ("good", "verify sums.aotb --trust sums.trust.toml --json"),
+    "show the bad one": ("bad", "targets show wooden --json"),
+    "build the wrong one": ("wrong", "build sums.toml --json"),
+}
+"""Commands that have the distribution on their path, and the folders that they run in."""
+
+LINES_WITHOUT = {
+    "verify": ("good", "verify sums.aotb --trust sums.trust.toml --json"),
+    "show": ("good", "targets show wooden --json"),
+    "inspect": ("good", "inspect sums.aotb"),
+    "rods": ("good", "rods sums.aotb --json"),
+}
 
 
 @pytest.fixture(scope="module")
-def said(folders: dict[str, Path]) -> dict[str, Said]:
+def root(once: Once) -> Path:
+    """Programs: a good one, one that the engine computes wrongly, and one with a bad target; and
+    what commands say of them with the distribution on their path, and without.
+    """
+
+    def fill(root: Path) -> None:
+        for name in ("good", "wrong", "bad"):
+            write_program(root / name, "other" if name == "wrong" else "predict")
+        (root / "good" / "model.toml").write_text(MODEL_MANIFEST)
+        (root / "good" / "sums.beads").write_text(json.dumps(BEADS))
+        bad = TARGET.replace("rods = 3", 'rods = "3"')
+        (root / "bad" / "targets" / "wooden.toml").write_text(bad)
+        said = []
+        for lines, variables in ((LINES, {"PYTHONPATH": str(ABACUS)}), (LINES_WITHOUT, {})):
+            every = [(root / name, line.split()) for name, line in lines.values()]
+            said.append(dict(zip(lines, run_all(every, variables), strict=True)))
+        (root / "said.json").write_text(json.dumps(said))
+
+    return once("engines", fill)
+
+
+def read_said(root: Path, which: int) -> dict[str, Said]:
+    read = json.loads((root / "said.json").read_text())[which]
+    return {name: Said(*each) for name, each in read.items()}
+
+
+@pytest.fixture(scope="module")
+def said(root: Path) -> dict[str, Said]:
     """What commands say that have the distribution on their path."""
-    trust = "trust init -o sums.trust.toml --name sums --key release.pub"
-    lines = {
-        "keygen": ("good", "keygen release --plain"),
-        "trust": ("good", trust),
-        "build": ("good", "build sums.toml --key release.key -o sums.aotb --json"),
-        "model": ("good", "build model.toml --key release.key -o model.aotb --json"),
-        "rods": ("good", "rods model.aotb"),
-        "help": ("good", "--help"),
-        "list": ("good", "targets list --json"),
-        "show": ("good", "targets show wooden --toml --json"),
-        "check": ("good", "targets check wooden --json"),
-        "verify": ("good", "verify sums.aotb --trust sums.trust.toml --json"),
-        "show the bad one": ("bad", "targets show wooden --json"),
-        "build the wrong one": ("wrong", "build sums.toml --json"),
-    }
-    every = [(folders[name], line.split()) for name, line in lines.values()]
-    return dict(zip(lines, run_all(every, {"PYTHONPATH": str(ABACUS)}), strict=True))
+    return read_said(root, 0)
 
 
 @pytest.fixture(scope="module")
-def folder(folders: dict[str, Path], said: dict[str, Said]) -> Path:
+def folder(root: Path, said: dict[str, Said]) -> Path:
     """sums.aotb with sums.trust.toml, signed."""
     for each in ("keygen", "trust", "build"):
         assert said[each].exit_code == 0, said[each]
-    return folders["good"]
+    return root / "good"
 
 
 @pytest.fixture(scope="module")
-def without(folder: Path) -> list[Said]:
+def without(root: Path) -> dict[str, Said]:
     """What commands say of it that do not have the distribution on their path."""
-    verify = ["verify", "sums.aotb", "--trust", "sums.trust.toml", "--json"]
-    rods = ["rods", "sums.aotb", "--json"]
-    show = ["targets", "show", "wooden", "--json"]
-    return run_all([(folder, line) for line in (verify, show, ["inspect", "sums.aotb"], rods)], {})
+    return read_said(root, 1)
 
 
 def test_its_target_files_are_read_and_listed(said: dict[str, Said]) -> None:
@@ -187,8 +209,8 @@ def test_its_bundles_are_verified(folder: Path, said: dict[str, Said]) -> None:
     assert verified["gates"][-1] == "host"
 
 
-def test_people_are_told_its_version_instead_of_jaxlibs(without: list[Said]) -> None:
-    told = without[2].out
+def test_people_are_told_its_version_instead_of_jaxlibs(without: dict[str, Said]) -> None:
+    told = without["inspect"].out
     assert "abacus 1.0" in told and "jaxlib" not in told
 
 
@@ -254,9 +276,9 @@ def test_its_command_runs_and_stands_in_the_help(said: dict[str, Said]) -> None:
     assert section.split() == ["rods", "Say", "how", "many", "rods", "a", "bundle", "needs."]
 
 
-def test_without_the_distribution_there_is_no_such_command(without: list[Said]) -> None:
-    assert without[3].exit_code == 2
-    assert without[3].document["findings"][0]["code"] == "AOTC-E001"
+def test_without_the_distribution_there_is_no_such_command(without: dict[str, Said]) -> None:
+    assert without["rods"].exit_code == 2
+    assert without["rods"].document["findings"][0]["code"] == "AOTC-E001"
 
 
 def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said]) -> None:
@@ -266,9 +288,9 @@ def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said])
 
 
 def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(
-    without: list[Said],
+    without: dict[str, Said],
 ) -> None:
-    refused, shown = (each.document for each in without[:2])
+    refused, shown = (without[name].document for name in ("verify", "show"))
     assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
     (finding,) = shown["findings"]
     assert finding["code"] == "AOTC-E805" and finding["where"].endswith("wooden.toml:5 platform")

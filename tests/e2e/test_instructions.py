@@ -16,6 +16,7 @@ from aotc.pipeline.build import build
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Once
 
 V3, V4 = "cpu-x86-64-v3", "cpu-x86-64-v4"
 
@@ -63,13 +64,15 @@ ranges = {{ x = [0, 1] }}
 
 
 @pytest.fixture(scope="module")
-def wide(tmp_path_factory: pytest.TempPathFactory) -> MappedBundle:
+def wide(once: Once) -> MappedBundle:
     """A program that would use AVX-512 wherever it may, for both levels."""
-    folder = tmp_path_factory.mktemp("wide")
-    (folder / "wide.py").write_text(PROGRAM)
-    (folder / "wide.toml").write_text(MANIFEST)
-    build(folder / "wide.toml", output=folder / "wide.aotb")
-    return open_bundle(folder / "wide.aotb")
+
+    def fill(folder: Path) -> None:
+        (folder / "wide.py").write_text(PROGRAM)
+        (folder / "wide.toml").write_text(MANIFEST)
+        build(folder / "wide.toml", output=folder / "wide.aotb")
+
+    return open_bundle(once("instructions", fill) / "wide.aotb")
 
 
 def executables(bundle: MappedBundle, target: str) -> dict[str, Contents]:

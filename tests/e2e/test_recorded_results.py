@@ -20,6 +20,7 @@ from aotc.pipeline.build import Built, build
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import Once
 from tests.pages import read_page
 
 PROGRAM = """
@@ -67,14 +68,15 @@ def built(folder: Path, off_by: float = 0.0) -> Built:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recorded")
-    notes = built(folder).notes
-    assert [note for note in notes if "recorded elsewhere" in note] == [
-        "the results that f is compared with were recorded elsewhere: plain JAX did not run it in "
-        "this build"
-    ]
-    return folder
+def folder(once: Once) -> Path:
+    def fill(folder: Path) -> None:
+        notes = built(folder).notes
+        assert [note for note in notes if "recorded elsewhere" in note] == [
+            "the results that f is compared with were recorded elsewhere: plain JAX did not run it "
+            "in this build"
+        ]
+
+    return once("recorded-results", fill)
 
 
 def test_the_fixtures_hold_what_was_recorded_and_the_bundle_is_ready_by_them(folder: Path) -> None:

@@ -17,8 +17,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
-
-MANIFESTS = Path(__file__).parents[2] / "manifests"
+from tests.conftest import MANIFESTS, Once
 
 VARIED = """
 import jax
@@ -120,7 +119,7 @@ def aotc(
     assert done.returncode == 0, done.stderr
 
 
-def build(place: Place, folder: Path, sources: Path, name: str) -> Path:
+def build(place: Place, folder: Path, sources: Path, name: str) -> None:
     """Copy the sources into a folder of the place's own and build them there."""
     environment = place.environment(folder)
     copied = folder / f"work-of-{place.user}" / "deep" / "manifests"
@@ -129,35 +128,31 @@ def build(place: Place, folder: Path, sources: Path, name: str) -> Path:
         os.utime(file, (time.time() - 1e6 * place.jobs,) * 2)
     bundle = folder / f"{place.user}.aotb"
     aotc(
-        *(
-            "build",
-            copied / f"{name}.toml",
-            "--cache",
-            "off",
-            "--output",
-            bundle,
-            "--jobs",
-            str(place.jobs),
-        ),
+        *("build", copied / f"{name}.toml", "--cache", "off"),
+        *("--output", bundle, "--jobs", str(place.jobs)),
         folder=folder,
         environment=environment,
         cores=place.cores,
     )
-    return bundle
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def both(once: Once) -> tuple[Path, Path]:
     """The digits example and a program with library calls, control flow, LAPACK and a closed-over
     array in one bundle, unsigned, by two people in two places.
     """
-    sources = tmp_path_factory.mktemp("sources")
-    shutil.copytree(MANIFESTS / "digits", sources / "digits")
-    (sources / "varied.py").write_text(VARIED)
-    text = (MANIFESTS / "digits.toml").read_text()
-    (sources / "both.toml").write_text(VARIED_MANIFEST + text[text.index("[weights.") :])
-    first, second = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("second-of-two")
-    return build(ALICE, first, sources, "both"), build(BARBARA, second, sources, "both")
+
+    def fill(folder: Path) -> None:
+        sources = folder / "sources"
+        shutil.copytree(MANIFESTS / "digits", sources / "digits")
+        (sources / "varied.py").write_text(VARIED)
+        text = (MANIFESTS / "digits.toml").read_text()
+        (sources / "both.toml").write_text(VARIED_MANIFEST + text[text.index("[weights.") :])
+        build(ALICE, folder / "first", sources, "both")
+        build(BARBARA, folder / "second-of-two", sources, "both")
+
+    folder = once("reproducibility", fill)
+    return folder / "first" / "alice.aotb", folder / "second-of-two" / "barbara.aotb"
 
 
 def root_digest(bundle: Path) -> str:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,11 +85,10 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+@pytest.fixture
+def found(tmp_path: Path) -> dict[str, list[Any]]:
     """By entry point: the error, and whether the state was kept, then used, then used up."""
-    folder = tmp_path_factory.mktemp("wide")
-    bundle, policy = build_signed(folder, "wide", PROGRAM, MANIFEST)
+    bundle, policy = build_signed(tmp_path, "wide", PROGRAM, MANIFEST)
     done = subprocess.run(
         [sys.executable, "-c", CLIENT, str(bundle), str(policy)],
         # What was allocated for an earlier call goes back to the system.
@@ -102,11 +102,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     return answer
 
 
-@pytest.mark.parametrize("path", ["padded", "split"])
 def test_a_call_without_memory_is_refused_and_gives_back_what_it_was_to_use_up(
-    found: dict[str, list[Any]], path: str
+    found: dict[str, list[Any]],
 ) -> None:
-    code, kept, served, used_up = found[path]
-    assert code == "AOTC-E755"
-    assert kept, "the donated state is as it was"
-    assert served and used_up, "with memory the same call succeeds"
+    for path in ("padded", "split"):
+        code, kept, served, used_up = found[path]
+        assert code == "AOTC-E755", path
+        assert kept, "the donated state is as it was"
+        assert served and used_up, "with memory the same call succeeds"
