@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device, Executable
 
 if TYPE_CHECKING:
+    from aotc_runtime.engines.engine_device import Aval, Buffer, Device, Executable
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
 

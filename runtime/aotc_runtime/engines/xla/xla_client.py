@@ -170,6 +170,10 @@ class XlaDevice(Device):
 
             raise refusal("AOTC-E753", stored.where, first_line(error)) from error
         # Known at once: if another one fails, whoever keeps the error keeps this one alive.
+        return self.remember(loaded, handlers)
+
+    def remember(self, loaded: Any, handlers: list[Any]) -> LoadedExecutable:
+        """Return an executable that `compilations` does not count."""
         executable = LoadedExecutable(loaded, handlers)
         self._known[id(loaded)] = executable
         return executable

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.device_features import DeviceFeatures, Tiles
-from aotc_runtime.engines.engine_device import Aval, Buffer
-from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
 from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements, executable_tiles
 
 if TYPE_CHECKING:
+    from aotc_runtime.engines.engine_device import Aval, Buffer
+    from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
@@ -97,11 +97,10 @@ class ProcessorFeatures(XlaFeatures):
             loaded = device._client.compile_and_load(refined, device._devices, compile_options)
         except (device.error, ImportError, AttributeError, TypeError, ValueError) as error:
             raise refusal("AOTC-E756", where, first_line(error)) from error
-        executable = LoadedExecutable(loaded, [device.result_handler(aval) for aval in outputs])
+        handlers = [device.result_handler(aval) for aval in outputs]
         # Should another thread load a bundle just now, `compilations` looks again.
         with device._lock:
-            device._known[id(loaded)] = executable
-        return executable
+            return device.remember(loaded, handlers)
 
     def memory_of(self, executable: LoadedExecutable) -> int:
         """Return the bytes that a call allocates beside its inputs, as XLA says: temporaries, and
