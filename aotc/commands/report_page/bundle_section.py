@@ -21,7 +21,6 @@ from aotc.commands.report_page.page_parts import (
     Part,
     Text,
     alike,
-    counts_text,
     listed,
     table,
 )
@@ -241,24 +240,10 @@ def _resource(source: Any) -> tuple[str, str, str]:
 
 def _bill(predicate: Any) -> Iterator[Part]:
     components = _list(_at(predicate, "components"))
-    kinds: dict[str, int] = {}
-    for component in components:
-        kind = _word(_at(component, "type"))
-        kinds[kind] = kinds.get(kind, 0) + 1
-    version = _word(_at(predicate, "specVersion"))
-    yield Facts((("CycloneDX", version), ("components", counts_text(kinds))))
-    if components:
-        columns = ("Component", "Kind", "Version", "Scope", "Package URL", "Hashes")
-        rows = [_component(component) for component in components[:ROWS_MAX]]
-        listing = table("Components", columns, rows)
-        yield Folded(f"Components: {len(components):,}{_cut(len(components))}", (listing,))
-
-
-def _component(component: Any) -> tuple[str, ...]:
-    keys = ("name", "type", "version", "scope", "purl")
-    hashes = _list(_at(component, "hashes"))
-    shown = listed(f"{_word(_at(h, 'alg'))}:{_word(_at(h, 'content'))}" for h in hashes)
-    return (*(_word(_at(component, key)) for key in keys), shown)
+    columns = ("name", "type", "version", "purl")
+    rows = [[_word(_at(each, key)) for key in columns] for each in components[:ROWS_MAX]]
+    listing = table("Components", ("Component", "Kind", "Version", "Package URL"), rows)
+    yield Folded(f"Components: {len(components):,}{_cut(len(components))}", (listing,))
 
 
 def _as_it_stands(title: str, value: Any) -> Part:
