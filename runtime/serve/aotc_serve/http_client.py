@@ -41,7 +41,7 @@ SENT_CHUNK_BYTES = 64 * 2**10
 CONNECTIONS_KEPT = 8
 
 CA_BYTES_MAX = 16 * 2**20
-"""Of certificates; those of a system are 0.3 MB."""
+"""The most that a file of certificates has; a system's has 0.3 MB."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts that are never asked through a proxy."""
