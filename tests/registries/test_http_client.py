@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
@@ -258,7 +259,24 @@ def test_a_certificate_of_another_host_is_rejected(secure: OciServer, tmp_path: 
     client.close()
 
 
-@pytest.mark.parametrize("data", [None, b"no certificate"])
+def test_a_pipe_in_the_place_of_certificates_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ca.pem")
+    told = refused(HttpClient, tmp_path / "ca.pem", kind=RegistryError)
+    assert told.code == "AOTC-E770"
+
+
+def test_comments_between_certificates_are_no_part_of_them(
+    secure: OciServer, tmp_path: Path
+) -> None:
+    place = tmp_path / "ca.pem"
+    place.write_bytes("# Autorité\n".encode() + place.read_bytes())
+    client = HttpClient(place)
+    with client.request("GET", f"https://{secure.address}/v2/", {}) as response:
+        assert response.status == 200
+    client.close()
+
+
+@pytest.mark.parametrize("data", [None, b"no certificate", b""])
 def test_a_file_without_certificates_is_refused(data: bytes | None, tmp_path: Path) -> None:
     place = tmp_path / "ca.pem"
     if data is not None:

@@ -63,23 +63,24 @@ def beside() -> dict[str, int]:
         pauses = cycle((0.0, 0.0005, 0.001, 0.003))
         while not is_over.is_set():
             under_way.acquire()
-            call = client.async_infer("types.rows", pair(), ended)
+            call = client.async_infer("types.rows", pair(-FOURS), ended)
             time.sleep(next(pauses))
             call.cancel()
 
-    def run() -> None:
-        for _ in range(100):
+    def run(number: int) -> None:
+        for each in range(100):
+            rows = FOURS + 100 * number + each  # of which no other call has the same
             try:
-                answer = client.infer("types.rows", pair())
+                answer = client.infer("types.rows", pair(rows))
             except InferenceServerException as error:
                 found[f"{error.status()}: {error.message()}"] += 1
             else:
-                is_right = np.array_equal(answer.as_numpy("result"), FOURS * 3)
+                is_right = np.array_equal(answer.as_numpy("result"), rows * 3)
                 found["answer" if is_right else "another answer"] += 1
 
     stormy = threading.Thread(target=storm)
     stormy.start()
-    threads = [threading.Thread(target=run) for _ in range(4)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -89,10 +90,11 @@ def beside() -> dict[str, int]:
     return dict(found)
 
 
-def pair() -> list[Any]:
-    given = [tc.InferInput(name, FOURS.shape, "FP32") for name in ("x", "y")]
+def pair(rows: Any) -> list[Any]:
+    """Return both inputs of a call."""
+    given = [tc.InferInput(name, rows.shape, "FP32") for name in ("x", "y")]
     for each in given:
-        each.set_data_from_numpy(FOURS)
+        each.set_data_from_numpy(rows)
     return given
 
 

@@ -23,6 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
 from aotc_runtime.base.errors import refusal
+from aotc_runtime.system.bundle_files import read_file
 
 CONNECT_SECONDS = 10.0
 """For each address of a host, and for the TLS handshake."""
@@ -38,6 +39,9 @@ SENT_CHUNK_BYTES = 64 * 2**10
 """Small enough to see progress on a slow line."""
 
 CONNECTIONS_KEPT = 8
+
+CA_BYTES_MAX = 16 * 2**20
+"""The most that a file of certificates has; a system's has 0.3 MB."""
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts that are never asked through a proxy."""
@@ -387,6 +391,13 @@ def _manager(proxy: str, tls: ssl.SSLContext | None) -> urllib3.PoolManager:
 
 def _tls_context(ca: Path | None) -> ssl.SSLContext:
     try:
-        return ssl.create_default_context(cafile=ca)
+        if ca is None:
+            return ssl.create_default_context()
+        # Read here: OpenSSL would wait for what a pipe gives. Certificates are ASCII, and comments
+        # between them may be anything.
+        data = read_file(ca, CA_BYTES_MAX).decode("ascii", "ignore")
+        if not data:  # for which the system's would be taken
+            raise ValueError("an empty file")
+        return ssl.create_default_context(cadata=data)
     except (OSError, ValueError) as error:
         raise refusal("AOTC-E770", str(ca), getattr(error, "strerror", "") or str(error)) from error
