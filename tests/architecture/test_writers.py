@@ -76,6 +76,9 @@ SCRATCH = {
     "aotc/commands/import_tensorflow/tensorflow_import.py": "that folder: the job",
     "aotc/commands/record_expected/model_recorder.py": "the temporary folder of one recording",
     "aotc/commands/record_expected/recording_process.py": "that folder: the job and its calls",
+    "aotc/engines/onnxruntime/onnxruntime_worker.py": (
+        "a temporary folder of its own: a graph as ONNX Runtime optimized it"
+    ),
     "aotc/engines/openvino/openvino_worker.py": (
         "a temporary folder of its own: a graph in its two files"
     ),
