@@ -203,6 +203,14 @@ def test_rows_behind_reductions_of_three_axes_are_those_of_their_axis(
     require_same(biased, numbers(12, 4, 5), (row,))
 
 
+@pytest.mark.parametrize("axes", [(1, 3), (1, 2), (2, 3)])
+def test_means_of_a_batch_of_one_are_taken_from_their_rows(axes: tuple[int, ...]) -> None:
+    def centred(x: Array) -> Any:
+        return x - jnp.mean(x, axis=axes, keepdims=True)
+
+    require_same(centred, numbers(1, 3, 4, 4))
+
+
 def test_absolute_values_of_joined_arrays_leave_other_uses_alone() -> None:
     def both(x: Array) -> Any:
         joined = jnp.concatenate([x[:3], x])

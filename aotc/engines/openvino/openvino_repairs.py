@@ -8,6 +8,7 @@ does not find out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -339,29 +340,32 @@ _REDUCTIONS = {
 }
 
 
-def reduce_over_two_axes(openvino: Any, model: Any) -> None:
-    """Reduce the first or the last of three axes in an array of two.
+def keep_reduced_axes(openvino: Any, model: Any) -> None:
+    """Reduce to sizes of 1, and leave out these axes behind; and of three axes, reduce the first or
+    the last in an array of two.
 
-    OpenVINO makes an operation with a constant row, such as a bias, part of the reduction before
-    it. Of three axes it then takes numbers of the row by another axis, and reads beyond its end.
+    OpenVINO takes a reduction, and a reshape that puts sizes of 1 elsewhere, for a reduction that
+    keeps its axes. An operation with a constant row, such as a bias, it makes part of the reduction
+    before it: of three axes it takes numbers of the row by another axis, and reads beyond its end.
     """
     ops = openvino.opset15
     for node in model.get_ordered_ops():
         reduce = _REDUCTIONS.get(node.get_type_name())
-        if reduce is None or not node.get_element_type().is_real():
+        if reduce is None or node.input_value(1).get_node().get_type_name() != "Constant":
             continue
-        value, axes = node.input_value(0), node.input_value(1).get_node()
-        if len(value.get_shape()) != 3 or axes.get_type_name() != "Constant":
+        value, sizes = node.input_value(0), list(node.get_input_shape(0))
+        axes = np.asarray(node.input_value(1).get_node().get_data()).reshape(-1) % len(sizes)
+        is_flat = len(sizes) == 3 and axes.size == 1 and axes[0] != 1
+        if not is_flat and node.get_attributes()["keep_dims"]:
             continue
-        taken = np.asarray(axes.get_data()).reshape(-1) % 3
-        if taken.size != 1 or taken[0] == 1:
-            continue
-        users, shape = node.output(0).get_target_inputs(), node.get_output_shape(0)
-        first, second, third = value.get_shape()
-        rows = [first * second, third] if taken[0] else [first, second * third]
-        flat = ops.reshape(value, np.array(rows, np.int64), False)
-        made = getattr(ops, reduce)(flat, np.int64(1 if taken[0] else 0), False)
-        _put(node, users, ops.reshape(made, np.array([*shape], np.int64), False))
+        if is_flat:
+            split = 2 if axes[0] else 1
+            rows = [prod(sizes[:split]), prod(sizes[split:])]
+            value = ops.reshape(value, np.array(rows, np.int64), False).output(0)
+            axes = np.array([split - 1])
+        users, shape = node.output(0).get_target_inputs(), [*node.get_output_shape(0)]
+        made = getattr(ops, reduce)(value, axes, True)
+        _put(node, users, ops.reshape(made, np.array(shape, np.int64), False))
     model.validate_nodes_and_infer_types()
 
 
@@ -496,7 +500,7 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_what_is_none(openvino, model)
     keep_whole_rows(openvino, model)
     keep_powers(openvino, model)
-    reduce_over_two_axes(openvino, model)
+    keep_reduced_axes(openvino, model)
     end_attention(openvino, model)
     fixed = fixed_nodes(model, within)
     take_absolute_values(openvino, model, fixed)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from aotc.base.errors import finding, raise_if, refusal
+from aotc.capture import jax_private
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
 from aotc.capture.model_files.model_archive import (
     Archive,
@@ -25,6 +27,9 @@ BATCH = "batch"
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 """The members of a file; Keras has a fourth one for vocabularies, which are refused."""
+
+_NARROWED = "Explicitly requested dtype int64"
+"""How jax's warning begins where it computes with int32 instead."""
 
 _WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
 
@@ -235,7 +240,9 @@ def _function(
         """The results, and the names of the variables that the call changes, but for seeds."""
         scope = keras.StatelessScope(given, initialize_variables=False)
         before = {id(each): scope.get_current_value(each) for each, _ in given}
-        with scope:
+        with scope, warnings.catch_warnings():
+            # The model states int64 for inputs that are int32 here, as `Model.narrowed` says.
+            warnings.filterwarnings("ignore", message=_NARROWED)
             results = model(_as_taken(arrays, keys), training=False)
         return results, [
             names[id(each)]
@@ -257,12 +264,55 @@ def _function(
                 raise _changing(where, f"{found} changes in a call"[:500], hint)
             return results
 
-        drawn = [values[id(each)] for each in seeds]
+        drawn = [np.asarray(values[id(each)]) for each in seeds]
         if seeds and _depends(jax.make_jaxpr(seeded)(*drawn).jaxpr):
             raise _changing(where, "results that are random", "leave the random layers out")
         return seeded(*drawn)
 
-    return function
+    def computed(weights: Mapping[str, Any], *arrays: Any) -> Any:
+        traced, shapes = jax.make_jaxpr(function, return_shape=True)(weights, *arrays)
+        given = jax.tree.leaves((weights, arrays))
+        results = jax_private.evaluate(_through_integers(traced.jaxpr), traced.consts, given)
+        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+    return computed
+
+
+def _through_integers(jaxpr: Any) -> Any:
+    """Convert booleans to floats by way of integers.
+
+    XLA selects where a program multiplies by booleans: false times NaN is 0, which is NaN where
+    Keras computes on TensorFlow.
+    """
+    import jax.numpy as jnp
+    from jax.core import ShapedArray
+    from jax.extend.core import Var
+
+    equations = []
+    for equation in jaxpr.eqns:
+        made = equation.replace(params={k: _inner(v) for k, v in equation.params.items()})
+        new = equation.params.get("new_dtype")
+        of_mask = equation.primitive.name == "convert_element_type" and jnp.issubdtype(
+            new, jnp.inexact
+        )
+        if of_mask and equation.invars[0].aval.dtype == bool:
+            whole = Var(ShapedArray(equation.invars[0].aval.shape, np.dtype(np.uint8)))
+            params = {**made.params, "new_dtype": np.dtype(np.uint8)}
+            equations.append(made.replace(outvars=[whole], params=params))
+            made = made.replace(invars=[whole])
+        equations.append(made)
+    return jaxpr.replace(eqns=equations)
+
+
+def _inner(value: Any) -> Any:
+    """Convert in the programs among an equation's parameters, too."""
+    from jax.extend.core import ClosedJaxpr, Jaxpr
+
+    if isinstance(value, ClosedJaxpr):
+        return value.replace(jaxpr=_through_integers(value.jaxpr))
+    if isinstance(value, Jaxpr):
+        return _through_integers(value)
+    return tuple(map(_inner, value)) if type(value) is tuple else value
 
 
 def _changing(where: str, found: str, hint: str) -> AotcError:

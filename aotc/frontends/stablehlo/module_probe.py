@@ -32,7 +32,8 @@ PATIENCE = 60
 MEMORY_MIB, TIMES = 1024, 16
 """What any file may take, and how many times its size besides. Text takes 8 times its size."""
 
-type Kind = Literal["module", "jax.export"]
+type Kind = Literal["module", "jax.export", "tensorflow"]
+"""Modules of any form, what jax.export has serialized, or modules that TensorFlow exported."""
 
 
 class Job(Struct, frozen=True):
@@ -56,7 +57,7 @@ def rewritten(
 ) -> list[bytes]:
     """Modules in a file, as MLIR's bytecode, verified.
 
-    parts: the modules, of any form; or of "jax.export", what it has serialized.
+    parts: the modules, as `kind` has them.
     Raises CaptureError: AOTC-E843 for what is none, and for what crashes its reader or takes too
     much of the machine; OSError if there is no room.
     """

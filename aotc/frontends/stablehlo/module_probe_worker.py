@@ -8,6 +8,8 @@ import resource
 from pathlib import Path
 from typing import Any
 
+from jaxlib.mlir import ir
+
 from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
@@ -30,12 +32,14 @@ def write_anew(job: Job, progress: Progress) -> None:
                 module = _module(job, path.read_bytes())
             require_alone(module, job.text)
             require_known_calls(module, job.text, static=False)
+            if job.kind == "tensorflow":
+                _keep_products_of_masks(module)
             with path.with_suffix(".read").open("wb") as stream:
                 module.operation.write_bytecode(stream)
 
 
 def _module(job: Job, data: bytes) -> Any:
-    if job.kind == "module":
+    if job.kind != "jax.export":
         return parse(data, job.text, job.expected)
     import jax.export
 
@@ -49,6 +53,35 @@ def _module(job: Job, data: bytes) -> Any:
     module = exported.mlir_module(serialized=False)
     module.operation.verify()
     return module
+
+
+def _keep_products_of_masks(module: Any) -> None:
+    """Convert booleans to floats by way of integers.
+
+    XLA selects where a program multiplies by booleans: false times NaN is 0, which is NaN in
+    TensorFlow.
+    """
+    found: list[Any] = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "stablehlo.convert":
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(visit)
+        integer = ir.IntegerType.get_unsigned(8)
+        for operation in found:
+            given = ir.RankedTensorType(operation.operands[0].type)
+            made = ir.RankedTensorType(operation.results[0].type).element_type
+            if str(given.element_type) != "i1" or isinstance(made, ir.IntegerType):
+                continue
+            with ir.InsertionPoint(operation), operation.location:
+                kind = ir.RankedTensorType.get(given.shape, integer)
+                whole = ir.Operation.create(
+                    "stablehlo.convert", results=[kind], operands=[operation.operands[0]]
+                )
+            operation.operands[0] = whole.results[0]
 
 
 def _limit(job: Job) -> None:

@@ -89,7 +89,7 @@ class TensorFlowFrontend:
             raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
         try:
             document, weights, parts = described(file)
-            verified = rewritten(file, parts, EXPECTED)
+            verified = rewritten(file, parts, EXPECTED, "tensorflow")
             modules = {
                 _shapes(each): (_called(file, document, each, part, weights), each.weights)
                 for each, part in zip(document.modules, verified, strict=True)

@@ -89,6 +89,33 @@ def test_weights_of_few_bits_stay_so_and_compute_what_keras_does(
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def saved(made: Any, folder: Path) -> Model:
+    made.save(folder / "made.keras")
+    data = (folder / "made.keras").read_bytes()
+    return KerasFrontend().read(ModelFile("made.keras", data, None, lambda _: b"", False))
+
+
+def test_products_of_masks_and_what_is_no_number_are_none(tmp_path: Path) -> None:
+    """As Keras computes them on TensorFlow: XLA alone selects, and gives 0."""
+    x, mask = keras.Input((4,), name="x"), keras.Input((4,), dtype="bool", name="mask")
+    made = keras.Model(
+        [x, mask], [keras.ops.cast(mask, "float32") * x, keras.ops.multiply(x, mask)]
+    )
+    model = saved(made, tmp_path)
+    given = np.array([[np.nan, -1, -np.inf, 2]], "float32"), np.array([[False, True, False, False]])
+    for found in jax.jit(model.function)(dict(model.weights), *given):
+        np.testing.assert_array_equal(found, [[np.nan, -1, np.nan, 0]])
+
+
+@pytest.mark.filterwarnings("error:Explicitly requested dtype")
+def test_inputs_of_int64_are_traced_without_a_warning(tmp_path: Path) -> None:
+    words = keras.Input((5,), dtype="int64", name="words")
+    model = saved(keras.Model(words, layers.Embedding(30, 4)(words)), tmp_path)
+    assert model.narrowed == ("words",)
+    found = jax.jit(model.function)(dict(model.weights), np.ones((2, 5), np.int32))
+    assert found.shape == (2, 5, 4)
+
+
 def test_equations_belong_to_layers_within_layers_by_their_names(tmp_path: Path) -> None:
     x = keras.Input((5, 8), name="x")
     hidden = layers.MultiHeadAttention(2, 4, name="attention")(x, x)

@@ -139,6 +139,36 @@ def test_windows_over_sizes_that_vary_are_those_of_each_size(
         np.testing.assert_allclose(run(made, x)["y"], wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("operator", ["Slice", "Split"])
+def test_constant_places_are_cut_to_a_size_that_varies(operator: str) -> None:
+    """As BERT's exporters take positions: numpy, which holds them, takes no symbolic size."""
+    cut = {
+        "Slice": [N("Slice", ["places", "zero", "length", "axis"], ["positions"])],
+        "Split": [
+            N("Sub", ["whole", "length"], ["rest"]),
+            N("Concat", ["length", "rest"], ["parts"], axis=0),
+            N("Split", ["places", "parts"], ["positions", "others"], axis=1),
+        ],
+    }
+    nodes = [
+        N("Shape", ["x"], ["shape"]),
+        N("Gather", ["shape", "axis"], ["length"]),
+        *cut[operator],
+        N("Gather", ["table", "positions"], ["rows"]),
+        N("Mul", ["x", "rows"], ["y"]),
+    ]
+    one = {name: np.array([at]) for name, at in (("zero", 0), ("axis", 1), ("whole", 12))}
+    table, places = np.arange(12, dtype=np.float32), np.arange(12)[None]
+    got = read(simple(nodes, ("b", "s"), table=table, places=places, **one))
+    shape = jax.export.symbolic_shape("b,s", constraints=["s <= 12"])
+    traced = jax.export.export(jax.jit(got.function))
+    every = traced(dict(got.weights), jax.ShapeDtypeStruct(shape, np.float32))
+    for size in (1, 5, 12):
+        x = np.ones((2, size), np.float32)
+        found = every.call(dict(got.weights), x)["y"]
+        np.testing.assert_array_equal(found, x * table[:size])
+
+
 def test_a_convolution_of_a_size_that_varies_is_padded_to_the_same() -> None:
     """Never by less than nothing, where a step is longer than the kernel."""
     kernel = np.random.default_rng(0).normal(size=(4, 2, 3, 2)).astype(np.float32)

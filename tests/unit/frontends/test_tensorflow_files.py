@@ -90,6 +90,23 @@ def test_each_size_has_its_module_and_all_of_them_one_set_of_weights() -> None:
         assert float(found["sum"]) == 4 * batch
 
 
+def test_products_of_masks_and_what_is_no_number_are_none() -> None:
+    """As TensorFlow computes them: XLA alone selects, and gives 0."""
+
+    def masked(x: Any, matrix: Any) -> Any:
+        return (x > 0).astype(x.dtype) * x, jnp.sum(matrix)
+
+    def exported(batch: int) -> bytes:
+        shapes = [jax.ShapeDtypeStruct(each, "float32") for each in ((batch, 4), (4, 3))]
+        return jax.export.export(jax.jit(masked))(*shapes).mlir_module().encode()
+
+    members = {f"modules/{batch}.mlirbc": exported(batch) for batch in (1, 8)}
+    model = read(packed(document(), **members))
+    x = np.array([[np.nan, -1, -np.inf, 2]], "float32")
+    found = jax.jit(model.function)(dict(model.weights), x)
+    np.testing.assert_array_equal(found["y"], [[np.nan, 0, np.nan, 2]])
+
+
 def test_sizes_that_were_not_imported_are_refused_with_those_that_were() -> None:
     model = read(packed(document()))
     with pytest.raises(CaptureError, match=r"x\[1,4\]; x\[8,4\]") as caught:

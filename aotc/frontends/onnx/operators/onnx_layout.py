@@ -164,7 +164,7 @@ def split(call: Call, x: Value, lengths: Value = None) -> tuple[Value, ...]:
         call.damaged(f"parts of {list(parts)} of {total} elements")
     if _plain(parts) and min(parts, default=0) < 0:
         call.damaged(f"parts of {list(parts)}")
-    return tuple(pieces(x, parts, axis))
+    return tuple(pieces(x if _plain(parts) else call.traced(x), parts, axis))
 
 
 def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
@@ -206,7 +206,7 @@ def slice_(
         axis = axis_of(call, axis, x.ndim)
         if step == 0:
             call.damaged("a step of 0")
-        x = _sliced(x, axis, start, end, step)
+        x = _sliced(call, x, axis, start, end, step)
     return x
 
 
@@ -226,8 +226,10 @@ def _bounded(at: Any, size: Any, low: Any, high: Any) -> Any:
     return core.max_dim(core.min_dim(at, high), low)
 
 
-def _sliced(x: Value, axis: int, start: Any, end: Any, step: int) -> Value:
+def _sliced(call: Call, x: Value, axis: int, start: Any, end: Any, step: int) -> Value:
     size = x.shape[axis]
+    if not _plain((size, start, end)):
+        x = call.traced(x)  # numpy takes no symbolic size
     if step > 0:
         low, high = _bounded(start, size, 0, size), _bounded(end, size, 0, size)
         high = max(low, high) if isinstance(high, int) and isinstance(low, int) else high
