@@ -16,7 +16,7 @@ HELP_SECTION = "Review"
 
 @click.command(short_help="Show an entry point as StableHLO, HLO or assembly.")
 @click.argument("bundle", type=BUNDLE_FILE)
-@click.argument("entry_point")
+@click.argument("entry_point", required=False)
 @verified_options
 @click.option(
     "--stage",
@@ -31,7 +31,7 @@ HELP_SECTION = "Review"
 def explain(
     out: Output,
     bundle: Path,
-    entry_point: str,
+    entry_point: str | None,
     trust: Path | None,
     untrusted: bool,
     stage: str,
@@ -46,8 +46,13 @@ def explain(
 
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
+
+    With an error code instead of a bundle, explain the error: `aotc explain AOTC-E806`.
     """
     refuse_both(trust, untrusted)
+    if entry_point is None:
+        _explain_code(out, str(bundle))
+        return
     from datetime import UTC, datetime
 
     from aotc.bundle.read.bundle_review import review
@@ -72,3 +77,13 @@ def explain(
     if not out.json:
         notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
         print_notes(notes)
+
+
+def _explain_code(out: Output, code: str) -> None:
+    """Explain an error code. Raises click.UsageError for any other text, as for a bundle alone."""
+    from aotc.commands.explain.code_explanation import code_document, code_lines, code_named
+
+    known = code_named(code)
+    if known is None:
+        raise click.UsageError("missing argument 'ENTRY_POINT'", click.get_current_context())
+    out.result(code_document(known), lambda: say(*code_lines(known)))
