@@ -263,7 +263,7 @@ def _otherwise(differing: Differing, target: str) -> Finding:
 
 
 def _refused(refused: Finding) -> Finding:
-    found = f"{refused.code} {refused.title}: {refused.found}"
+    found = ": ".join(filter(None, (refused.code, refused.title, refused.found)))
     return finding("AOTC-E953", refused.where, found, expected=refused.expected)
 
 
