@@ -172,7 +172,7 @@ def require_wanted(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where:
     for name in sorted(tensors.keys() - wanted.keys()):
         # As torch writes it: dense.kernel instead of dense/kernel.
         if (path := name.replace(".", "/")) in wanted:
-            hint = f"did you mean {path} by {name}? Names are paths joined by '/'"
+            hint = f"did you mean `{path}`? Tensor names are paths joined by '/'"
             break
     require_none([*_differences(tensors, wanted)], where, expected, hint)
 

@@ -96,7 +96,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         where,
         f"{spell(name)}{why}",
         expected=choices,
-        hint=f"did you mean {close}?" if close else None,
+        hint=f"did you mean `{close}`?" if close else None,
     )
 
 

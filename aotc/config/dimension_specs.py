@@ -69,7 +69,7 @@ def _rule(raw: object) -> Rule:
     rules = [f'"{POWERS_OF_TWO}"', f"{{ {MULTIPLES_OF} = 128 }}"]
     close = closest(raw, (POWERS_OF_TWO, MULTIPLES_OF))
     meant = rules[close == MULTIPLES_OF]
-    hint = f"did you mean {meant}?" if close else "name the sizes to compile for, in brackets"
+    hint = f"did you mean `{meant}`?" if close else "name the sizes to compile for, in brackets"
     raise refusal(_EXPECTED, hint)
 
 

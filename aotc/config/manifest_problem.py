@@ -39,7 +39,7 @@ def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
         path=path,
         expected=f"one of {', '.join(known)}" if known else "no keys",
         found=str(path[-1]),
-        hint=f"did you mean {close}?" if close else "correct the key, or remove it",
+        hint=f"did you mean `{close}`?" if close else "correct the key, or remove it",
         names=(*path[:-1], close) if close else None,
     )
 
@@ -62,7 +62,7 @@ def unknown_reference(
         path=path,
         expected=f"one of: {', '.join(sorted(known))}" if known else "",
         found=spell(name),
-        hint=f"did you mean {close}?" if close else hint,
+        hint=f"did you mean `{close}`?" if close else hint,
         cause=f"unknown-{kind.replace(' ', '-')}",
     )
 

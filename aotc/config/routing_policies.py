@@ -101,7 +101,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
         + ", ".join(f'"{name}"' for name in tables)
         + ("" if isinstance(raw, dict) else ", or a table with one"),
         found=show(policy),
-        hint=f"did you mean {close}?" if close else "write the policy's name in quotes",
+        hint=f"did you mean `{close}`?" if close else "write the policy's name in quotes",
     )
     raise refused([problem])
 

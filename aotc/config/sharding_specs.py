@@ -157,7 +157,7 @@ def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
         spell(pattern),
         cause="sharding-pattern-matches-nothing",
         expected=f"the path of an array, such as {shown}" if shown else "",
-        hint=f"did you mean {close}?" if close else "write `*` for one step, `**` for several",
+        hint=f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several",
     )
 
 

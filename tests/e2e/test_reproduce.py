@@ -271,8 +271,8 @@ def alike(
 def test_a_variable_that_made_no_difference_is_noted(alike: tuple[str, ...]) -> None:
     note, _ = alike
     assert note == (
-        "variable WEIGHT_OF_THE_TEST: not set, as in the recorded build, which asked for it, and "
-        "it is set here; it made no difference"
+        "variable WEIGHT_OF_THE_TEST: environment variable does not match (set instead of "
+        "not set); it made no difference"
     )
 
 

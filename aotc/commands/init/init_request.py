@@ -81,7 +81,7 @@ def _meant(reference: str) -> str:
         )
     module, _, attribute = reference.rpartition(".")
     meant = f"{module}:{attribute}"
-    return f"did you mean {meant}?" if is_function_reference(meant) else "name a function"
+    return f"did you mean `{meant}`?" if is_function_reference(meant) else "name a function"
 
 
 def read_request(
@@ -187,7 +187,7 @@ def _array(text: str) -> ArrayText:
         written = text.partition("[")[0].strip()
         known = {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
-        raise _Unreadable(_FORM, f"did you mean {close}?" if close else "correct it")
+        raise _Unreadable(_FORM, f"did you mean `{close}`?" if close else "correct it")
     return array
 
 
@@ -239,7 +239,7 @@ def _names(request: Request) -> Iterator[Finding]:
                 "--dimension",
                 f"one of: {known}",
                 spell(name),
-                f"did you mean {close}?" if close else "name it in the axes of an --input",
+                f"did you mean `{close}`?" if close else "name it in the axes of an --input",
             )
     kinds = (("--input", {path.partition("/")[0] for path in request.inputs}),)
     others = (

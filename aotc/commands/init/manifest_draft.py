@@ -154,7 +154,7 @@ def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
 
 def _renamed(name: str, close: str | None, answer: Answer) -> str:
     if close:
-        return f"did you mean {close}?"
+        return f"did you mean `{close}`?"
     if answer.takes_any:
         return f"add it to the signature, or wrap the function: `def f({name}, ...)`"
     return "correct the name"

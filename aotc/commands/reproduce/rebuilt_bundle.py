@@ -338,6 +338,7 @@ def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding])
     if recipe.python and recipe.python.lower() != here.lower():
         yield f"built by {recipe.python}, and again by {here}"
     for each in other:
-        yield f"{each.where}: {each.expected}, and {each.found}; it made no difference"
+        sides = " instead of ".join(filter(None, (each.found, each.expected)))
+        yield f"{each.where}: {each.title} ({sides}); it made no difference"
     if recipe.revision and recipe.revision.dirty:
         yield f"git commit {recipe.revision.gitCommit} alone is not the source: the build was dirty"

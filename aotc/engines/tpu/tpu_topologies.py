@@ -132,4 +132,4 @@ def _hint(generation: str, shape: str) -> str:
         return "docs/targets.md lists topologies"
     fits = shape.count("x") + 1 == GENERATIONS[close].axes and _NAME.match(f"{close}:{shape}")
     shown = shape if fits else "x".join(map(str, GENERATIONS[close].hosts[-1]))
-    return f"did you mean {close}:{shown}?"
+    return f"did you mean `{close}:{shown}`?"

@@ -47,7 +47,7 @@ BAD = [
      "sizes start at 1"),
     ("threads = 2", "threads = 5000", "AOTC-E805", "8 threads", "at most 4096", "5000 (integer)",
      "correct"),
-    ("threads", "thread", "AOTC-E803", "8 thread", "threads", "thread", "did you mean threads?"),
+    ("threads", "thread", "AOTC-E803", "8 thread", "threads", "thread", "did you mean `threads`?"),
     ('name = "box"\n', "", "AOTC-E804", "1 name", "", "", "add it"),
     ('"cpu"', '"xpu"', "AOTC-E805", "3 platform",
      "'cpu', 'cuda', 'iree', 'onnxruntime', 'openvino' or 'tpu'", '"xpu"', "correct"),

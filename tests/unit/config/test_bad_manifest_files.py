@@ -112,7 +112,7 @@ def test_a_misspelled_key_is_not_missing_as_well(
     spoiled: Callable[[str, str], list[Finding]], text: str, misspelt: str, key: str
 ) -> None:
     (finding,) = spoiled(text, misspelt)
-    assert (finding.code, finding.hint) == ("AOTC-E803", f"did you mean {key}?")
+    assert (finding.code, finding.hint) == ("AOTC-E803", f"did you mean `{key}`?")
 
 
 def test_the_name_of_the_weights_that_closures_become_is_taken(

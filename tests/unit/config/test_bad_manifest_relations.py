@@ -34,7 +34,7 @@ BAD: dict[str, Bad] = {
     "like with an unknown dimension": (
         INPUT, '{ like = "a:b", arguments = { n = "bath" } }',
         "AOTC-E806", f"{IMAGE}.arguments.n",
-        "one of: batch", '"bath"', "did you mean batch?",
+        "one of: batch", '"bath"', "did you mean `batch`?",
     ),
     "weights nobody declared": (
         '{ params = "params" }', '{ params = "zzz" }',
@@ -44,7 +44,7 @@ BAD: dict[str, Bad] = {
     "donating an unknown input": (
         "tolerance", 'donate = ["imag"]\ntolerance',
         "AOTC-E806", f"m.toml:17 {ENTRY}.donate[0]",
-        "one of: image", '"imag"', "did you mean image?",
+        "one of: image", '"imag"', "did you mean `image`?",
     ),
     "donating bound weights": (
         "tolerance", 'donate = ["params"]\ntolerance',
@@ -54,7 +54,7 @@ BAD: dict[str, Bad] = {
     "a range for an unknown leaf": (
         "seed = 0", "ranges = { imag = [0, 1] }",
         "AOTC-E806", f"{FIXTURES}.ranges.imag",
-        "one of: image", '"imag"', "did you mean image?",
+        "one of: image", '"imag"', "did you mean `image`?",
     ),
     "a target twice": (
         '["cpu-x86-64-v3"]', '["a", "b", "a"]',

@@ -34,12 +34,12 @@ BAD: dict[str, Bad] = {
     "another rule": (
         "[1, 8, 64]", '"powers"',
         "AOTC-E805", f"m.toml:11 {DIMENSION}.profiles",
-        '"powers_of_two"', '"powers" (string)', 'did you mean "powers_of_two"?',
+        '"powers_of_two"', '"powers" (string)', 'did you mean `"powers_of_two"`?',
     ),
     "another rule with a number": (
         "[1, 8, 64]", "{ multiple_of = 8 }",
         "AOTC-E803", f"m.toml:11 {DIMENSION}.profiles.multiple_of",
-        "multiples_of", "multiple_of", "did you mean multiples_of?",
+        "multiples_of", "multiple_of", "did you mean `multiples_of`?",
     ) ,
     "a rule without its number": (
         "[1, 8, 64]", "{}",
@@ -110,7 +110,7 @@ BAD: dict[str, Bad] = {
     "a relation of nobody": (
         "tolerance", 'relations = ["bath <= 8"]\ntolerance',
         "AOTC-E806", f"m.toml:17 {ENTRY}.relations[0]",
-        "one of: batch", '"bath"', "did you mean batch?",
+        "one of: batch", '"bath"', "did you mean `batch`?",
     ),
     "relations that leave nothing": (
         "tolerance", 'relations = ["batch >= 65"]\ntolerance',
@@ -120,7 +120,7 @@ BAD: dict[str, Bad] = {
     "a misspelled policy": (
         "tolerance", policy('"padd"'),
         "AOTC-E805", AT,
-        '"pad"', '"padd"', "did you mean pad?",
+        '"pad"', '"padd"', "did you mean `pad`?",
     ),
     "a table without a policy": (
         "tolerance", policy("{ fill = {} }"),
@@ -135,7 +135,7 @@ BAD: dict[str, Bad] = {
     "a policy of no dimension": (
         "tolerance", 'out_of_profile.bath = "pad"\ntolerance',
         "AOTC-E806", f"m.toml:17 {ENTRY}.out_of_profile.bath",
-        "one of: batch", '"bath"', "did you mean batch?",
+        "one of: batch", '"bath"', "did you mean `batch`?",
     ),
     "compiling until it is compiled": (
         "tolerance", policy('{ policy = "compile", meanwhile = "compile" }'),
@@ -150,7 +150,7 @@ BAD: dict[str, Bad] = {
     "a fill for no input": (
         "tolerance", policy('{ policy = "pad", fill = { imag = 0 } }'),
         "AOTC-E806", f"{AT}.fill.imag",
-        "one of: image", '"imag"', "did you mean image?",
+        "one of: image", '"imag"', "did you mean `image`?",
     ),
     "a fill for an input without the dimension": (
         "tolerance", supplied('{ policy = "pad", fill = { n = 0 } }', COUNT),

@@ -18,7 +18,7 @@ BAD: dict[str, Bad] = {
     "an unknown key close to a known one": (
         "version", "verion",
         "AOTC-E803", "m.toml:3 verion",
-        "name, version, targets", "verion", "did you mean version?",
+        "name, version, targets", "verion", "did you mean `version`?",
     ),
     "an unknown key close to none": (
         "schema = 1", "schema = 1\nzzz = 2",
@@ -229,7 +229,7 @@ BAD: dict[str, Bad] = {
     "an unknown gate": (
         "schema = 1", "schema = 1\ngates = { max_temp = 1 }",
         "AOTC-E803", "m.toml:2 gates.max_temp",
-        "one of max_artifact_size, max_executable_size", "max_temp", "mean max_temp_memory?",
+        "one of max_artifact_size, max_executable_size", "max_temp", "mean `max_temp_memory`?",
     ),
     "a gate of no number of bytes": (
         "schema = 1", 'schema = 1\ngates = { max_artifact_size = "3 XB" }',

@@ -64,7 +64,7 @@ BAD: dict[str, Bad] = {
     "an axis that is none": (
         '[[], "model"]', '[[], "modle"]',
         "AOTC-E806", 'm.toml:12 weights.params.shardings."*/kernel"[1]',
-        "one of: data, model", '"modle"', "did you mean model?",
+        "one of: data, model", '"modle"', "did you mean `model`?",
     ),
     "an axis twice": (
         'image = ["data", []]', 'image = ["data", "data"]',
@@ -109,7 +109,7 @@ BAD: dict[str, Bad] = {
     "an unknown kind of sharding": (
         "outputs = {", "output = {",
         "AOTC-E803", f"m.toml:27 {AT}.output",
-        "one of inputs, outputs", "output", "did you mean outputs?",
+        "one of inputs, outputs", "output", "did you mean `outputs`?",
     ),
 }
 # fmt: on

@@ -53,17 +53,17 @@ def test_a_name_stands_for_devices_on_hosts(
 @pytest.mark.parametrize(
     ("name", "expected", "hint"),
     [
-        ("v7x:2x2x1", "a TPU generation: v2, v3, v4, v5e", "did you mean tpu7x:2x2x1?"),
-        ("v5litepod:2x4", "a TPU generation", "did you mean v5e:2x4?"),
-        ("V5E:2x2", "a generation (v2", "did you mean v5e:2x2?"),
-        ("v6f:2x2", "a TPU generation", "did you mean v6e:2x2?"),
+        ("v7x:2x2x1", "a TPU generation: v2, v3, v4, v5e", "did you mean `tpu7x:2x2x1`?"),
+        ("v5litepod:2x4", "a TPU generation", "did you mean `v5e:2x4`?"),
+        ("V5E:2x2", "a generation (v2", "did you mean `v5e:2x2`?"),
+        ("v6f:2x2", "a TPU generation", "did you mean `v6e:2x2`?"),
         ("v5e:2x2x1", "chips along 2 axes for v5e", 'such as "v5e:2x4"'),
         ("v4:2x2", "chips along 3 axes for v4", 'such as "v4:2x2x1"'),
         ("v5e:3x5", "chips of one host (1x1, 2x2, 2x4)", "even"),
-        ("v5e:0x1", "the chips along each axis", "did you mean v5e:2x4?"),
-        ("v5e", "the chips along each axis", "did you mean v5e:2x4?"),
+        ("v5e:0x1", "the chips along each axis", "did you mean `v5e:2x4`?"),
+        ("v5e", "the chips along each axis", "did you mean `v5e:2x4`?"),
         ("", "the chips along each axis", "docs/targets.md"),
-        ("v5e:1x1\n", "the chips along each axis", "did you mean v5e"),
+        ("v5e:1x1\n", "the chips along each axis", "did you mean `v5e"),
     ],
 )
 def test_another_name_is_answered_with_the_one_it_resembles(

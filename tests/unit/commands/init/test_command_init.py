@@ -305,10 +305,10 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
     ("arguments", "code", "says"),
     [
         (["program"], "AOTC-E080", "function reference is invalid"),
-        (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
+        (["program.predict"], "AOTC-E080", "did you mean `program:predict`?"),
         (["program.py"], "AOTC-E080", ".onnx, .pt2"),
         (["p" * 300], "AOTC-E080", "name a function"),
-        (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean float32?"),
+        (["program:predict", "--input=image=flot32[3]"], "AOTC-E080", "did you mean `float32`?"),
         (["program:predict", "--input=image"], "AOTC-E080", "image=float32[batch,64]"),
         (["program:predict", "--static=mode=fast"], "AOTC-E080", "in quotes"),
         (["program:predict", "--weights=params=x"], "AOTC-E080", "FILE.safetensors"),
@@ -332,7 +332,7 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
         ),
         (["program:predict"], "AOTC-E081", "parameter image"),
         (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
-        (["program:annotated", "--input=imgae=f32[3]"], "AOTC-E083", "did you mean image?"),
+        (["program:annotated", "--input=imgae=f32[3]"], "AOTC-E083", "did you mean `image`?"),
     ],
 )
 def test_what_cannot_be_described_is_refused_and_nothing_is_written(
