@@ -109,7 +109,8 @@ def _plugin(scheme: str) -> EntryPoint:
     if serving:
         found, cause = ", ".join(sorted(serving)), "several-signers-for-one-uri-scheme"
         raise refusal("AOTC-E022", where, found, cause=cause)
-    raise refusal("AOTC-E022", where, f"signers for {names}")
+    hint = f"install the signer's package; write a file name as `./{scheme}:NAME`"
+    raise refusal("AOTC-E022", where, f"signers for {names}", hint=hint)
 
 
 @contextmanager
