@@ -18,7 +18,7 @@ from aotc.base.workers import confined_process, worker_environment, worker_paren
 from aotc.base.workers.confined_process import ProcessLimits
 from aotc.capture.checkpoint_tensors import require_none
 from aotc.capture.file_digests import changed_meanwhile
-from aotc.capture.orbax_worker import AGAIN, EXPECTED, Array, Job
+from aotc.capture.orbax_worker import INVALID, Array, Job
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import files_below
@@ -46,7 +46,7 @@ def open_checkpoint(
     """
     every = [*files_below(source)]
     links = [f"{f.text}: a link, which Orbax does not write" for f in every if f.path.is_symlink()]
-    require_none(links, where, EXPECTED, AGAIN)
+    require_none(links, where, cause=INVALID)
     _allow_open_files(len(every))
     files = [WeightsFile(file, where) for file in every]
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-orbax-", "") as folder:
@@ -70,8 +70,8 @@ def open_checkpoint(
                 seconds=job.limits.seconds,
             )
         except worker_parent.CrashedError as crash:
-            expected = f"the process that reads {source.text} to finish"
-            raise crash.refusal("AOTC-E835", where, expected, LINES_SHOWN) from crash
+            cause = "weights-reader-failed"
+            raise crash.refusal("AOTC-E835", where, LINES_SHOWN, cause) from crash
         # Orbax opens files by name; the digests are of those that were opened here.
         if [*files_below(source)] != every:
             raise changed_meanwhile(where, source.text)
@@ -87,7 +87,7 @@ def open_checkpoint(
         start += tensor.nbytes
     if start != written.size or len(tensors) < len(arrays):
         found = f"{source.text}: {written.size} bytes for arrays of {start}"
-        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
+        raise refusal("AOTC-E830", where, found, cause=INVALID)
     return files, tensors
 
 

@@ -19,9 +19,8 @@ from aotc.base.workers.confined_process import ProcessLimits
 from aotc.base.workers.worker_child import Progress, answer
 from aotc_runtime.schema.bundle_manifest import DType
 
-EXPECTED = "a checkpoint that orbax-checkpoint has saved and finished, whole"
-AGAIN = "save it again with orbax-checkpoint 0.11 or later, or fetch it again, whole"
-INSTALL = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
+INVALID = "orbax-checkpoint-is-invalid"
+"""The cause of AOTC-E830 for a damaged or unfinished checkpoint."""
 
 
 class Job(Struct, frozen=True):
@@ -70,7 +69,7 @@ def work(job: Job, progress: Progress) -> list[Array]:
         for name, leaf in tensors.items()
         if getattr(getattr(leaf, "dtype", None), "name", "") not in {*DType}
     ]
-    checkpoint_tensors.require_none(problems, job.where, EXPECTED, AGAIN)
+    checkpoint_tensors.require_none(problems, job.where, cause=INVALID)
     with Path(job.into).open("wb") as file:
         for array in tensors.values():
             swapped = array.byteswap() if array.dtype.byteorder == ">" else array
@@ -87,7 +86,9 @@ def _restored(job: Job) -> Any:
     except ImportError as error:
         expected = "orbax-checkpoint, to read it"
         found = f"{job.text}, and no orbax-checkpoint here"
-        raise refusal("AOTC-E830", job.where, found, expected=expected, hint=INSTALL) from error
+        raise refusal(
+            "AOTC-E830", job.where, found, cause="orbax-checkpoint-is-not-installed"
+        ) from error
     folder = Path(job.metadata).parent
     try:
         _require_whole(json.loads(Path(job.metadata).read_bytes()))
@@ -100,7 +101,7 @@ def _restored(job: Job) -> Any:
     except Exception as error:
         lines = str(error).replace(f"{folder}/", "").splitlines() or [""]
         found = f"{job.text}: {type(error).__name__}: {lines[0].partition(' [')[0][:300]}"
-        raise refusal("AOTC-E830", job.where, found, expected=EXPECTED, hint=AGAIN) from error
+        raise refusal("AOTC-E830", job.where, found, cause=INVALID) from error
 
 
 def _require_whole(metadata: Any) -> None:

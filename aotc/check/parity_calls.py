@@ -111,5 +111,5 @@ def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryP
 
 def _refused(where: str, error: AotcError) -> Differing:
     finding = error.findings[0]
-    expected = f"a call with the structures that plain JAX takes: {finding.expected}"
-    return Differing(finding.where or where, expected, f"{finding.code}: {finding.found}")
+    found = ": ".join(filter(None, (finding.code, finding.title, finding.found)))
+    return Differing(finding.where or where, finding.expected, found)

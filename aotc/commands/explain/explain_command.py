@@ -21,8 +21,8 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@click.argument("entry_point", help="Entry point to show")
+@click.argument("bundle", type=BUNDLE_FILE, help=f"{BUNDLE_HELP}; or an error code")
+@click.argument("entry_point", required=False, help="Entry point to show")
 @verified_options
 @click.option(
     "--stage",
@@ -37,7 +37,7 @@ HELP_SECTION = "Inspect and verify"
 def explain(
     out: Output,
     bundle: Path,
-    entry_point: str,
+    entry_point: str | None,
     trust: Path | None,
     untrusted: bool,
     stage: str,
@@ -51,8 +51,13 @@ def explain(
 
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage hlo
+
+    With an error code in place of a bundle, explains the error: `aotc explain AOTC-E806`.
     """
     refuse_both(trust, untrusted)
+    if entry_point is None:
+        _explain_code(out, str(bundle))
+        return
     from datetime import UTC, datetime
 
     from aotc.bundle.read.bundle_review import review
@@ -69,3 +74,13 @@ def explain(
     out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
     if not out.json and not trust:
         print_notes(["signatures were not checked"])
+
+
+def _explain_code(out: Output, code: str) -> None:
+    """Explain an error code. Raises click.UsageError for any other text, as for a bundle alone."""
+    from aotc.commands.explain.code_explanation import code_document, code_lines, code_named
+
+    known = code_named(code)
+    if known is None:
+        raise click.UsageError("missing argument 'ENTRY_POINT'", click.get_current_context())
+    out.result(code_document(known), lambda: say(*code_lines(known)))

@@ -127,7 +127,7 @@ def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
 def _unknown(where: str, target: Target, device: CudaDevice, installed: Wheels) -> AotcError:
     known = gpu_descriptions.texts_once(installed.plugin)
     close = closest(device.description, known)
-    hint = f"did you mean {close}?" if close else "correct `device` in the target file"
+    hint = f"did you mean `{close}`?" if close else "correct `device` in the target file"
     if not known:
         hint = (
             "plugins have descriptions since 0.12.0: there, `aotc targets show "
@@ -137,7 +137,6 @@ def _unknown(where: str, target: Target, device: CudaDevice, installed: Wheels) 
         "AOTC-E908",
         where,
         device.description,
-        expected=f"a description in {cuda_wheels.PLUGIN} {installed.versions[cuda_wheels.PLUGIN]}: "
-        + (", ".join(known) or "it has none"),
+        expected=f"one of: {', '.join(known)}" if known else "",
         hint=hint,
     )

@@ -20,11 +20,9 @@ class Finding(Struct, frozen=True):
     Attributes:
         code: Stable, `AOTC-E…`.
         where: The file with the key path, the blob, or the entry point.
-        expected: A value or a short noun phrase; empty where it would add nothing to the title.
-        found: Likewise. Lines of another program may follow the first line.
+        expected, found: A value or a short noun phrase; empty where it would add nothing.
         hint: What to do or type next; may be empty.
-        title: The catalogue's title of the code and its cause. Empty only in findings that another
-            version of aotc or another distribution made.
+        title: The catalogue's, by code and cause; empty in findings that other versions made.
     """
 
     code: str
@@ -139,16 +137,9 @@ def finding(
     hint: str | None = None,
     **values: object,
 ) -> Finding:
-    """Return a finding with the texts of the catalogue.
+    """Return a finding with the catalogue's texts of a code, or of one of its causes.
 
-    Args:
-        code: A code of the runtime.
-        where: The place, as in `Finding`.
-        found: What was found.
-        cause: The name of one of the code's causes, whose texts it then has.
-        expected: Replaces the catalogue's.
-        hint: Replaces the catalogue's.
-        values: For the placeholders in the catalogue's texts.
+    `expected` and `hint` replace the catalogue's; `values` fill its placeholders.
     """
     from aotc_runtime.base.codes import codes
 

@@ -89,7 +89,7 @@ def sentence(finding: Finding) -> str:
     ]
     parts = [finding.title, finding.where, ", ".join(sides)]
     told = f"{finding.code} {': '.join(filter(None, parts))}"
-    return f"{told}; {finding.hint}" if finding.hint else told
+    return printable(f"{told}; {finding.hint}" if finding.hint else told)
 
 
 def to_json(finding: Finding) -> dict[str, str]:

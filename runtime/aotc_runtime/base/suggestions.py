@@ -17,7 +17,7 @@ def closest(name: object, known: Collection[str]) -> str | None:
 def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:
     """A hint. otherwise: what to do when no known name comes close."""
     close = closest(name, known)
-    return f"did you mean {close}?" if close else otherwise
+    return f"did you mean `{close}`?" if close else otherwise
 
 
 def with_article(noun: str) -> str:

@@ -57,5 +57,5 @@ def _hint(
     plain = "pass the parameters by position or by name"
     left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
     if len(unknown) == len(left) == 1:
-        return f"did you mean {left[0]}?"
+        return f"did you mean `{left[0]}`?"
     return did_you_mean(unknown[0], left, plain) if unknown else plain

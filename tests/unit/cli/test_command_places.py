@@ -138,4 +138,4 @@ def test_a_drafted_manifest_needs_a_folder_and_a_name_before_the_function_is_loo
 ) -> None:
     done = refused(["init", "tiny:f", "-o", "gone/m.toml"], 2, "AOTC-E003")
     assert "No such file or directory" in done.stderr
-    assert "a folder" in refused(["init", "tiny:f", "-o", "folder"], 2, "AOTC-E084").stderr
+    assert "a directory" in refused(["init", "tiny:f", "-o", "folder"], 2, "AOTC-E084").stderr

@@ -38,7 +38,7 @@ def test_an_unknown_target_is_refused_with_those_there_are(refused: Run) -> None
     for command in ("show", "check"):
         done = refused(["targets", command, "cpu-x86-64-3"], 3, "AOTC-E811")
         assert f"--> aotc targets {command}\n" in done.stderr
-        assert "did you mean cpu-x86-64-v3?" in done.stderr
+        assert "did you mean `cpu-x86-64-v3`?" in done.stderr
 
 
 def test_this_host_is_described_and_runs_what_it_can(aotc: Run) -> None:

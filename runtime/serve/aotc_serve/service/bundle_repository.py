@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, Finding, refusal
-from aotc_runtime.base.rendering import first_line, warn_of
+from aotc_runtime.base.rendering import first_line, sentence, warn_of
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.serving.bundle_slot import BundleSlot, Calling
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
@@ -406,10 +406,7 @@ class Repository:
 
 def _reasons(error: AotcError) -> dict[str, object]:
     """Return the facts of an event about an error: one line of text, and the codes in it."""
-    reason = "; ".join(
-        f"{each.code} {each.where}: expected {each.expected}, found {each.found}"
-        for each in error.findings
-    )
+    reason = " | ".join(map(sentence, error.findings))
     return {"reason": reason, "codes": [each.code for each in error.findings]}
 
 

@@ -99,8 +99,8 @@ def test_a_bundle_nobody_trusts_is_not_measured(
 
 def test_a_misspelt_dimension_or_entry_point_is_named(refused: Run, command: list[str]) -> None:
     options = ["--profile", "bach=8"]
-    assert "did you mean batch?" in refused([*command, *options], 2, "AOTC-E014").stderr
-    assert "did you mean predict?" in refused([*command, "predit"], 2, "AOTC-E602").stderr
+    assert "did you mean `batch`?" in refused([*command, *options], 2, "AOTC-E014").stderr
+    assert "did you mean `predict`?" in refused([*command, "predit"], 2, "AOTC-E602").stderr
 
 
 def measured(bundle: Bundle, on_stage: Callable[[str, int, int], None]) -> dict[str, Any]:

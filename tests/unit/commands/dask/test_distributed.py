@@ -243,7 +243,10 @@ def ended(error: Exception | None) -> Executor:
 
 
 LOST: dict[str, tuple[Callable[[], Executor], str]] = {
-    "that a worker says was stopped": (lambda: Recording(answering(stopped=True)), "by itself"),
+    "that a worker says was stopped": (
+        lambda: Recording(answering(stopped=True)),
+        "worker stopped",
+    ),
     "that raises whatever": (lambda: ended(ModuleNotFoundError("aotc")), "Error: aotc"),
     "that others cancel": (lambda: ended(None), "cancelled"),
     "for an executor that was shut down": (shut_down, "RuntimeError"),
@@ -256,7 +259,7 @@ def test_a_task_is_lost(lose: Callable[[], Executor], found: str) -> None:
     with lose() as executor, pytest.raises(CompileError) as caught:
         backend(executor).compile(SMALL)
     (finding,) = caught.value.findings
-    assert finding.code == "AOTC-E914" and found in finding.found
+    assert finding.code == "AOTC-E914" and found in f"{finding.title} {finding.found}"
 
 
 def test_a_task_that_never_ends_is_left_when_the_build_is_stopped() -> None:

@@ -165,7 +165,7 @@ def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[
     with pytest.raises(UsageError) as refused:
         drafting(*arguments)
     findings = refused.value.findings
-    said = "\n".join(f"{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
+    said = "\n".join(f"{f.title}\n{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
     return refused.value.exit_code, [finding.code for finding in findings], said
 
 
@@ -498,11 +498,11 @@ def test_whatever_can_be_called_by_name_is_drafted_and_traces(
         ("spread", [], "spread(*xs)"),
         ("spread", ["--input=xs=float32[4]"], "spread(*xs)"),
         ("by_name", [X], "by_name(**xs)"),
-        ("yields", [X], "it yields"),
-        ("later", [X], "async def"),
+        ("yields", [X], "callable is a generator"),
+        ("later", [X], "callable is a coroutine"),
         ("Model", [X], "calls:model"),
         ("Model.predict", [X], "calls:model.predict"),
-        ("Model.__call__", [X], "a method"),
+        ("Model.__call__", [X], "method has no object"),
     ],
 )
 def test_what_no_manifest_can_call_is_refused(
@@ -524,7 +524,7 @@ def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Draft
     options = ("calls:any_more", X, Y, "--input=other=float32[4]", "--entry-point=f")
     _, codes, said = refusal_of(drafting, options)
     assert codes == ["AOTC-E083"]
-    assert "other would land in *rest or **more" in said
+    assert "--input other" in said
     assert "def f(other, ...)" in said
 
 

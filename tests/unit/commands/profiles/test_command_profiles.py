@@ -279,7 +279,7 @@ def test_what_cannot_be_checked_is_refused(refused: Run, folder: Path, built: Pa
     refused([*command, "batches.jsonl", "--target", "arm"], 2, "AOTC-E045")
     refused([*command, "batches.jsonl", "--entry", "other"], 2, "AOTC-E042")
     done = refused([*command, "batches.jsonl", "--entry", "doubel"], 2, "AOTC-E042")
-    assert "did you mean double?" in done.stderr
+    assert "did you mean `double`?" in done.stderr
     refused([*command, "none"], 2, "AOTC-E040")
     data = bytearray(built.read_bytes())
     data[len(data) // 2] ^= 1

@@ -168,7 +168,7 @@ def test_an_empty_log_or_junk_is_told_of_both_forms(tmp_path: Path, text: str) -
     with pytest.raises(UsageError) as error:
         read_traffic(written(tmp_path, text), "encode", NAMES)
     (finding,) = error.value.findings
-    assert "JSON lines" in finding.expected and '{"batch": 3, "seq": 3}' in finding.hint
+    assert "column names" in finding.hint and '{"batch": 3, "seq": 3}' in finding.hint
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "a,b\n1,2\n", "oops\n", '{"x": 1}\n', "batch,seq\n"])

@@ -62,7 +62,6 @@ def test_if_this_host_can_run_no_target_tuning_is_refused_naming_each() -> None:
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E911"] * 2
     finding = caught.value.findings[0]
     assert finding.where == "--tune for nowhere"
-    assert finding.found.startswith("not tuned: this host cannot run target nowhere: ")
     assert "amx-tile" in finding.found or "xop" in finding.found
 
 

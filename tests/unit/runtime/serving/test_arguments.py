@@ -425,7 +425,7 @@ def test_arguments_are_bound_by_pythons_rules() -> None:
         ((1, 2), {"b": 2, "c": 3}, "multiple values for argument 'b'", PLAIN),
         ((1, 2), {"c": 3, "d": 4}, "got an unexpected keyword argument 'd'", PLAIN),
         ((), {}, "missing a required argument: 'a'", PLAIN),
-        ((1, 2), {"d": 4}, "'c'; no parameter is called 'd'", "did you mean c?"),
+        ((1, 2), {"d": 4}, "'c'; no parameter is called 'd'", "did you mean `c`?"),
         ((1,), {"d": 4}, "'b'; no parameter is called 'd'", PLAIN),
     ],
 )
@@ -443,9 +443,9 @@ def test_wrong_arguments_are_refused_with_the_signature(
 @pytest.mark.parametrize(
     ("kwargs", "hint"),
     [
-        ({"lable": 1}, "did you mean label?"),
+        ({"lable": 1}, "did you mean `label`?"),
         ({"label": 1}, PLAIN),
-        ({"label": 1, "imgae": 2}, "did you mean image?"),
+        ({"label": 1, "imgae": 2}, "did you mean `image`?"),
         ({"zzz": 1}, PLAIN),
     ],
 )

@@ -144,7 +144,7 @@ def test_an_unknown_entry_point_is_refused_with_the_known_ones(digits: LoadedBun
     assert caught.value.code == "AOTC-E602" and "predict" in caught.value.findings[0].expected
     with pytest.raises(ShapeError) as caught:
         digits["predct"]
-    assert caught.value.findings[0].hint == "did you mean predict?"
+    assert caught.value.findings[0].hint == "did you mean `predict`?"
     for key in (0, ["predict"], None):
         with refusing("AOTC-E602"):
             digits[key]  # type: ignore[index]

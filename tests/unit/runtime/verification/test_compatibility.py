@@ -375,7 +375,7 @@ def test_a_wanted_target_is_judged_alone() -> None:
 def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
     (finding,) = choose_target(targets(cpu3=[], cpu4=[]), host(), "cpu3x", ["v2"]).findings
     assert finding.code == "AOTC-E505" and "cpu3, cpu4" in finding.expected
-    assert finding.found == "no such target" and finding.hint == "did you mean cpu3?"
+    assert finding.found == "no such target" and finding.hint == "did you mean `cpu3`?"
     (finding,) = choose_target(targets(v3=[]), host(), "nothing like it").findings
     assert "`aotc inspect`" in finding.hint
 

@@ -338,8 +338,8 @@ roots = [
         ":5 minimum_build_time",
         ":9 keys[0].not_after",
     ]
-    assert found[":3 thresold"].hint == "did you mean threshold?"
-    assert found[":4 furthest_fallback"].hint == "did you mean split?"
+    assert found[":3 thresold"].hint == "did you mean `threshold`?"
+    assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
     assert found[":4 furthest_fallback"].expected == "one of compile, fail, pad, split"
     assert "without quotes" in found[":9 keys[0].not_after"].hint
 
