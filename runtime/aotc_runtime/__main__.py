@@ -88,7 +88,7 @@ def _others(arguments: list[str]) -> dict[str, Command]:
 
     found: dict[str, Command] = {p.name: p.load() for p in sorted(entry_points(group=GROUP))}
     if arguments[:1] == [SERVE] and SERVE not in found:
-        raise refusal("AOTC-E406", SERVE, f"no command of the name {SERVE!r} (group {GROUP})")
+        raise refusal("AOTC-E406", SERVE, f"no entry point {SERVE!r} of {GROUP}")
     return found
 
 

@@ -54,7 +54,7 @@ def decode[T](data: bytes | memoryview, type_: type[T], *, where: str) -> T:
             "AOTC-E101", where, str(error), expected=f"JSON that is a valid {type_.__name__}"
         ) from error
     if again != data:
-        raise refusal("AOTC-E102", where, "another spelling of the same value")
+        raise refusal("AOTC-E102", where, "")
     return value
 
 
@@ -88,9 +88,8 @@ def _check_marks(data: bytes, most: int, where: str) -> None:
     """AOTC-E111: more values than any real document has. Asked before any is made."""
     marks = marks_in(data)
     if marks > most:
-        expected = f"JSON with at most {most} commas, colons and opening brackets"
-        hint = "no tool writes so many values: fetch or build the bundle again"
-        raise refusal("AOTC-E111", where, str(marks), expected=expected, hint=hint)
+        found, cause = f"{marks} JSON delimiters", "too-many-entries-in-a-document"
+        raise refusal("AOTC-E111", where, found, cause=cause, expected=f"at most {most}")
 
 
 def decode_foreign[T](

@@ -73,14 +73,14 @@ def prepare(
     """
     count = wanted.devices if devices is None else devices
     if count > PROCESSOR_DEVICES_MAX:
-        from aotc_runtime.engines.engine_options import refused_devices
+        from aotc_runtime.engines.engine_options import invalid_devices
 
-        raise refused_devices(f"a bundle that needs at most {PROCESSOR_DEVICES_MAX} devices", count)
+        raise invalid_devices(count)
     facts = detect(memory_limit, count, wanted.platforms, threads)
     if devices is not None and facts.devices < devices:
-        from aotc_runtime.engines.engine_options import refused_devices
+        from aotc_runtime.engines.engine_options import other_devices
 
-        raise refused_devices(f"at most {facts.devices}, which were made before", devices)
+        raise other_devices(facts.devices, devices)
     return facts
 
 

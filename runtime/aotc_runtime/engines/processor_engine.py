@@ -182,12 +182,11 @@ class ProcessorEngine:
         try:
             return self._make(threads)
         except ImportError as error:
-            distribution = self._library.distribution
             raise refusal(
                 "AOTC-E758",
                 self._platform,
-                f"{distribution} cannot be imported: {error}",
+                str(error),
+                cause="engine-is-not-installed",
                 expected=self._library.name,
-                hint=f"`pip install {distribution}`, or the extra `{self._library.extra}` of "
-                "aotc-runtime",
+                hint=f"run `pip install {self._library.distribution}`",
             ) from error

@@ -43,13 +43,13 @@ def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
 
 
 def decode_base64(text: str, *, where: str) -> bytes:
-    """Standard base64 in its one canonical spelling. Raises BundleFormatError (AOTC-E107)."""
+    """Decode base64 in its one canonical spelling. Raises BundleFormatError (AOTC-E107)."""
     try:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError) as error:
         raise refusal("AOTC-E107", where, str(error)) from error
     if binascii.b2a_base64(data, newline=False).decode() != text:
-        raise refusal("AOTC-E107", where, "another spelling of the same bytes")
+        raise refusal("AOTC-E107", where, "another spelling of the same bytes", expected="")
     return data
 
 
@@ -78,7 +78,7 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
         raise signatures_error(where, f"1 to {limits.SIGNATURES_MAX} signatures", str(count))
     # Spelled in one way each, or refused below.
     if len({signature.sig for signature in envelope.signatures}) != count:
-        raise signatures_error(where, "each signature once", "one that stands twice")
+        raise signatures_error(where, "", "", "duplicate-signature")
     signatures = tuple(
         (signature.keyid, decode_base64(signature.sig, where=f"{where} signature"))
         for signature in envelope.signatures
@@ -94,9 +94,9 @@ def open_envelope(data: bytes, where: str) -> SignedPayload:
     )
 
 
-def signatures_error(where: str, expected: str, found: str) -> AotcError:
+def signatures_error(where: str, expected: str, found: str, cause: str = "") -> AotcError:
     """Return the error (AOTC-E119) for signatures of an envelope that are not tried."""
-    return refusal("AOTC-E119", where, found, expected=expected)
+    return refusal("AOTC-E119", where, found, cause=cause, expected=expected)
 
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

@@ -77,7 +77,10 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
     if length > limits.TENSOR_HEADER_BYTES_MAX or 8 + length > len(data):
         limit = min(limits.TENSOR_HEADER_BYTES_MAX, len(data) - 8)
         raise refusal(
-            "AOTC-E131", where, f"{length} bytes", expected=f"a header of at most {limit} bytes"
+            "AOTC-E131",
+            where,
+            f"a header of {length} bytes",
+            expected=f"a header of at most {limit} bytes",
         )
     header = bytes(data[8 : 8 + length])
     entries, extended = _entries(header, where)
@@ -93,11 +96,11 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
         dtype, item_bytes = known
         if len(entry.shape) > limits.TENSOR_RANK_MAX:
             expected = f"at most {limits.TENSOR_RANK_MAX} axes"
-            raise refusal("AOTC-E132", f"{where} {name}", str(len(entry.shape)), expected=expected)
+            found = f"{len(entry.shape)} axes"
+            raise refusal("AOTC-E132", f"{where} {name}", found, expected=expected)
         counted = item_bytes * prod(filter(None, entry.shape))  # as numpy does beside an axis of 0
         if min(entry.shape, default=0) < 0 or counted > INTEGER_MAX:
-            expected = "no negative axis, and a size that is counted"
-            raise refusal("AOTC-E132", f"{where} {name}", f"{entry.shape}", expected=expected)
+            raise refusal("AOTC-E132", f"{where} {name}", f"shape {entry.shape}")
         wanted = prod(entry.shape) * item_bytes
         if end - start != wanted:
             expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"
@@ -114,7 +117,7 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
             dtype, shape = extended_tensor(extended[name], entry.dtype, shape, f"{where} {name}")
         tensors[name] = TensorInfo(dtype, shape, begin + start, begin + end)
     if position != size:
-        raise refusal("AOTC-E133", where, f"{size} bytes", expected=f"{position} bytes of data")
+        raise refusal("AOTC-E133", where, f"{size} bytes of data", expected=f"{position} bytes")
     return tensors
 
 
@@ -122,7 +125,7 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
     """The header's entries, and the dtypes that its metadata names."""
     extended: dict[str, DType] = {}
     if not header.startswith(b"{"):
-        raise refusal("AOTC-E131", where, "something else", expected="a JSON object as header")
+        raise refusal("AOTC-E131", where, "", expected="a JSON object as header")
     try:
         raw = decoder(dict[str, msgspec.Raw]).decode(header)
         metadata = raw.pop("__metadata__", None)
@@ -132,12 +135,10 @@ def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DT
             check_keys(named.encode())
         entries = {name: decoder(_Entry).decode(item) for name, item in raw.items()}
         check_keys(header)
-        if strangers := extended.keys() - entries.keys():
-            raise ValueError(f"a dtype for {min(strangers)}, which is no tensor")
+        if unknown := extended.keys() - entries.keys():
+            raise ValueError(f"a dtype for unknown tensor {min(unknown)}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise refusal(
-            "AOTC-E131", where, str(error), expected="a JSON header of tensors"
-        ) from error
+        raise refusal("AOTC-E131", where, str(error)) from error
     return entries, extended
 
 

@@ -46,13 +46,11 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     members: dict[str, Member] = {}
     at = 0
     if _is_text(bytes(data[:BLOCK])):
-        expected = "a bundle, which is a tar archive"
-        hint = "pass the .aotb file that `aotc build` wrote, not a manifest, policy or key"
-        raise refusal("AOTC-E103", where, "a file of text", expected=expected, hint=hint)
+        raise refusal("AOTC-E103", where, "a text file", expected="a tar archive")
     while True:
         header = bytes(data[at : at + BLOCK])
         if len(header) < BLOCK:
-            raise refusal("AOTC-E103", where, "a truncated file")
+            raise refusal("AOTC-E103", where, "", cause="bundle-archive-is-truncated")
         if not any(header):
             break
         member = _member(header, at, where)
@@ -60,47 +58,45 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
         at = member.offset + -(-member.size // BLOCK) * BLOCK
         if at > len(data):
             found, expected = f"{len(data) - member.offset} bytes", f"{member.size} bytes"
-            raise refusal("AOTC-E103", place, found, expected=expected)
+            cause = "bundle-archive-is-truncated"
+            raise refusal("AOTC-E103", place, found, cause=cause, expected=expected)
         if any(data[end:at]):
-            raise refusal("AOTC-E105", place, "other bytes", expected="zero padding")
+            raise refusal("AOTC-E105", place, "nonzero padding", expected="zeros")
         if member.name in members:
-            found = "a second member of this name"
-            raise refusal("AOTC-E104", place, found, expected="each name once")
+            raise refusal("AOTC-E104", place, "", cause="duplicate-archive-member")
         if len(members) >= limits.BLOBS_MAX:
-            expected = f"at most {limits.BLOBS_MAX} members"
-            raise refusal("AOTC-E104", where, "more", expected=expected)
+            cause, expected = "too-many-archive-members", f"at most {limits.BLOBS_MAX}"
+            raise refusal("AOTC-E104", where, "more members", cause=cause, expected=expected)
         members[member.name] = member
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:
-        raise refusal("AOTC-E103", where, "a truncated file")
+        raise refusal("AOTC-E103", where, "", cause="bundle-archive-is-truncated")
     if len(trailer) > TRAILER_BYTES_MAX or len(trailer) % BLOCK or any(trailer):
-        raise refusal("AOTC-E105", where, "further bytes", expected="nothing after the last member")
+        raise refusal("AOTC-E105", where, "bytes after the last member")
     return members
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether a file begins like a manifest, a policy or a key. A header of tar holds zeros."""
+    """Return whether a file begins with text. A tar header holds zeros."""
     return bool(start) and all(byte >= ord(" ") or byte in b"\t\r\n" for byte in start)
 
 
 def _member(header: bytes, at: int, where: str) -> Member:
     place = f"{where} at byte {at}"
     if header[257:265] not in MAGICS:
-        raise refusal("AOTC-E103", place, "something else", expected="a tar header")
+        raise refusal("AOTC-E103", place, "", expected="a tar header")
     checksum = sum(header) - sum(header[148:156]) + 8 * ord(" ")
     if _number(header[148:156], place) != checksum:
-        found, expected = "a wrong checksum: it is damaged", "a header with a correct checksum"
-        raise refusal("AOTC-E103", place, found, expected=expected)
+        raise refusal("AOTC-E103", place, "a wrong checksum", cause="tar-header-is-corrupt")
     name = header[:100].rstrip(b"\0").decode("ascii", errors="replace")
     if header[156:157] != b"0":
         found = f"type {header[156:157].decode('ascii', errors='replace')!r}"
-        raise refusal("AOTC-E104", f"{where} {name}", found, expected="regular files only")
+        raise refusal("AOTC-E104", f"{where} {name}", found, expected="a regular file")
     if any(header[157:257]) or any(header[345:512]):
-        expected = "a name without link or prefix"
-        raise refusal("AOTC-E104", f"{where} {name}", "one with either", expected=expected)
+        raise refusal("AOTC-E104", f"{where} {name}", "a link, or a name with a prefix")
     if not NAME.match(name):
-        expected = "a relative name of letters, digits, dots, dashes and underscores"
-        raise refusal("AOTC-E104", f"{where} {name!r}", "another name", expected=expected)
+        expected = "a relative name of letters, digits, '.', '-' and '_'"
+        raise refusal("AOTC-E104", where, repr(name), expected=expected)
     return Member(name, at + BLOCK, _number(header[124:136], place))
 
 
@@ -110,5 +106,6 @@ def _number(field: bytes, place: str) -> int:
         return int.from_bytes(field[1:], "big")
     digits = _OCTAL.match(field)
     if digits is None:
-        raise refusal("AOTC-E103", place, repr(field), expected="an octal number")
+        cause = "tar-header-is-corrupt"
+        raise refusal("AOTC-E103", place, repr(field), cause=cause, expected="an octal number")
     return int(digits[1], 8)

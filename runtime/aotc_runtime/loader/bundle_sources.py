@@ -171,4 +171,4 @@ def channel_source() -> ChannelSource:
 def _registered(name: str, where: str) -> object:
     for point in entry_points(group=GROUP, name=name):
         return point.load()
-    raise refusal("AOTC-E406", where, f"no source of the name {name!r} (group {GROUP})")
+    raise refusal("AOTC-E406", where, f"no entry point {name!r} of {GROUP}")

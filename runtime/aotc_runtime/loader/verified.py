@@ -69,7 +69,7 @@ class Verified:
         if self._held is None or (change := self._held.change()) is Change.NONE:
             return
         if change is Change.WRITTEN:
-            found = "another size or time of its last change"
+            found = "another size or modification time"
             raise IntegrityError(finding("AOTC-E206", framed.source.name, found))
         with vouch(framed.source, framed.policy, self._vouched.signed.now) as vouched:
             vouched.finish()

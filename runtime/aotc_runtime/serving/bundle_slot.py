@@ -112,8 +112,10 @@ class Calling:
 def _ready(bundle: object) -> LoadedBundle:
     if isinstance(bundle, LoadedBundle) and bundle.state is State.READY:
         return bundle
-    expected, hint = "a bundle that is ready", "pass what `load` returns"
-    raise refusal("AOTC-E633", "BundleSlot", repr(bundle), expected=expected, hint=hint)
+    if isinstance(bundle, LoadedBundle):
+        raise refusal("AOTC-E633", "BundleSlot", repr(bundle))
+    hint = "pass the bundle that `load` returns"
+    raise refusal("AOTC-E633", "BundleSlot", repr(bundle), cause="bundle-is-not-ready", hint=hint)
 
 
 class SlotEntryPoint:

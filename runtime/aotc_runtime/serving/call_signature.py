@@ -19,7 +19,7 @@ _KINDS = {
 
 
 def signature_of(parameters: Sequence[Parameter]) -> inspect.Signature:
-    """The signature callers see: bound and static parameters, masks and lengths are gone."""
+    """Return the signature for callers, without bound parameters, masks and lengths."""
     return inspect.Signature([inspect.Parameter(p.name, _KINDS[p.kind]) for p in parameters])
 
 
@@ -30,7 +30,7 @@ def bind(
     kwargs: dict[str, Any],
     spec: EntryPoint,
 ) -> list[Any]:
-    """The arguments in the order of the parameters. Raises ShapeError (AOTC-E601)."""
+    """Return the arguments in the order of the parameters. Raises ShapeError (AOTC-E601)."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -40,11 +40,11 @@ def bind(
 
 
 def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any]) -> str:
-    """What Python says, and the names it does not get to for want of a required argument."""
+    """Return Python's message, with unknown names that a missing argument hid from it."""
     unknown = [name for name in kwargs if name not in signature.parameters]
     if "unexpected" in str(error) or not unknown:
         return str(error)
-    return f"{error}; no parameter is called {', '.join(map(repr, unknown))}"
+    return f"{error}; unknown {', '.join(map(repr, unknown))}"
 
 
 def _hint(
@@ -53,8 +53,8 @@ def _hint(
     unknown = [name for name in kwargs if name not in signature.parameters]
     masks = [name for name in unknown if name in masks_and_lengths(spec)]
     if masks:
-        return f"leave {' and '.join(masks)} out: the loader passes what marks the real sizes"
-    plain = "pass the parameters of the signature, by position or by name"
+        return f"leave out {' and '.join(masks)}, which the loader passes"
+    plain = "pass the parameters by position or by name"
     left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
     if len(unknown) == len(left) == 1:
         return f"did you mean {left[0]}?"

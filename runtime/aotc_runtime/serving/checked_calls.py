@@ -207,6 +207,5 @@ class CheckedCalls:
 
 
 def closed_error(name: str) -> AotcError:
-    """The error (AOTC-E633) for calls of a bundle that was closed."""
-    found, expected = "one that was closed", "a bundle that is open"
-    return refusal("AOTC-E633", name, found, expected=expected, hint="load it again")
+    """Return the error (AOTC-E633) for calls of a bundle that was closed."""
+    return refusal("AOTC-E633", name, "")

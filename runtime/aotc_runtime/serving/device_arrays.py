@@ -62,7 +62,7 @@ class DeviceArray:
             raise refusal(
                 "AOTC-E631",
                 f"{self.dtype.name}{list(self.shape)}",
-                f"one that {self._used_by} used up, because it donates this argument",
+                f"donated to {self._used_by}",
             )
         return buffer
 
@@ -115,7 +115,7 @@ class DeviceArray:
             raise refusal(
                 "AOTC-E634",
                 f"{self.dtype.name}{list(self.shape)}",
-                f"one on {len(self._aval.placement.tiles)} devices",
+                f"an array on {len(self._aval.placement.tiles)} devices",
             )
         # A call that donates the array either finds it viewed, or leaves nothing to view.
         with self._lock:
@@ -163,7 +163,7 @@ def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Arra
     try:
         array = np.asarray(value)
     except Exception as error:
-        raise _no_array(dtype, value, f" that gives none: {error}", where) from error
+        raise _no_array(dtype, value, f" ({error})", where) from error
     if array.dtype != dtype:
         if array.dtype.newbyteorder("=") != dtype:
             raise _wrong_dtype(array, dtype, where)
@@ -192,28 +192,28 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
         # TypeError: from ml_dtypes and isfinite, for integers beyond any float.
         is_held = False
     if not is_held:
-        shown = "a number" if isinstance(value, int) and abs(value) >= 1e30 else repr(value)
-        raise _wrong_number(f"{shown}, which it cannot hold", dtype, where)
+        shown = "a larger number" if isinstance(value, int) and abs(value) >= 1e30 else repr(value)
+        raise _wrong_number(shown, dtype, where)
     return array
 
 
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
     found = with_article(type(value).__name__) + more
-    hint = f"pass np.asarray(value, {_spelled(dtype)})"
-    return refusal("AOTC-E605", where, found, expected=f"an array of {dtype.name}", hint=hint)
+    hint = f"pass `np.asarray(value, {_spelled(dtype)})`"
+    return refusal("AOTC-E605", where, found, expected=f"a {dtype.name} array", hint=hint)
 
 
 def _wrong_dtype(array: Array, dtype: np.dtype[Any], where: str) -> AotcError:
     # numpy.save keeps no more than the width of types that are not numpy's own.
     is_same_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
     call = f"x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})"
-    hint = f"convert it: {call}; nothing is cast silently"
+    hint = f"convert the array: `{call}`"
     return refusal("AOTC-E606", where, array.dtype.name, expected=dtype.name, hint=hint)
 
 
 def _wrong_number(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
-    hint = f"pass a number that {dtype.name} holds; nothing is cast silently"
-    return refusal("AOTC-E606", where, found, expected=dtype.name, hint=hint)
+    cause = "number-does-not-fit-the-dtype"
+    return refusal("AOTC-E606", where, found, cause=cause, expected=dtype.name)
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:

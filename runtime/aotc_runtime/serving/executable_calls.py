@@ -125,7 +125,7 @@ class Execution:
         everywhere = [id(leaf) for leaf in leaves if type(leaf) is DeviceArray]
         for leaf in wanted:
             if everywhere.count(id(leaf)) > 1:
-                raise refusal("AOTC-E632", self._name, f"{leaf!r} passed twice in one call")
+                raise refusal("AOTC-E632", self._name, repr(leaf))
         claimed: list[DeviceArray] = []
         try:
             for leaf in leaves:
@@ -196,4 +196,4 @@ def _on_host(leaf: Any, claimed: bool) -> Any:
 
 
 def _no_memory(label: str) -> AotcError:
-    return refusal("AOTC-E553", label, "none left")
+    return refusal("AOTC-E553", label, "")

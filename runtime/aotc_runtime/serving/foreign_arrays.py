@@ -30,10 +30,10 @@ def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
     if spec.key_impl is not None and jax.random.key_impl(value) == spec.key_impl.value:
         return jax.random.key_data(value)
     expected = spec.dtype.value
-    hint = "this input takes no random keys; jax.random.key_data(key) is an array of uint32"
+    hint = "pass `jax.random.key_data(key)`, an array of uint32"
     if spec.key_impl is not None:
         expected = spec.key_impl.dtype_name
-        hint = f"make it with jax.random.key(seed, impl='{spec.key_impl.value}')"
+        hint = f"make the key with `jax.random.key(seed, impl='{spec.key_impl.value}')`"
     raise refusal("AOTC-E606", where, str(value.dtype), expected=expected, hint=hint)
 
 

@@ -67,11 +67,10 @@ def not_ready(
         if not difference.within:
             tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
             where = f"{profile.label} output {difference.worst or 'result'}"
-            expected = "results as recorded at build, within "
-            expected += f"rtol={tolerance.rtol} atol={tolerance.atol}"
+            expected = f"the recorded result, rtol={tolerance.rtol} atol={tolerance.atol}"
             findings.append(finding("AOTC-E701", where, str(difference), expected=expected))
     changed = [(profile.label, ran.changed) for profile, ran in every if ran.changed is not None]
     if not findings and not changed:
-        found = f"{compilations} executables that did not come from the bundle"
+        found = f"{compilations} compilations"
         return refusal("AOTC-E703", "load", found)
     return ReadinessError(*findings) if findings else changed_results(changed)

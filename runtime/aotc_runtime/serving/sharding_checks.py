@@ -29,8 +29,8 @@ def check_tiles(
             if aval.placement.tiles != has:
                 raise _refused(
                     where,
-                    f"{what} {index} cut as the manifest says: {aval.placement.tiles}",
-                    "cut in another way" if has is None else str(has),
+                    f"{what} {index} in tiles {aval.placement.tiles}",
+                    "another sharding" if has is None else f"tiles {has}",
                 )
 
 

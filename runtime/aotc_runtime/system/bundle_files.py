@@ -153,6 +153,6 @@ def _check_names(members: Mapping[str, memoryview], shown: str) -> None:
         is_blob = name != hexadecimal and is_digest(f"sha256:{hexadecimal}")
         if not is_blob and name not in (oci_layout.LAYOUT_FILE, oci_layout.INDEX_FILE):
             known = f"{oci_layout.LAYOUT_FILE}, {oci_layout.INDEX_FILE}"
-            expected = f"{known} and {oci_layout.BLOB_FOLDER}<digest> only"
-            hint, place = "remove it, or fetch the bundle again", f"{shown} {name}"
-            raise refusal("AOTC-E109", place, "another file", expected=expected, hint=hint)
+            expected = f"{known}, or {oci_layout.BLOB_FOLDER}DIGEST"
+            cause = "unexpected-file-in-the-bundle-directory"
+            raise refusal("AOTC-E109", shown, name, cause=cause, expected=expected)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aotc_runtime.base import limits
-from aotc_runtime.base.errors import BundleFormatError, refusal
+from aotc_runtime.base.errors import AotcError, BundleFormatError, refusal
 from aotc_runtime.formats import oci_layout
 
 type MapFile = Callable[[str], memoryview]
@@ -56,30 +56,30 @@ def _identity(folder: Path) -> tuple[int, int, int]:
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
+def _too_many(shown: str, expected: str, hint: str | None = None) -> AotcError:
+    cause = "too-many-files-in-the-bundle-directory"
+    return refusal("AOTC-E109", shown, "more", cause=cause, expected=expected, hint=hint)
+
+
 def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
     if not (folder / oci_layout.LAYOUT_FILE).is_file():
-        expected = f"an OCI layout folder, which has a file {oci_layout.LAYOUT_FILE}"
-        hint = "pass the .aotb file, or the folder that `aotc build --layout` wrote"
-        raise refusal("AOTC-E109", shown, "a folder without it", expected=expected, hint=hint)
+        raise refusal("AOTC-E109", shown, "", expected=f"a file {oci_layout.LAYOUT_FILE}")
     members: dict[str, memoryview] = {}
     inner = 0
     for parent, folders, files in os.walk(folder, onerror=_raise, followlinks=False):
         inner += len(folders)
         if inner > FOLDERS_MAX:
-            expected = f"at most {FOLDERS_MAX} folders in it"
-            raise refusal("AOTC-E109", shown, "more", expected=expected, hint="remove empty ones")
+            raise _too_many(shown, f"at most {FOLDERS_MAX} directories", "remove empty directories")
         within = Path(parent).relative_to(folder).parts
         for name in sorted(folders + files):
             path, inside = f"{parent}/{name}", "/".join((*within, name))
             mode = _mode(path)
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                place, expected = f"{shown} {inside}", "regular files and folders"
-                found, hint = "a link or a special file", "copy the bundle without links"
-                raise refusal("AOTC-E109", place, found, expected=expected, hint=hint)
+                cause = "link-in-the-bundle-directory"
+                raise refusal("AOTC-E109", f"{shown} {inside}", "", cause=cause)
             if stat.S_ISREG(mode):
                 if len(members) >= limits.BLOBS_MAX:
-                    expected = f"at most {limits.BLOBS_MAX} files"
-                    raise refusal("AOTC-E109", shown, "more", expected=expected, hint="rebuild")
+                    raise _too_many(shown, f"at most {limits.BLOBS_MAX} files")
                 members[inside] = _mapped(path, map_file, shown, len(members))
     return members
 
@@ -99,10 +99,8 @@ def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview
     except OSError as error:
         if error.errno != errno.ENOMEM or _maps_one_page():
             raise
-        found = f"no room for another after {before} files"
-        expected = "as many files as this system maps for a process (vm.max_map_count)"
-        hint = "raise that, or use the bundle as one .aotb file, which is one map"
-        raise refusal("AOTC-E109", shown, found, expected=expected, hint=hint) from error
+        cause = "memory-map-limit-reached"
+        raise refusal("AOTC-E109", shown, f"{before} mapped files", cause=cause) from error
 
 
 def _maps_one_page() -> bool:

@@ -77,13 +77,13 @@ def lacking(features: frozenset[str]) -> tuple[str, ...]:
 
 @cache
 def refusal() -> Finding | None:
-    """Why jaxlib cannot run here (AOTC-E506), or None. Imports its version and its guard only."""
+    """Return why jaxlib cannot run here (AOTC-E506), or None. Imports no more than its version."""
     try:
         import jaxlib
 
         needed = floor(jaxlib.__version__)
         if missing := lacking(needed):
-            return _finding(f"a processor with {', '.join(missing)}", "one that lacks them")
+            return _finding(f"processor features {', '.join(missing)}", "a processor without them")
         from jaxlib import cpu_feature_guard
 
         cpu_feature_guard.check_cpu_features()
@@ -91,13 +91,12 @@ def refusal() -> Finding | None:
         # A jaxlib that is missing or broken is reported by those who load it.
         return None
     except RuntimeError as error:
-        found = next(iter(str(error).strip().splitlines()), "fewer")
-        return _finding("the processor features that the installed jaxlib was compiled for", found)
+        return _finding("", next(iter(str(error).strip().splitlines()), ""))
     return None
 
 
 def require() -> None:
-    """Raises IncompatibleHostError (AOTC-E506) where jaxlib cannot run."""
+    """Raise IncompatibleHostError (AOTC-E506) if jaxlib cannot run."""
     if (refused := refusal()) is not None:
         raise IncompatibleHostError(refused)
 
@@ -108,6 +107,4 @@ def _finding(expected: str, found: str) -> Finding:
         "the installed jaxlib and numpy",
         found,
         expected=expected,
-        hint="run on a newer processor (jaxlib 0.12 needs x86-64-v3), or build for "
-        "cpu-x86-64-v2 with jaxlib 0.11.2, which needs AVX, and install that here",
     )

@@ -76,34 +76,34 @@ def read_root(source: BlobSource) -> Root:
     ]
     if len(roots) != 1 or len(roots) + len(attestations) != len(index.manifests):
         kinds = ", ".join(entry.mediaType for entry in index.manifests) or "nothing"
-        expected = (
-            f"one {oci_layout.INDEX_TYPE}, the root, and attestations of {oci_layout.MANIFEST_TYPE}"
-        )
+        expected = f"one {oci_layout.INDEX_TYPE}, and attestations of {oci_layout.MANIFEST_TYPE}"
         raise refusal("AOTC-E113", where, kinds, expected=expected)
     if len(attestations) > limits.ATTESTATIONS_MAX:
-        expected = f"at most {limits.ATTESTATIONS_MAX} attestations"
-        raise refusal("AOTC-E111", where, str(len(attestations)), expected=expected)
+        found, expected = f"{len(attestations)} attestations", f"at most {limits.ATTESTATIONS_MAX}"
+        cause = "too-many-entries-in-a-document"
+        raise refusal("AOTC-E111", where, found, cause=cause, expected=expected)
     if len({entry.digest for entry in index.manifests}) != len(index.manifests):
-        raise refusal("AOTC-E113", where, "one that stands twice", expected="each entry once")
+        raise refusal("AOTC-E113", where, "", cause="duplicate-index-entry")
     return Root(roots[0], tuple(attestations))
 
 
 def _file(source: BlobSource, name: str) -> bytes:
     data = source.file(name)
     if data is None:
-        raise refusal("AOTC-E110", source.name, "none", expected=f"a file {name}")
+        raise refusal("AOTC-E110", f"{source.name} {name}", "")
     if len(data) > limits.INDEX_BYTES_MAX:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
-        raise refusal("AOTC-E111", f"{source.name} {name}", str(len(data)), expected=expected)
+        found = f"{len(data)} bytes"
+        raise refusal("AOTC-E111", f"{source.name} {name}", found, expected=expected)
     return bytes(data)
 
 
 def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
-    """A blob of the declared size, its digest not yet checked."""
+    """Return a blob of the declared size, whose digest is not checked yet."""
     data = source.blob(ref.digest)
     where = f"{source.name} {what}"
     if data is None:
-        raise refusal("AOTC-E202", where, "no such blob", expected=f"the blob {ref.digest}")
+        raise refusal("AOTC-E202", where, "", expected=ref.digest)
     if len(data) != ref.size:
         raise refusal("AOTC-E203", where, f"{len(data)} bytes", expected=f"{ref.size} bytes")
     return data
@@ -165,18 +165,17 @@ def read_envelopes(source: BlobSource, root: Root) -> Envelopes:
         )
         subject = manifest.subject.digest if manifest.subject else "nothing"
         if subject != root.entry.digest or len(manifest.layers) != 1:
-            expected = f"one envelope about {root.entry.digest}"
-            found = f"{len(manifest.layers)} about {subject}"
+            expected = f"1 envelope for {root.entry.digest}"
+            found = f"{len(manifest.layers)} for {subject}"
             raise refusal("AOTC-E114", where, found, expected=expected)
         _document(source, manifest.config, f"{what} config", len(oci_layout.EMPTY_BLOB))
         layer = manifest.layers[0]
         if layer.digest in layers:
-            found = "the envelope of another attestation"
-            raise refusal("AOTC-E114", where, found, expected="an envelope of its own")
+            raise refusal("AOTC-E114", where, "", cause="duplicate-attestation")
         total += len(data) + len(_envelope(source, layer, what))
         if total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_BYTES_MAX} bytes of attestations"
-            raise refusal("AOTC-E111", where, f"{total} bytes up to this one", expected=expected)
+            raise refusal("AOTC-E111", where, f"{total} bytes", expected=expected)
         layers[layer.digest] = layer
         reached |= {reference.digest, manifest.config.digest, layer.digest}
     return Envelopes(source, tuple(layers.values()), frozenset(reached))
@@ -196,7 +195,7 @@ class WeightsHashing:
         for index, digest in enumerate(self._digests):
             if found.get(index) != digest:
                 where = f"{self._where} {digest} ({oci_layout.WEIGHTS_TYPE})"
-                raise refusal("AOTC-E201", where, found.get(index, "none"), expected=digest)
+                raise refusal("AOTC-E201", where, found.get(index, ""), expected=digest)
 
     def stop(self) -> None:
         """Hash no more: the result is not needed."""
@@ -231,8 +230,8 @@ def begin_contents(
         config = _document(source, image.config, what, limits.MANIFEST_BYTES_MAX)
         manifest = bundle_manifest(config, f"{source.name} {what}")
         if manifest.target.name in manifests:
-            where = f"{source.name} root index"
-            raise refusal("AOTC-E116", where, manifest.target.name, expected="each target once")
+            where, name = f"{source.name} root index", manifest.target.name
+            raise refusal("AOTC-E116", where, name, cause="duplicate-target")
         raise_if(check_consistency(manifest, f"{source.name} {what}"))
         raise_if(check_layers(image, manifest, source.name))
         manifests[manifest.target.name] = manifest
@@ -242,12 +241,11 @@ def begin_contents(
     identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
     if len(identities) != 1:
         found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
-        raise refusal("AOTC-E116", source.name, found, expected="one name and version for all")
+        raise refusal("AOTC-E116", source.name, found, expected="one name and version")
     surplus = sorted(source.digests() - reached)
     if surplus:
         where = f"{source.name} {surplus[0]}"
-        expected = "only blobs that the root reaches"
-        raise refusal("AOTC-E204", where, f"{len(surplus)} more", expected=expected)
+        raise refusal("AOTC-E204", where, f"{len(surplus)} unsigned blobs")
     there = {d: layer for d, layer in layers.items() if d not in unread or not _is_weights(layer)}
     blobs, weights = _hash_layers(source, there)
     absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
@@ -285,8 +283,7 @@ def bundle_manifest(data: bytes, where: str) -> BundleManifest:
 def _check_format(version: str, where: str) -> None:
     major, minor = FORMAT_VERSION.split(".")
     if version not in [f"{major}.{known}" for known in range(int(minor) + 1)]:
-        expected = f"format {FORMAT_VERSION}, or an earlier {major}.x"
-        raise refusal("AOTC-E115", where, f"format {version}", expected=expected)
+        raise refusal("AOTC-E115", where, version, expected=f"{major}.0 to {FORMAT_VERSION}")
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
@@ -312,15 +309,15 @@ def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
 
 
 def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """The layers are exactly the blobs the manifest refers to, with the same sizes and types."""
+    """Check that the layers are exactly the blobs of the manifest, in size and type (AOTC-E205)."""
     wanted = references(manifest)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
-        expected = "the layers of an image in the order of their digests, each once"
-        yield finding("AOTC-E205", where, "another order, or one twice", expected=expected)
+        expected = "each layer once, in the order of digests"
+        yield finding("AOTC-E205", where, "", expected=expected)
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):
-            expected = f"{_layer_text(wanted.get(digest))}, as the bundle manifest says"
+            expected = _layer_text(wanted.get(digest))
             found = _layer_text(given.get(digest))
             yield finding("AOTC-E205", f"{where} {digest}", found, expected=expected)
 

@@ -89,9 +89,9 @@ def ruling(
             finding(
                 "AOTC-E412",
                 f"{where} {target}",
-                ", ".join(sorted({*others, *found.beside})) or "no certificate by them",
-                expected=f"a certificate for {release} on {target}, by "
-                + " or ".join(key.label for key in keys.values()),
+                ", ".join(sorted({*others, *found.beside})) or "no certificates",
+                expected=f"a certificate for {release}, by one of: "
+                + ", ".join(key.label for key in keys.values()),
             ),
         ),
     )
@@ -152,9 +152,7 @@ def _check_passed(certificate: Certificate, where: str) -> Iterator[Finding]:
         yield finding(
             "AOTC-E413",
             where,
-            f"{certificate.outcome}: {detail}",
-            expected=f"a certificate that passed, for {certificate.release} on "
-            f"{certificate.target}",
+            f"{certificate.release} on {certificate.target}, {certificate.outcome}: {detail}",
         )
 
 
@@ -169,9 +167,8 @@ def _check_runs(
         yield finding(
             "AOTC-E414",
             f"{where} {differing[0][0]}",
-            f"{len(found)} fixtures, {len({*found} & wanted)} of them the bundle's",
-            expected=f"a certificate of all {len(wanted)} fixtures of the bundle, each with its "
-            "executable",
+            f"{len({*found} & wanted)} of the bundle's fixtures, {len(found)} in all",
+            expected=f"the bundle's {len(wanted)} fixtures and executables",
         )
 
 
@@ -184,7 +181,7 @@ def _runs_of(manifest: BundleManifest) -> Iterable[tuple[str, str, str]]:
 
 
 def _idle(signed: SignedPayload, key: PublicKey, now: float) -> Finding:
-    return finding("AOTC-E411", f"{signed.where} key {key.label}", f"one that is {key.state(now)}")
+    return finding("AOTC-E411", f"{signed.where} key {key.label}", key.state(now))
 
 
 def _certified(

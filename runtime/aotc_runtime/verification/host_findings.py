@@ -18,24 +18,31 @@ from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_num
 from aotc_runtime.schema.manifest_labels import without_compiling
 from aotc_runtime.schema.served_kernels import LAPACK, SERVED, is_served
 
+PLUGIN_MISSING = "AOTC-E403 engine-package-is-not-installed"
+FEW_STARTED = "AOTC-E503 xla-was-started-with-too-few-devices"
+CAPABILITY = "AOTC-E508 compute-capability-does-not-match"
+
 TITLES = {
     "AOTC-E401": "jaxlib version is not accepted",
     "AOTC-E402": "runtime does not read this format",
     "AOTC-E403": "engine version is not accepted",
+    PLUGIN_MISSING: "engine package is not installed",
     "AOTC-E404": "jaxlib is too old for a module",
     "AOTC-E405": "jaxlib is not installed",
     "AOTC-E501": "host platform does not match",
     "AOTC-E502": "processor features are missing",
     "AOTC-E503": "too few devices",
+    FEW_STARTED: "XLA was started with too few devices",
     "AOTC-E504": "unsupported custom calls",
     "AOTC-E507": "C library is too old for jaxlib",
     "AOTC-E508": "accelerator does not match",
+    CAPABILITY: "compute capability does not match",
     "AOTC-E509": "GPU driver is too old",
     "AOTC-E510": "scipy is not installed",
     "AOTC-E551": "not enough free memory",
     "AOTC-E554": "not enough free device memory",
 }
-"""Titles of the catalogue. A test compares them with it."""
+"""Titles of the catalogue, by code and cause. A test compares them with it."""
 
 
 def place(manifest: BundleManifest) -> str:
@@ -43,8 +50,14 @@ def place(manifest: BundleManifest) -> str:
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
-def _of(manifest: BundleManifest, code: str, expected: str, found: str, hint: str) -> Finding:
-    return Finding(code, place(manifest), expected, found, hint, TITLES[code])
+def _of(manifest: BundleManifest, name: str, expected: str, found: str, hint: str) -> Finding:
+    """Return a finding about a target.
+
+    Args:
+        name: A key of `TITLES`: the code, and the cause if it has one.
+    """
+    code = name.partition(" ")[0]
+    return Finding(code, place(manifest), expected, found, hint, TITLES[name])
 
 
 def other_jaxlib(manifest: BundleManifest, host: HostFacts) -> Finding:
@@ -53,13 +66,11 @@ def other_jaxlib(manifest: BundleManifest, host: HostFacts) -> Finding:
     found = f"jaxlib {host.jaxlib}"
     if host.jaxlib == NOT_INSTALLED:
         version = f"=={accepted[-1]}" if accepted else ""
-        expected = "the engine of its executables, jaxlib: the extra `xla` of aotc-runtime"
-        hint = f"in a clone of aotc, `pip install './runtime[xla]' jaxlib{version}`; a bundle is "
-        hint += "verified without it, but cannot be loaded"
-        return _of(manifest, "AOTC-E405", expected, found, hint)
+        hint = f"in a clone, run `pip install './runtime[xla]' jaxlib{version}`"
+        return _of(manifest, "AOTC-E405", "", "", hint)
     expected = f"jaxlib {' or '.join(accepted)} (built with {built_with})"
     hint = f"rebuild with jaxlib {host.jaxlib}"
-    hint = f"`pip install jaxlib=={accepted[-1]}`, or {hint}" if accepted else hint
+    hint = f"run `pip install jaxlib=={accepted[-1]}`, or {hint}" if accepted else hint
     return _of(manifest, "AOTC-E401", expected, found, hint)
 
 
@@ -79,49 +90,48 @@ def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
             yield Finding(
                 "AOTC-E404",
                 f"{place(manifest)}, {name}",
-                f"a jaxlib that reads StableHLO {needs}, to compile it for other sizes",
-                f"jaxlib {host.jaxlib}, which reads {'.'.join(map(str, reads))}",
-                "install a newer jaxlib there, or build with an older one",
+                f"StableHLO {needs}",
+                f"StableHLO {'.'.join(map(str, reads))} with jaxlib {host.jaxlib}",
+                "install a newer jaxlib, or build with an older one",
                 TITLES["AOTC-E404"],
             )
 
 
 def newer_format(manifest: BundleManifest, host: HostFacts) -> Finding:
     """AOTC-E402."""
-    expected = f"a runtime that reads bundle format {manifest.format_version}"
-    found = f"aotc-runtime {host.runtime}, which reads {host.bundle_format}"
-    hint = "update aotc-runtime there, or rebuild the bundle with the aotc of its release"
+    expected = f"bundle format {manifest.format_version}"
+    found = f"bundle format {host.bundle_format} with aotc-runtime {host.runtime}"
+    hint = "update aotc-runtime on that host"
     return _of(manifest, "AOTC-E402", expected, found, hint)
 
 
 def other_platform(manifest: BundleManifest, needs: Sequence[str], has: Sequence[str]) -> Finding:
     """AOTC-E501."""
-    hint = "deploy to such a host, or build for a target of this one"
+    hint = "build for a target of this host"
     return _of(manifest, "AOTC-E501", " ".join(needs), " ".join(has), hint)
 
 
 def older_libc(floor: Sequence[int], host: HostFacts) -> Finding:
     """AOTC-E507."""
-    expected = "glibc " + ".".join(map(str, floor)) + " or newer, for jaxlib"
-    hint = "run on a newer system, or in a container of one"
+    expected = "glibc " + ".".join(map(str, floor)) + " or newer"
+    hint = "run on a newer system, or in a container"
     where, title = "this host's C library", TITLES["AOTC-E507"]
     return Finding("AOTC-E507", where, expected, host.libc, hint, title)
 
 
 def missing_features(manifest: BundleManifest, host: HostFacts, missing: Sequence[str]) -> Finding:
     """AOTC-E502."""
-    expected, found = f"a processor with {', '.join(missing)}", f"{host.cpu}, which lacks them"
-    hint = "add a target that this host has (`aotc targets list`) and build again, or run on a "
-    return _of(manifest, "AOTC-E502", expected, found, hint + "host that has these features")
+    hint = "add a target for this processor (`aotc targets list`) and build again"
+    return _of(manifest, "AOTC-E502", ", ".join(missing), host.cpu, hint)
 
 
 def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
     """AOTC-E503."""
-    needs, hint = manifest.requires.devices, "run where that many devices are visible"
+    needs = manifest.requires.devices
+    name, hint = "AOTC-E503", "run where enough devices are visible"
     if manifest.requires.device is UNSET:
-        hint = "a process starts XLA once: load the bundle that needs the most devices first, or "
-        hint += f"pass devices={needs} to the first load"
-    return _of(manifest, "AOTC-E503", f"{needs} devices", str(has), hint)
+        name, hint = FEW_STARTED, f"pass `devices={needs}` to the first load of the process"
+    return _of(manifest, name, f"{needs} devices", str(has), hint)
 
 
 def device_findings(
@@ -133,30 +143,32 @@ def device_findings(
     has = host.accelerator(platform)
     if has.plugin not in needs.accepts_plugin:
         expected = f"{needs.plugin} {' or '.join(needs.accepts_plugin)}"
-        found = f"{needs.plugin} {has.plugin}" if has.plugin else "none installed"
-        hint = "rebuild with the plugin installed"
+        found, name = (
+            (f"{needs.plugin} {has.plugin}", "AOTC-E403") if has.plugin else ("", PLUGIN_MISSING)
+        )
+        hint = "rebuild with the installed plugin"
         if needs.accepts_plugin:
-            hint = f"`pip install {needs.plugin}=={needs.accepts_plugin[-1]}`"
-        yield _of(manifest, "AOTC-E403", expected, found, hint)
+            hint = f"run `pip install {needs.plugin}=={needs.accepts_plugin[-1]}`"
+        yield _of(manifest, name, expected, found, hint)
     if not has.devices:
         return
     strange = sorted(set(has.kinds) - set(needs.kinds))
-    hint = "add a target for these devices and build again, or run on the expected ones"
+    hint = "add a target for these devices and build again"
     if strange or not has.kinds:
         expected, found = " or ".join(needs.kinds), ", ".join(strange) or "unknown"
         yield _of(manifest, "AOTC-E508", expected, found, hint)
     if needs.compute_capability and needs.compute_capability != has.compute_capability:
-        expected = f"devices of compute capability {needs.compute_capability}"
-        yield _of(manifest, "AOTC-E508", expected, has.compute_capability or "unknown", hint)
+        expected = needs.compute_capability
+        yield _of(manifest, CAPABILITY, expected, has.compute_capability or "unknown", hint)
     if needs.driver and version_numbers(has.driver) < version_numbers(needs.driver):
-        expected, found = f"a driver for CUDA {needs.driver} or newer", "none that says its version"
+        expected, found = f"a driver for CUDA {needs.driver} or newer", "unknown"
         if has.driver:
-            found = f"{has.driver_release or 'one'} for CUDA {has.driver}"
+            found = f"{has.driver_release or 'a driver'} for CUDA {has.driver}"
         hint = "update the driver, or build with a plugin for its CUDA version"
         yield _of(manifest, "AOTC-E509", expected, found, hint)
     memory = needs.memory_bytes + padding_bytes(manifest)
     if has.memory_bytes < memory:
-        expected = f"{memory} bytes of free memory on each device"
+        expected = f"{memory} bytes on each device"
         hint = "free device memory, or build smaller profiles"
         yield _of(manifest, "AOTC-E554", expected, f"{has.memory_bytes} bytes", hint)
 
@@ -167,14 +179,13 @@ def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
     """
     platform, targets = manifest.requires.platform, manifest.requires.custom_call_targets
     if unknown := [target for target in targets if not is_served(platform, target)]:
-        expected = "custom calls this runtime serves: " + SERVED.get(platform, "none")
-        hint = "use an aotc-runtime that serves them"
+        expected = "one of: " + SERVED.get(platform, "none")
+        hint = "update aotc-runtime"
         yield _of(manifest, "AOTC-E504", expected, ", ".join(unknown), hint)
     needing = [target for target in targets if target.startswith(LAPACK)]
     if needing and host.libraries is not None and "scipy" not in host.libraries:
-        expected = f"scipy, whose LAPACK serves {', '.join(needing)}"
-        hint = "`pip install scipy`: jaxlib requires it, but it was left out here"
-        yield _of(manifest, "AOTC-E510", expected, "no package of this name", hint)
+        expected = f"LAPACK of scipy, for {', '.join(needing)}"
+        yield _of(manifest, "AOTC-E510", expected, "", "run `pip install scipy`")
 
 
 JOINED = 3
@@ -196,9 +207,8 @@ def padding_bytes(manifest: BundleManifest) -> int:
 
 def too_little_memory(manifest: BundleManifest, host: HostFacts, needs: int) -> Finding:
     """AOTC-E551. needs: bytes."""
-    hint = "raise the limit of the container or of load (`memory_limit`), free memory, or build "
-    hint += "smaller profiles"
-    expected, found = f"{needs} bytes of free memory", f"{host.memory_bytes} bytes"
+    hint = "raise the memory limit of the container or of `load`, or build smaller profiles"
+    expected, found = f"{needs} bytes", f"{host.memory_bytes} bytes"
     return _of(manifest, "AOTC-E551", expected, found, hint)
 
 
@@ -207,11 +217,11 @@ def missing_target(
 ) -> Finding:
     """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
     if wanted in absent:
-        found = "a target that was left out of it (`aotc extract`)"
-        expected = "a target that this copy of the bundle holds: " + ", ".join(sorted(manifests))
-        hint = "take the whole bundle, or extract this target from it"
-        return finding("AOTC-E505", wanted, found, expected=expected, hint=hint)
-    otherwise = "`aotc inspect` shows a bundle's targets; without one, this host's best is chosen"
-    expected = "one of the bundle's targets: " + ", ".join(sorted(manifests))
-    hint = did_you_mean(wanted, manifests, otherwise)
-    return finding("AOTC-E505", wanted, "no such target", expected=expected, hint=hint)
+        expected, cause = (
+            "one of: " + ", ".join(sorted(manifests)),
+            "target-was-left-out-of-this-copy",
+        )
+        return finding("AOTC-E505", "target", wanted, cause=cause, expected=expected)
+    expected = "one of: " + ", ".join(sorted(manifests))
+    hint = did_you_mean(wanted, manifests, "choose one that `aotc inspect` lists")
+    return finding("AOTC-E505", "target", wanted, expected=expected, hint=hint)

@@ -48,7 +48,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if not set_.blobs or _repeats([ref.digest for ref in set_.blobs]):
             yield _finding(f"{where} {name}", "one or more blobs, each once", f"{len(set_.blobs)}")
         if _repeats([tensor.name for tensor in set_.tensors]):
-            yield _finding(f"{where} {name}", "each tensor once", "one that stands twice")
+            yield _finding(f"{where} {name}", "each tensor once", "a duplicate tensor")
     yield from _check_device(manifest, where)
     if _is_mixed(manifest):
         yield from _rare().check_mixed(manifest, where)
@@ -61,7 +61,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         roots = [parameter.tree for parameter in entry_point.parameters]
         if any(is_deeper(root, limits.TREE_DEPTH_MAX) for root in (*roots, entry_point.result)):
             expected = f"trees of at most {limits.TREE_DEPTH_MAX} levels"
-            yield _finding(place, expected, "one that is deeper")
+            yield _finding(place, expected, "a deeper tree")
             continue
         yield from _check_trees(entry_point, place)
         if any(spec.key_impl for spec in (*entry_point.inputs, *entry_point.outputs)):
@@ -72,7 +72,7 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if len({profile.input_shapes for profile in entry_point.profiles}) < len(
             entry_point.profiles
         ):
-            yield _finding(place, "profiles that differ in their input shapes", "two alike")
+            yield _finding(place, "profiles with different input shapes", "equal profiles")
         for index, profile in enumerate(entry_point.profiles):
             yield from _check_profile(entry_point, profile, weights, f"{place} profile {index}")
         if entry_point.symbolic is not UNSET:
@@ -111,7 +111,7 @@ def _check_device(manifest: BundleManifest, where: str) -> Iterator[Finding]:
         found = f"{target.platform}, {requires.platform} and {family}"
         yield _finding(f"{where} target", "one platform", found)
     if (target.device is UNSET) != (requires.device is UNSET):
-        yield _finding(f"{where} requires", "requirements of the target's device", "one without")
+        yield _finding(f"{where} requires", "requirements of the target's device", "none")
 
 
 def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
@@ -129,7 +129,7 @@ def _check_trees(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
 
 
 def _has_names(tree: Tree) -> bool:
-    """Whether a tree has nodes whose children have names, or numbers, that are stated apart."""
+    """Return whether a tree has nodes whose children have names or numbers of their own."""
     named = isinstance(tree, NamedTupleNode | RecordNode | IntDictNode)
     return named or any(map(_has_names, children(tree)))
 
@@ -139,7 +139,7 @@ def _check_parameters(parameters: Sequence[Parameter], where: str) -> Iterator[F
     order = list(ParameterKind)
     kinds = [order.index(parameter.kind) for parameter in parameters]
     if not all(map(_is_name, names)) or _repeats(names) or kinds != sorted(kinds):
-        yield _finding(where, "parameters that a Python function can have", ", ".join(names))
+        yield _finding(where, "parameters of a Python function", ", ".join(names))
 
 
 def _check_profile(
@@ -164,9 +164,9 @@ def _check_arguments(
         if isinstance(argument, WeightArgument):
             if (argument.set, argument.tensor) not in weights:
                 found = f"{argument.set} {argument.tensor}"
-                yield _finding(where, "arguments that are tensors of a weights set", found)
+                yield _finding(where, "a tensor of the weights", found)
         elif argument.leaf >= inputs:
-            yield _finding(where, f"arguments that are one of {inputs} inputs", str(argument.leaf))
+            yield _finding(where, f"one of {inputs} inputs", str(argument.leaf))
 
 
 def _is_name(text: str) -> bool:

@@ -34,14 +34,13 @@ def reasons(
     """
     if not seen.count:
         expected = f"a signature by {_names(keys.values())}"
-        yield finding("AOTC-E301", where, "no signature at all", expected=expected)
+        yield finding("AOTC-E301", where, "", expected=expected)
         return
     if not seen.found and not seen.expired and not seen.other_statements:
         yield finding(
             "AOTC-E302",
             where,
-            "signatures by keys the policy does not know: "
-            + ", ".join(sorted(seen.unknown_key_ids)),
+            "signatures by keys " + ", ".join(sorted(seen.unknown_key_ids)),
             expected=f"a signature by {_names(keys.values())}",
         )
         return
@@ -54,15 +53,15 @@ def reasons(
     names = f": {_names(keys[signer] for signer in seen.found)}" if seen.found else ""
     shared = len(holders) < len(seen.found)
     if shared:
-        names += f", all of them of {' and '.join(holder_labels(keys, holders))}"
+        names += f", held by {' and '.join(holder_labels(keys, holders))}"
     missing = holder_labels(keys, {key.holder for key in keys.values()} - holders)
-    left = f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not signed"
+    left = f"missing: {' and '.join(missing)}"
     # A builder's bill of materials beside its provenance takes nothing away.
     others = [type_ for type_, signers in sorted(seen.other_statements.items()) if signers]
-    more = [f"a statement of type {type_}, which vouches for nothing" for type_ in others]
-    found = "; ".join([f"{len(seen.found)} of them{names}", *([left] if missing else ()), *more])
+    more = [f"a statement of type {type_}, which does not count" for type_ in others]
+    found = "; ".join([f"{len(seen.found)}{names}", *([left] if missing else ()), *more])
     expected = f"signatures by {_wanted(keys, threshold)} of {_names(keys.values())}"
-    hint = f"have {' or '.join(missing)} run `aotc sign BUNDLE --key KEY`" if missing else None
+    hint = f"ask {' or '.join(missing)} to run `aotc sign BUNDLE --key KEY`" if missing else None
     yield finding("AOTC-E304", where, found, expected=expected, hint=hint)
 
 
@@ -73,39 +72,37 @@ def _wanted(keys: Mapping[str, PublicKey], threshold: int) -> str:
 
 
 def holder_labels(keys: Mapping[str, PublicKey], holders: Iterable[str]) -> list[str]:
-    """Names of holders; of keys that are their own, the key's."""
+    """Return names of holders; for keys without a holder, names of the keys."""
     return sorted(keys[holder].label if holder in keys else holder for holder in holders)
 
 
 def _expired(where: str, made: Iterable[tuple[PublicKey, Moment]]) -> Iterator[Finding]:
-    """Why signatures that verify did not count, one finding for each key."""
+    """Yield why valid signatures do not count, one finding for each key."""
     for key, moment in made:
         state = key.state(moment.at)
         clock = datetime.fromtimestamp(moment.at, UTC).isoformat(timespec="seconds")
-        when = f"a signature made at {clock}" if moment.stamped else f"a check at {clock}"
+        when = f"signed at {clock}" if moment.stamped else f"checked at {clock}"
         beside = f"; {moment.why}" if moment.why else ""
         if state == "revoked":
             table = "revoked.keys" if key.revoked else f"revoked.since, {when}{beside}"
             yield finding(
                 "AOTC-E312",
                 f"{where} key {key.label}",
-                f"one by {key.id}, which the policy lists under {table}",
+                f"{key.id} under {table}",
             )
             continue
         early = state == "not yet valid"
         bound = key.not_before if early else key.not_after
         assert bound is not None, "a key without bounds is always valid"
-        limit, side = ("not_before", "from") if early else ("not_after", "up to")
+        limit, side = ("not_before", "from") if early else ("not_after", "until")
         yield finding(
             "AOTC-E311",
             f"{where} key {key.label}",
-            f"{when}: the key is {state}, and its signature does not count{beside}",
-            expected=f"{'one' if moment.stamped else 'a check'} {side} {bound.isoformat()}, the "
-            f"key's {limit}",
-            hint="check again after that time, or sign with a key that is valid already"
+            f"{when}: {state}{beside}",
+            expected=f"{side} {bound.isoformat()} ({limit})",
+            hint="check again after that time, or sign with a key that is valid now"
             if early
-            else "sign with a key that is valid now (`aotc sign BUNDLE --key KEY`), or if this one "
-            "is still to be trusted, move its not_after",
+            else "sign with a key that is valid now, or move `not_after` of this key",
         )
 
 

@@ -23,7 +23,7 @@ from aotc_runtime.verification.bundle_versions import version_key
 def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     """Before docs/trust.md 1, of a bundle in a registry: AOTC-E326."""
     if policy.references is not None and not is_pinned:
-        yield finding("AOTC-E326", where, "a tag, which may stand for another bundle tomorrow")
+        yield finding("AOTC-E326", where, "a tag")
 
 
 def check_limits(
@@ -47,7 +47,7 @@ def check_limits(
     )
     for name, where, limit, found, unit in measured:
         if limit is not None and found > limit:
-            expected = f"at most {limit} {unit}, the policy's limits.{name}"
+            expected = f"at most {limit} (limits.{name})"
             yield finding("AOTC-E320", where, f"{found} {unit}", expected=expected)
 
 
@@ -83,7 +83,7 @@ def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Fi
             "AOTC-E307",
             f"{manifest.name} {manifest.version}",
             manifest.version,
-            expected=f"version {minimum_version} or later, as the trust policy says",
+            expected=f"{minimum_version} or later (minimum_version)",
         )
 
 
@@ -111,8 +111,7 @@ def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Itera
                 f"trust policy accepts.{name}",
                 f"{package} {running}",
                 expected=f"{package} {' or '.join(accepted)}",
-                hint=f"`pip install {package}=={accepted[-1]}`, or add {running} to the policy "
-                "once it is approved",
+                hint=f"run `pip install {package}=={accepted[-1]}`",
             )
 
 
@@ -158,5 +157,5 @@ def check_engines(
                 "AOTC-E322",
                 f"{manifest.name} {manifest.version} for {name}",
                 " and ".join(_others(manifest, engines)),
-                expected=f"the engine {' or '.join(engines)}, as the trust policy says",
+                expected=f"{' or '.join(engines)} (engines)",
             )

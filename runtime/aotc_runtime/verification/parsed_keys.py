@@ -27,14 +27,12 @@ def parsed_key(
     InvalidSignature. Raises TrustError (AOTC-E310).
     """
     if not is_one:
-        hint = "use the .pub file that `aotc keygen` wrote, with nothing else in it"
-        raise _refused(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem), hint)
+        raise _refused(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem))
     try:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        said = str(error).splitlines()[0] if str(error) else "something else"
-        hint = "use the .pub file that `aotc keygen` wrote"
-        raise _refused(where, f"a PEM public key: {PEM_LABEL}", said, hint) from error
+        said = str(error).splitlines()[0] if str(error) else ""
+        raise _refused(where, f"a PEM public key: {PEM_LABEL}", said) from error
     der = key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -42,24 +40,24 @@ def parsed_key(
         return der, key.verify
     if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1):
         return der, partial(_verify_ecdsa, key, ec.ECDSA(hashes.SHA256()))
-    expected, hint = "an Ed25519 or ECDSA P-256 key", "make one with `aotc keygen`"
-    raise _refused(where, expected, type(key).__name__, hint)
+    raise _refused(where, "an Ed25519 or ECDSA P-256 key", type(key).__name__)
 
 
 def _found_instead(pem: str) -> str:
-    """Say what a text is that is not one public key and nothing else: of two keys one would be
-    trusted unnoticed, or none, and text around a key may say that it is another one.
+    """Describe a text that is not exactly one public key.
+
+    With two keys, one would be trusted unnoticed; text around a key could name another owner.
     """
     if "PRIVATE KEY-----" in pem:
         return "a private key"
     count = pem.count(PEM_LABEL)
     if count == 1:
-        return "text before or behind it, or a damaged one"
-    return f"{count} of them" if count else "something else"
+        return "a damaged key, or text around it"
+    return f"{count} keys" if count else "no key"
 
 
-def _refused(where: str, expected: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E310", where, found, expected=expected, hint=hint)
+def _refused(where: str, expected: str, found: str) -> AotcError:
+    return refusal("AOTC-E310", where, found, expected=expected)
 
 
 def _verify_ecdsa(key: Any, algorithm: Any, signature: bytes, message: bytes) -> None:

@@ -32,14 +32,14 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     expressions over its dimensions.
     """
     policies = entry_point.out_of_profile
-    strangers = sorted(policies.keys() - set(entry_point.dimensions))
-    if strangers:
-        yield _finding(where, "policies for its dimensions", ", ".join(strangers))
+    unknown = sorted(policies.keys() - set(entry_point.dimensions))
+    if unknown:
+        yield _finding(where, "policies for its dimensions", ", ".join(unknown))
         return
     compiles = any(isinstance(policy, CompileHere) for policy in policies.values())
     if compiles != (entry_point.symbolic is not UNSET):
-        expected = "a symbolic module exactly where a policy compiles"
-        yield _finding(where, expected, "one" if not compiles else "none")
+        expected = "a symbolic module" if compiles else "no symbolic module"
+        yield _finding(where, expected, "none" if compiles else "a symbolic module")
     if not policies:
         return
     yield from _check_supplied(entry_point, where)
@@ -53,7 +53,7 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
         if len(profile.input_shapes) == len(entry_point.inputs)
     )
     if any(count > 1 for count in seen.values()):
-        yield _finding(where, "profiles that differ in what a caller passes", "two alike")
+        yield _finding(where, "profiles with different shapes of inputs", "equal profiles")
     derived = {
         linear.dimension
         for tensor in inputs
@@ -62,10 +62,10 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     }
     missing = sorted(set(entry_point.dimensions) - derived)
     if missing:
-        expected = "an axis that tells each dimension, among what a caller passes"
+        expected = "an input axis for each dimension"
         yield _finding(where, expected, f"none for {', '.join(missing)}")
     if any("?" in tensor.shape for tensor in (*entry_point.inputs, *entry_point.outputs)):
-        yield _finding(where, "known shapes, since a policy pads, splits or compiles", "?")
+        yield _finding(where, "known shapes for its policies", "?")
     yield from _check_fills(entry_point, inputs, where)
     for dimension, policy in without_compiling(entry_point).items():
         if not isinstance(policy, Pad):
@@ -79,7 +79,7 @@ def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     masks = {pad.mask for pad in pads.values()} - {""}
     lengths = [pad.length for pad in pads.values() if pad.length]
     if len(set(lengths)) < len(lengths) or masks.intersection(lengths):
-        yield _finding(where, "a parameter for each length", "one that is shared")
+        yield _finding(where, "a parameter for each length", "a shared parameter")
     for dimension, pad in pads.items():
         if pad.mask:
             tensor = _one_array(entry_point, parameters.get(pad.mask))
@@ -89,7 +89,7 @@ def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
         if pad.length:
             tensor = _one_array(entry_point, parameters.get(pad.length))
             if tensor is None or "int" not in tensor.dtype.value or tensor.shape:
-                expected = "a length that is an integer scalar, not donated"
+                expected = "an integer scalar as length, not donated"
                 yield _finding(f"{where} {dimension}", expected, pad.length)
 
 
@@ -109,7 +109,7 @@ def _check_fills(
     for dimension, policy in without_compiling(entry_point).items():
         for path, text in policy.fill.items() if isinstance(policy, Pad) else ():
             if path not in dtypes or not _is_fill(text, dtypes[path]):
-                expected = "fills of what a caller passes, by numbers that it can hold"
+                expected = "a fill value of an input, in its dtype"
                 yield _finding(f"{where} {dimension}", expected, f"{path} = {text}")
             if texts.setdefault(path, text) != text:
                 yield _finding(where, f"one fill for {path}", f"{texts[path]} and {text}")
@@ -127,7 +127,7 @@ def _check_split(entry_point: EntryPoint, dimension: str, where: str) -> Iterato
     for tensor in (*entry_point.inputs, *entry_point.outputs):
         using = [axis for axis in _expressions(tensor) if dimension in axis.names()]
         if using and (len(using) > 1 or dimension not in tensor.shape):
-            expected = "the dimension on one axis, by itself, since its policy splits"
+            expected = "the split dimension on one axis, by itself"
             yield _finding(f"{where} {tensor.path}".rstrip(), expected, str(list(tensor.shape)))
 
 

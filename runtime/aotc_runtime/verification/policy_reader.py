@@ -134,8 +134,8 @@ def read_text(path: Path) -> str:
     data = read_file(path, limits.POLICY_BYTES_MAX)
     if len(data) > limits.POLICY_BYTES_MAX:
         expected = f"at most {limits.POLICY_BYTES_MAX} bytes"
-        hint = "is this the right file?"
-        raise refusal("AOTC-E309", str(path), "more", expected=expected, hint=hint)
+        cause = "trust-policy-exceeds-the-size-limit"
+        raise refusal("AOTC-E309", str(path), "more", cause=cause, expected=expected)
     return data.decode("utf-8")
 
 

@@ -1,65 +1,61 @@
-"""What is wrong with a trust policy, in words; imported where something is."""
+"""Errors of trust policies. Imported when there is one."""
 
 from __future__ import annotations
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
-_WRITE_ONE = "write one with `aotc trust init --key KEY.pub --name NAME`"
+_WRITE_ONE = "write a policy with `aotc trust init --key KEY.pub --name NAME`"
 
 _WORDS = {
     "keys": ("at least one of [[keys]] or [[identities]]", _WRITE_ONE),
     "public_key": (
         "exactly one of public_key and public_key_file",
-        "public_key holds the PEM text, public_key_file the path of a .pub file",
+        "set `public_key` to PEM text, or `public_key_file` to the path of a .pub file",
     ),
-    "window": ("not_before no later than not_after", "swap the two, or correct one"),
+    "window": ("not_before before not_after", "swap the two, or correct one"),
     "other_role": (
-        "one window, one holder and one list of builders for a key",
+        "one validity period, holder and list of builders for a key",
         "list each key once",
     ),
     "certifier": (
-        "neither holder nor builders: a certifier vouches for no bundle and describes no build",
-        "remove it; keys have them",
+        "neither holder nor builders",
+        "remove it: certifiers sign certificates only",
     ),
     "builders": (
-        "a key that may speak for a builder, since somebody has to describe the build",
-        "name its builders, or leave builders out of all keys",
+        "a key that may describe a build",
+        "name its builders, or leave `builders` out of all keys",
     ),
     "minimum_version": (
         'a version such as "1.0.0" or "1.2.0-rc1"',
-        "write the oldest bundle version that may still be loaded",
+        "set it to the oldest version that may be loaded",
     ),
 }
-"""Expected, and hint, of what is wrong by itself."""
+"""Expected values and hints, by rule."""
 
 
 def problem(name: str, where: str, found: str) -> Finding:
-    """AOTC-E309 for a rule that a policy breaks."""
+    """Return a finding (AOTC-E309) for a rule that a policy breaks."""
     expected, hint = _WORDS[name]
     return finding("AOTC-E309", where, found, expected=expected, hint=hint)
 
 
 def unreadable(where: str, error: OSError) -> Finding:
-    """AOTC-E308 for the policy's file."""
-    found, hint = error.strerror or str(error), f"check the path, or {_WRITE_ONE}"
-    return finding("AOTC-E308", where, found, expected="a readable trust policy", hint=hint)
+    """Return a finding (AOTC-E308) for a policy file that cannot be read."""
+    return finding("AOTC-E308", where, error.strerror or str(error))
 
 
 def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
     """AOTC-E308 for a file that a policy names, or E309 if it holds no text."""
-    code, found = "AOTC-E309", str(error)
     if isinstance(error, OSError):
-        code, found = "AOTC-E308", error.strerror or found
-    expected = "a readable file with a public key, certificates or a trusted root"
-    hint = "check the path: files are looked for beside the policy"
-    return finding(code, where, found, expected=expected, hint=hint)
+        found = error.strerror or str(error)
+        return finding("AOTC-E308", where, found, cause="key-file-is-not-readable")
+    return finding("AOTC-E309", where, str(error), expected="text", hint="check the path")
 
 
 def invalid(where: str, error: Exception) -> Finding:
     """AOTC-E309 for what is no policy at all."""
-    expected = "a trust policy: schema = 1, name, [[keys]] (docs/trust.md)"
-    return finding("AOTC-E309", where, str(error), expected=expected, hint=_WRITE_ONE)
+    return finding("AOTC-E309", where, str(error), hint=_WRITE_ONE)
 
 
 def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
@@ -67,6 +63,5 @@ def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
     holders = [key.holder for key in policy.keys] + [each.holder for each in policy.identities]
     counted = "holders of keys" if any(holders) else "distinct keys"
     counted += " and identities" if policy.identities else ""
-    expected = f"at most the number of {counted}, {most}"
-    hint = "add keys, or lower the threshold"
-    return finding("AOTC-E309", where, str(policy.threshold), expected=expected, hint=hint)
+    found, cause = str(policy.threshold), "trust-threshold-is-unreachable"
+    return finding("AOTC-E309", where, found, cause=cause, expected=f"at most {most} {counted}")

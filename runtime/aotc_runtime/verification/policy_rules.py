@@ -26,7 +26,7 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
             "AOTC-E306",
             f"{manifest.name} {manifest.version}",
             manifest.name,
-            expected=f"a bundle named {policy.name}, as the trust policy says",
+            expected=policy.name,
         )
     if policy.minimum_version:
         from aotc_runtime.verification import optional_rules
@@ -47,6 +47,5 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                         "AOTC-E319",
                         f"{where}, {dimension}",
                         policy_.value,
-                        expected=f"{' or '.join(known[: furthest + 1])} for calls whose shapes "
-                        "match no profile, the policy's furthest_fallback",
+                        expected=f"{' or '.join(known[: furthest + 1])} (furthest_fallback)",
                     )

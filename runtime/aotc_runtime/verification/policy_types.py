@@ -91,17 +91,17 @@ def _table_problems(
     fields = {field.name: field for field in table.fields}
     for name in value.keys() - fields.keys():
         hint = did_you_mean(name, fields, _HINT)
-        yield (*path, name), f"one of {', '.join(fields)}", "an unknown key", hint
+        yield (*path, name), f"one of: {', '.join(fields)}", "an unknown key", hint
     for name, field in fields.items():
         if name in value:
             if not (value[name] is None and not field.required):
                 yield from _problems(value[name], field.type, (*path, name))
         elif field.required:
-            yield (*path, name), "a value: the key is required", "no such key", _HINT
+            yield (*path, name), "a value", "no value", _HINT
 
 
 def _plain(wanted: inspect.Type) -> inspect.Type:
-    """Without what is said about it, and without None: TOML has none."""
+    """Return a type without metadata and without None, which TOML does not have."""
     while isinstance(wanted, inspect.Metadata | inspect.UnionType):
         if isinstance(wanted, inspect.Metadata):
             wanted = wanted.type
@@ -133,29 +133,29 @@ def _converts(value: Any, wanted: type, meta: msgspec.Meta) -> bool:
 
 
 def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
-    """What would do, what stands there, and what to do."""
+    """Return the expected value, the value found, and a hint."""
     found = _short(value)
     match wanted:
         case inspect.IntType(ge=least, le=most):
             if least == most:
                 return str(least), found, _HINT
             text = f"an integer of at least {least}" + (f", at most {most}" if most else "")
-            return text, found, "write a whole number without quotes"
+            return text, found, "write an integer without quotes"
         case inspect.StrType(pattern=pattern) if pattern is not None:
             return (*_PATTERNS[pattern][:1], found, *_PATTERNS[pattern][1:])
         case inspect.StrType():
-            return "a string that is not empty", found, "write it in quotes"
+            return "a non-empty string", found, "write it in quotes"
         case inspect.DateTimeType():
-            hint = "write it without quotes, with Z or an offset such as +02:00 at its end"
-            return "a time with its offset, such as 2027-01-01T00:00:00Z", found, hint
+            hint = "write it without quotes, with `Z` or an offset such as `+02:00`"
+            return "a time such as 2027-01-01T00:00:00Z", found, hint
         case inspect.EnumType(cls=choices):
             names = sorted(each.value for each in choices)
-            return f"one of {', '.join(names)}", found, did_you_mean(value, names, _HINT)
+            return f"one of: {', '.join(names)}", found, did_you_mean(value, names, _HINT)
         case inspect.VarTupleType(min_length=shortest):
-            more = " that is not empty" if shortest else ""
-            return f"an array{more}", found, "write it in brackets"
+            kind = "a non-empty array" if shortest else "an array"
+            return kind, found, "write it in brackets"
         case _:
-            return "a table", found, "write it as [table] or { key = value }"
+            return "a table", found, "write it as `[table]` or `{ key = value }`"
 
 
 def _short(value: Any) -> str:

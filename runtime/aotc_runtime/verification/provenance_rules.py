@@ -40,10 +40,8 @@ def check_builds(
         if provenance.buildDefinition.buildType != SIGN_TYPE
     ]
     if not builds:
-        found = "only signatures added by `aotc sign`, which describe no build"
-        expected = "provenance of the build, which the policy's rules on builds ask about"
-        hint = "build with --key, so that the builder signs what it did"
-        yield finding("AOTC-E316", where, found, expected=expected, hint=hint)
+        found, cause = "endorsements only", "no-provenance-of-a-build"
+        yield finding("AOTC-E316", where, found, cause=cause)
     for provenance, voucher in builds:
         yield from _check_speaker(provenance, voucher)
         yield from _check_clock(provenance, voucher.where, now)
@@ -64,51 +62,44 @@ def _check_speaker(provenance: Provenance, voucher: Voucher) -> Iterator[Finding
     builder = provenance.runDetails.builder.id
     if voucher.builders is not None and builder not in voucher.builders:
         signers = " and ".join(signer[:16] for signer in sorted(voucher.signers))
-        may = " or ".join(sorted(voucher.builders)) or "none: it only endorses"
-        found = f"a build by {builder or 'nobody'}, described by key {signers}"
-        expected = f"a builder that this key may speak for, by the policy's keys.builders: {may}"
+        may = " or ".join(sorted(voucher.builders)) or "no builder"
+        found = f"{builder or 'no builder'}, signed by key {signers}"
+        expected = f"{may} (keys.builders)"
         yield finding("AOTC-E323", voucher.where, found, expected=expected)
 
 
 def _check_clock(provenance: Provenance, where: str, now: float) -> Iterator[Finding]:
-    """No build has ended in the future: one that says so would satisfy minimum_build_time later."""
+    """Reject build times in the future, which would satisfy every later minimum_build_time."""
     finished = provenance.runDetails.metadata.finishedOn
     if finished is not None and finished.timestamp() > now + CLOCKS_DIFFER:
         clock = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-        expected = f"a build that has ended by {clock}, the time of checking"
-        hint = "set the clock of the builder, or of this host, or SOURCE_DATE_EPOCH of the build"
-        yield finding("AOTC-E315", where, finished.isoformat(), expected=expected, hint=hint)
+        found, cause = finished.isoformat(), "build-time-is-in-the-future"
+        yield finding("AOTC-E315", where, found, cause=cause, expected=f"{clock} or earlier")
 
 
 def _check_time(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     minimum, finished = policy.minimum_build_time, provenance.runDetails.metadata.finishedOn
     assert minimum is not None, "asked only where it is stated"
-    if finished is None or finished < minimum:
-        yield finding(
-            "AOTC-E315",
-            where,
-            finished.isoformat() if finished else "provenance that states no time",
-            expected=f"a build finished at {minimum.isoformat()} or later, the policy's "
-            "minimum_build_time",
-        )
+    expected = f"{minimum.isoformat()} or later (minimum_build_time)"
+    if finished is None:
+        yield finding("AOTC-E315", where, "", cause="build-time-is-missing", expected=expected)
+    elif finished < minimum:
+        yield finding("AOTC-E315", where, finished.isoformat(), expected=expected)
 
 
 def _check_builder(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     found = provenance.runDetails.builder.id
     accepted = policy.accepts.builders or ()
     if found not in accepted:
-        expected = f"built by {' or '.join(accepted)}, the policy's accepts.builders"
-        hint = "deploy what an accepted builder built, or add this one to the policy"
-        yield finding("AOTC-E316", where, found or "no builder id", expected=expected, hint=hint)
+        expected = f"{' or '.join(accepted)} (accepts.builders)"
+        yield finding("AOTC-E316", where, found or "no builder", expected=expected)
 
 
 def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     accepted = set(policy.accepts.sources or ())
     sources = provenance.sources()
     if not sources:
-        expected = "provenance with digests of its sources, for the policy's accepts.sources"
-        hint = "deploy a build whose provenance names them"
-        yield finding("AOTC-E317", where, "none", expected=expected, hint=hint)
+        yield finding("AOTC-E317", where, "", cause="provenance-names-no-sources")
     for source in sources:
         digests = [f"{algorithm}:{value}" for algorithm, value in sorted(source.digest.items())]
         if not accepted.intersection(digests):
@@ -116,6 +107,6 @@ def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> I
                 "AOTC-E317",
                 f"{where} {source.name or source.uri}".rstrip(),
                 " ".join(digests),
-                expected="a source that the policy lists under accepts.sources",
-                hint="deploy a build of accepted sources, or add this digest once it is reviewed",
+                expected="a digest under accepts.sources",
+                hint="deploy a build of accepted sources, or review this one and add its digest",
             )

@@ -100,16 +100,15 @@ class Trials:
         return key.verify(signature, message)
 
     def spend(self, effort: int, where: str) -> None:
-        """Count what is as much work as hashing these bytes. Raises BundleFormatError
-        (AOTC-E119).
+        """Count work that takes as long as hashing this many bytes.
+
+        Raises:
+            BundleFormatError: AOTC-E119, if the total exceeds the limit.
         """
         self._left -= effort
         if self._left < 0:
-            expected = (
-                f"signatures that take {limits.TRIED_BYTES_MAX} bytes of hashing to try with the "
-                f"policy's keys, a trial counting for {limits.TRIAL_BYTES} beside its message"
-            )
-            raise signatures_error(where, expected, "more")
+            expected = f"work of at most {limits.TRIED_BYTES_MAX} hashed bytes"
+            raise signatures_error(where, expected, "more", "too-many-signatures-to-verify")
 
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
@@ -157,6 +156,4 @@ def require_ed25519_point(der: bytes, where: str) -> None:
     point = int.from_bytes(der[len(_ED25519_PREFIX) :], "little")
     y = point % 2**255 % _P  # the highest bit is the sign of x, and y may be spelled in two ways
     if y in _SMALL_ORDER:
-        found = "a point of small order, which is nobody's key"
-        hint = "ask its owner for the key; somebody made this up"
-        raise refusal("AOTC-E310", where, found, expected="a key of the large group", hint=hint)
+        raise refusal("AOTC-E310", where, "a point of small order", cause="public-key-is-weak")

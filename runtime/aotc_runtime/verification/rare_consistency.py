@@ -38,10 +38,10 @@ def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
         found = f"{target.platform} and {requires.platform}"
         yield _finding(f"{where} target", "one platform", found)
     if target.device is not UNSET:
-        yield _finding(f"{where} target", f"no device of {target.platform}", "one")
+        yield _finding(f"{where} target", "no device", target.platform)
     if requires.device is UNSET:
-        expected = f"what a host needs of the engine for {target.platform}"
-        yield _finding(f"{where} requires", expected, "nothing")
+        expected = f"requirements of the engine for {target.platform}"
+        yield _finding(f"{where} requires", expected, "none")
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
@@ -85,13 +85,13 @@ def check_mesh(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     if manifest.mesh is UNSET:
         for place, sharding, _ in _tensors(manifest, where):
             if sharding:
-                yield _finding(place, "shardings of a bundle with a mesh", text(sharding))
+                yield _finding(place, "no sharding without a mesh", text(sharding))
         return
     mesh = manifest.mesh
     sizes = mesh.sizes
     if not mesh.axes or len(sizes) < len(mesh.axes):
         found = ", ".join(axis.name for axis in mesh.axes) or "none"
-        yield _finding(f"{where} mesh", "axes with names, each once", found)
+        yield _finding(f"{where} mesh", "distinct named axes", found)
         return
     count = prod(sizes.values())
     if sorted(mesh.devices) != list(range(len(mesh.devices))) or count != len(mesh.devices):
@@ -101,15 +101,15 @@ def check_mesh(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     if manifest.requires.device is UNSET and list(mesh.devices) != sorted(mesh.devices):
         # XLA's collectives on a processor would wait for each other until they end the process.
         found = ", ".join(map(str, mesh.devices[:16]))
-        yield _finding(f"{where} mesh devices", "those of a processor in their order", found)
+        yield _finding(f"{where} mesh devices", "ascending devices of a processor", found)
     if not count == manifest.requires.devices == manifest.target.devices:
         found = f"{count}, {manifest.requires.devices} and {manifest.target.devices}"
-        yield _finding(f"{where} mesh", "as many devices as the target and requires have", found)
+        yield _finding(f"{where} mesh", "the number of devices of target and requires", found)
     for place, sharding, shapes in _tensors(manifest, where):
         yield from _check_sharding(place, sharding, shapes, sizes)
     for name, entry_point in manifest.entry_points.items():
         if entry_point.symbolic is not UNSET:
-            expected = "nothing to compile for calls, in a bundle with a mesh"
+            expected = "no symbolic module in a bundle with a mesh"
             yield _finding(f"{where} {name}", expected, "a symbolic module")
 
 
@@ -119,7 +119,7 @@ def _check_sharding(
     if not sharding:
         return
     if not any(sharding):
-        yield _finding(where, "no sharding for a tensor that is not cut", text(sharding))
+        yield _finding(where, "no sharding for an unsharded tensor", text(sharding))
         return
     wrong = [*misfits(sizes, sharding)]
     for index, problem in wrong:
@@ -129,7 +129,7 @@ def _check_sharding(
             yield _finding(where, f"a sharding for {len(shape)} axes", text(sharding))
         elif (axis := untiled(sizes, sharding, shape)) is not None:
             into = prod(sizes[name] for name in sharding[axis])
-            yield _finding(where, f"an axis that {into} devices divide", f"{list(shape)}")
+            yield _finding(where, f"an axis divisible by {into}", f"{list(shape)}")
 
 
 def _tensors(manifest: BundleManifest, where: str) -> Iterator[Sharded]:

@@ -150,9 +150,7 @@ def _signers(
     for (_, signature), (claimed, signer) in tried:
         named = keys.get(claimed)
         if named is not None and signer is not named:
-            wrong = "a signature that does not match what it signs"
-            expected = f"a valid signature by key {named.name or named.id[:16]}"
-            raise refusal("AOTC-E303", signed.where, wrong, expected=expected)
+            raise refusal("AOTC-E303", signed.where, f"key {named.name or named.id[:16]}")
         if signer is not None:
             found.append((signer.id, signature))
         elif policy.identities and signature in signed.materials:
@@ -171,17 +169,17 @@ def _statement(signed: SignedPayload, root_digest: str) -> Statement:
     A trusted key may also sign a test report or a warning about a bundle: only provenance vouches,
     and what is not known to vouch for nothing is refused.
     """
-    expected = f"a signed {PROVENANCE_TYPE} statement about exactly {root_digest}"
+    unknown = "unknown-statement-type"
     if signed.payload_type != in_toto.PAYLOAD_TYPE:
-        found = f"a payload of type {signed.payload_type}"
-        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+        found, expected = signed.payload_type, in_toto.PAYLOAD_TYPE
+        raise refusal("AOTC-E305", signed.where, found, cause=unknown, expected=expected)
     statement = decode_foreign(signed.payload, Statement, where=signed.where)
     known = statement.predicateType == PROVENANCE_TYPE or statement.predicateType in SILENT_TYPES
     if statement.type != STATEMENT_TYPE or not known:
         found = f"{statement.type} with {statement.predicateType}"
-        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+        raise refusal("AOTC-E305", signed.where, found, cause=unknown, expected=PROVENANCE_TYPE)
     subjects = [subject.digest for subject in statement.subject]
     if subjects != [{"sha256": root_digest.removeprefix("sha256:")}]:
-        found = "about " + (", ".join(str(subject) for subject in subjects) or "nothing")
-        raise refusal("AOTC-E305", signed.where, found, expected=expected)
+        found = ", ".join(str(subject) for subject in subjects) or "no subject"
+        raise refusal("AOTC-E305", signed.where, found, expected=root_digest)
     return statement

@@ -39,14 +39,14 @@ def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         if bool(authority.certificates) == bool(authority.certificates_file):
             found = "both" if authority.certificates else "neither"
             expected = "exactly one of certificates and certificates_file"
-            hint = "certificates holds PEM text, certificates_file the path of a file with it"
+            hint = "set `certificates` to PEM text, or `certificates_file` to a path"
             yield finding("AOTC-E309", place, found, expected=expected, hint=hint)
             continue
         try:
             certificates_of(authority)
         except ValueError as error:
-            expected = "PEM certificates: the authority's root, and those between"
-            hint = "ask the authority for its chain of certificates"
+            expected = "PEM certificates of the authority, with its root"
+            hint = "ask the authority for its certificate chain"
             yield finding("AOTC-E309", place, reason_of(error), expected=expected, hint=hint)
 
 
@@ -70,14 +70,14 @@ def moment_of(
         for index, authority in enumerate(policy.timestamp_authorities)
     ]
     if len(token) > limits.TIMESTAMP_CHARACTERS_MAX:
-        expected = f"a timestamp of at most {limits.TIMESTAMP_CHARACTERS_MAX} characters"
-        raise refusal("AOTC-E111", where, str(len(token)), expected=expected)
+        expected = f"at most {limits.TIMESTAMP_CHARACTERS_MAX} characters"
+        raise refusal("AOTC-E111", where, f"a timestamp of {len(token)}", expected=expected)
     answer = _decoded(in_toto.decode_base64(token, where=f"{where} timestamp"), where)
     _check_imprint(answer, signature, where)
     made = answer.tst_info.gen_time.timestamp()
     if made > now + CLOCKS_DIFFER:
-        expected = "a timestamp of a time before that of checking"
-        raise refusal("AOTC-E324", where, answer.tst_info.gen_time.isoformat(), expected=expected)
+        found = answer.tst_info.gen_time.isoformat()
+        raise refusal("AOTC-E324", where, found, cause="timestamp-is-in-the-future")
     reasons = []
     for name, certificates in authorities:
         trials.spend(_EFFORT, where)
@@ -86,7 +86,7 @@ def moment_of(
             return Moment(made, stamped=True)
         reasons.append(f"{name}: {reason}")
     said = ", ".join(reasons)
-    return Moment(now, why=f"its timestamp is by no authority of the policy ({said})")
+    return Moment(now, why=f"timestamp by no authority of the policy ({said})")
 
 
 def _client() -> Any:
@@ -108,18 +108,18 @@ def _decoded(data: bytes, where: str) -> Any:
     except BaseException as error:
         raise _no_timestamp(where, reason_of(error)) from error
     if status != 0:
-        raise _no_timestamp(where, f"one that was not granted, status {status}")
+        raise _no_timestamp(where, f"a rejected request, status {status}")
     return answer
 
 
 def _check_imprint(answer: Any, signature: bytes, where: str) -> None:
-    """It is about exactly this signature."""
+    """Require that a timestamp is of exactly this signature."""
     imprint = answer.tst_info.message_imprint
     algorithm = _HASHES.get(imprint.hash_algorithm.dotted_string)
     if algorithm is None:
-        raise _no_timestamp(where, f"one by the hash {imprint.hash_algorithm.dotted_string}")
+        raise _no_timestamp(where, f"hash algorithm {imprint.hash_algorithm.dotted_string}")
     if imprint.message != algorithm(signature).digest():
-        raise _no_timestamp(where, "a timestamp of something else")
+        raise _no_timestamp(where, "a timestamp of another signature")
 
 
 def _refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | None:

@@ -76,10 +76,10 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         if bool(identity.trusted_root) == bool(identity.trusted_root_file):
             found = "both" if identity.trusted_root else "neither"
             expected = "exactly one of trusted_root and trusted_root_file"
-            hint = "trusted_root holds JSON text, trusted_root_file the path of a file with it"
+            hint = "set `trusted_root` to JSON text, or `trusted_root_file` to a path"
             yield finding("AOTC-E309", place, found, expected=expected, hint=hint)
         if key_id(identity) in seen:
-            expected, hint = "each identity once", "remove one of them"
+            expected, hint = "each identity once", "remove the duplicate"
             yield finding("AOTC-E309", place, identity.identity, expected=expected, hint=hint)
         seen.add(key_id(identity))
 
@@ -99,12 +99,17 @@ def who_signed(
     """
     where, material = signed.where, signed.materials[signature]
     if len(material) > MATERIAL_CHARACTERS_MAX:
-        expected = f"verification material of at most {MATERIAL_CHARACTERS_MAX} characters"
-        raise refusal("AOTC-E111", where, str(len(material)), expected=expected)
+        found = f"verification material of {len(material)} characters"
+        raise refusal("AOTC-E111", where, found, expected=f"at most {MATERIAL_CHARACTERS_MAX}")
     data = in_toto.decode_base64(material, where=f"{where} sigstore")
     if (marks := canonical_json.marks_in(data)) > limits.MATERIAL_MARKS_MAX:
-        expected = f"verification material with at most {limits.MATERIAL_MARKS_MAX} JSON marks"
-        raise refusal("AOTC-E111", where, str(marks), expected=expected)
+        raise refusal(
+            "AOTC-E111",
+            where,
+            f"{marks} JSON delimiters",
+            cause="too-many-entries-in-a-document",
+            expected=f"at most {limits.MATERIAL_MARKS_MAX}",
+        )
     reasons = []
     for index, identity in enumerate(policy.identities):
         trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
@@ -252,8 +257,8 @@ def _sigstore() -> Any:
 
 
 def _no_root(where: str, error: BaseException) -> Finding:
-    expected = "a trusted root of Sigstore, JSON"
-    hint = "ask whoever runs the Sigstore instance for its trusted_root.json"
+    expected = "a trusted root of Sigstore (JSON)"
+    hint = "ask the operator of the Sigstore instance for its `trusted_root.json`"
     return finding("AOTC-E309", where, reason_of(error), expected=expected, hint=hint)
 
 

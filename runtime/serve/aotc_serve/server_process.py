@@ -192,9 +192,8 @@ def _traces() -> Traces:
     try:
         from aotc_serve.inference.request_spans import Traces
     except ImportError as error:
-        found, expected = f"no {error.name}", "the extra aotc-runtime[opentelemetry]"
-        hint = "in a clone of aotc, `pip install './runtime[opentelemetry]'`"
-        raise refusal("AOTC-E406", "serve --traces", found, expected=expected, hint=hint) from error
+        found, cause = f"no {error.name}", "opentelemetry-is-not-installed"
+        raise refusal("AOTC-E406", "serve --traces", found, cause=cause) from error
     return Traces()
 
 

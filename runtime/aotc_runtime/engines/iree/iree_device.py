@@ -372,7 +372,5 @@ def _not_loaded(where: str, found: str) -> AotcError:
         "AOTC-E753",
         where,
         found,
-        expected="a module that IREE loads",
-        hint="rebuild the bundle with iree-base-compiler of the release of iree-base-runtime that "
-        "is installed here",
+        hint="rebuild the bundle with the iree-base-compiler of the installed iree-base-runtime",
     )

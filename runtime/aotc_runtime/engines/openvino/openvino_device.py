@@ -195,5 +195,4 @@ def _read(stored: Stored) -> OpenvinoExecutable:
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    hint = "rebuild the bundle with the release of openvino that is installed here"
-    return refusal("AOTC-E753", where, found, expected="a graph that OpenVINO loads", hint=hint)
+    return refusal("AOTC-E753", where, found)

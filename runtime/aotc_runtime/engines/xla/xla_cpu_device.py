@@ -136,11 +136,11 @@ class Processor(XlaDevice):
         return call
 
     def machine(self) -> Machine:
-        """This host's processor as XLA's compiler sees it."""
+        """Return this host's processor as XLA's compiler sees it."""
         topology = bytes(self._topology(self._client.devices()).serialize())
         found = target_machine(topology)
         if found is None:
-            raise refusal("AOTC-E752", "this host's processor", "none")
+            raise refusal("AOTC-E752", "this host's processor", "")
         triple, cpu, features = found
         names = features.split(",")
         present = frozenset(name[1:] for name in names if name.startswith("+"))

@@ -54,9 +54,13 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
             started = processor(threads, devices)
             _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
     if _serving.platform != platform:
-        expected = f"a process whose bundles are for {_serving.platform}"
-        hint = "load it in another process"
-        raise refusal("AOTC-E758", "load", f"one for {platform}", expected=expected, hint=hint)
+        raise refusal(
+            "AOTC-E758",
+            "load",
+            platform,
+            cause="another-platform-is-already-loaded",
+            expected=_serving.platform,
+        )
     if platform == cpu.PLATFORM:
         return processor(threads, devices)
     _serving.require_unforked()
@@ -86,8 +90,6 @@ def processor(threads: int | None = None, devices: int | None = None) -> Process
                 _processor = Processor(threads, devices or 1)
             current = _processor
     if threads is not None and threads != current.threads:
-        found = f"{current.threads}, with which XLA was started in this process"
-        hint = "pass `threads` to the first load of the process"
-        raise refusal("AOTC-E552", "load", found, expected=f"{threads} threads for XLA", hint=hint)
+        raise refusal("AOTC-E552", "load threads, XLA", str(threads), expected=str(current.threads))
     current.require_unforked()
     return current

@@ -38,9 +38,9 @@ def require(reading: str, jaxlib: str) -> None:
         return
     raise refusal(
         "AOTC-E750",
-        "XLA_FLAGS in the environment of this process",
+        "environment XLA_FLAGS",
         said[:CHARACTERS_SHOWN],
-        expected=f"flags that jaxlib {jaxlib} has, or the path of a file with such flags",
+        expected=f"flags of jaxlib {jaxlib}, or the path of a file with such flags",
     )
 
 

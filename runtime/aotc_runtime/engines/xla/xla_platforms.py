@@ -37,10 +37,9 @@ def accelerated(platform: str, started: Processor) -> XlaDevice:
                 return TpuDevice()
     except (OSError, started.error) as error:
         raise _no_device(platform, first_line(error)) from error
-    raise _no_device(platform, "a platform that this runtime cannot start")
+    raise refusal("AOTC-E758", platform, "", cause="unsupported-platform")
 
 
 def _no_device(platform: str, found: str) -> AotcError:
-    """AOTC-E758. found: what there is instead of devices."""
-    hint = "`aotc targets check` and the driver's own tools say more"
-    return refusal("AOTC-E758", platform, found, expected="devices that XLA can use", hint=hint)
+    """Return the error (AOTC-E758) for a platform without usable devices."""
+    return refusal("AOTC-E758", platform, found)

@@ -79,7 +79,7 @@ class BackgroundCompiler:
                     # Not a daemon: Python would end the thread inside of XLA, which aborts the
                     # process.
                     threading.Thread(target=self._work, name="aotc-compile").start()
-            state = "being compiled" if sizes in self._waiting else "waiting for others to compile"
+            state = "compilation running" if sizes in self._waiting else "compilation queued"
             return refusal("AOTC-E614", where, state)
 
     def close(self) -> None:

@@ -63,14 +63,23 @@ def check_accepted(
         rule = dimensions[dimension]
         where = f"{name} {dimension}"
         if not rule.minimum <= size <= rule.maximum:
-            expected = f"{rule.minimum} to {rule.maximum}, the range of the dimension"
-            findings.append(_refused(where, expected, str(size)))
+            expected = f"{rule.minimum} to {rule.maximum}"
+            findings.append(finding("AOTC-E613", where, str(size), expected=expected))
         elif size % rule.multiple_of:
-            findings.append(_refused(where, f"a multiple of {rule.multiple_of}", str(size)))
+            findings.append(
+                finding(
+                    "AOTC-E613",
+                    where,
+                    str(size),
+                    cause="size-is-not-an-accepted-multiple",
+                    expected=f"a multiple of {rule.multiple_of}",
+                )
+            )
     for text in spec.relations:
         relation = parse_relation(text)
         if relation.names() <= sizes.keys() and not relation.holds(sizes):
-            findings.append(_refused(name, text, sizes_text(sizes)))
+            found, cause = sizes_text(sizes), "sizes-violate-a-relation"
+            findings.append(finding("AOTC-E613", name, found, cause=cause, expected=text))
     if findings:
         raise ShapeError(*findings)
 
@@ -91,9 +100,9 @@ def no_profile(
         "AOTC-E611",
         name,
         f"{asked} ({given})" if asked else given,
-        expected=f"one of the profiles {profiles}; calls outside of them "
+        expected=f"one of the profiles {profiles}; other sizes: "
         + (policies or OutOfProfilePolicy.FAIL.value),
-        hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and build again",
+        hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and rebuild",
     )
 
 
@@ -104,10 +113,6 @@ def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
     unknown = [d for d in failing if all(p.sizes.get(d) != sizes.get(d) for p in spec.profiles)]
     stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in unknown or failing)
     return "add this one to `profiles`" + f" or state {stated}," * bool(stated)
-
-
-def _refused(where: str, expected: str, found: str) -> Finding:
-    return finding("AOTC-E613", where, found, expected=expected)
 
 
 def _impossible(
@@ -124,12 +129,12 @@ def _impossible(
         return None
     for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
         if isinstance(wanted, int) and wanted != size:
-            hint = f"axis {axis} has to be {wanted}: the program was captured so"
+            hint = f"pass an array whose axis {axis} is {wanted}"
             return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
         if isinstance(wanted, str) and wanted != "?":
             linear = parse_expression(wanted).linear()
             if linear is not None and linear.solve(size) is None:
-                hint = f"no {linear.dimension} makes axis {axis}, {wanted}, {size} long"
+                hint = f"pass an array whose axis {axis} is {wanted} for some {linear.dimension}"
                 return finding("AOTC-E612", where, found, expected=data_text(tensor), hint=hint)
     return None
 
@@ -164,16 +169,16 @@ def _other_axes(
                     "AOTC-E612",
                     f"{name} {tensor.path}",
                     f"{tensor.dtype.value}{list(shape)}",
-                    expected=f"{expression.value(sizes)} on axis {axis}: {wanted} at "
+                    cause="inputs-disagree-on-a-dimension",
+                    expected=f"axis {axis} of {expression.value(sizes)}: {wanted} at "
                     f"{sizes_text(sizes)}",
-                    hint="pass inputs that belong together",
                 )
 
 
 def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:
     found = ", ".join(f"{size} in {path}" for path, size in dict.fromkeys(users))
-    expected, hint = f"inputs that agree on {dimension}", "pass inputs that belong together"
-    return finding("AOTC-E612", f"{name} {dimension}", found, expected=expected, hint=hint)
+    cause = "inputs-disagree-on-a-dimension"
+    return finding("AOTC-E612", f"{name} {dimension}", found, cause=cause)
 
 
 def shapes_at(

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
-from aotc_runtime.base.errors import AotcError, ShapeError
+from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
 from aotc_runtime.schema.manifest_labels import (
     passed_leaves,
     policies_of,
-    sizes_text,
     without_compiling,
 )
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
@@ -159,13 +157,8 @@ class FallbackCalls:
         ]
         if not works:
             return refused
-        finding = replace(
-            refused.findings[0],
-            code="AOTC-E616",
-            expected=f"sizes that profiles add up to: {'; '.join(works)}",
-            hint=f"no sum of them is {sizes_text(sizes)}: call with other sizes, or add a profile",
-        )
-        return ShapeError(finding)
+        where, found = refused.findings[0].where, refused.findings[0].found
+        return refusal("AOTC-E616", where, found, expected=f"a sum of profiles: {'; '.join(works)}")
 
 
 def _compiler(resident: ResidentEntryPoint) -> BackgroundCompiler:

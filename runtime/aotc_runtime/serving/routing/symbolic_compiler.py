@@ -68,10 +68,7 @@ class SymbolicCompiler:
         needed = inputs + self._device.memory_of(found.executable)
         free = host_probe.free_memory()
         if needed > free:
-            expected = f"{needed} bytes of free memory for a call"
-            _refuse(
-                found.label, expected, f"a call needs {needed} bytes of memory, {free} are free"
-            )
+            _refuse(found.label, "", f"{free} bytes of free memory, {needed} needed for a call")
         shapes = [aval.shape for aval in found.inputs]
         masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
         return Served(found, self._spec.result, masks)
@@ -110,17 +107,18 @@ class SymbolicCompiler:
         try:
             results = device.execute(found.executable, arguments)
         except device.error as error:
-            _refuse(where, "the bundled module to run", first_line(error))
+            _refuse(where, "", first_line(error))
         rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
         for tensor, aval, result in zip(spec.outputs, found.outputs, results, strict=True):
             expected = views[f"outputs/{tensor.path}"][0]
             difference = compare(device.to_numpy(result, aval), expected, rtol, atol)
             if not difference.within:
-                _refuse(
+                raise refusal(
+                    "AOTC-E756",
                     f"{where} output {tensor.path or 'result'}",
-                    "results as recorded at build, within the tolerance",
-                    f"the module gives other results for the fixture of {found.label}: "
-                    f"{difference}",
+                    f"another result for fixture {found.label}: {difference}",
+                    cause="compiled-module-computes-other-results",
+                    expected="the recorded result, within the tolerance",
                 )
 
 

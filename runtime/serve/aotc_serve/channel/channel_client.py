@@ -118,7 +118,7 @@ def check_newest(current: Current, name: str, version: str, index: bytes) -> Ite
     """
     entry = current.entries.get(name)
     if entry is None:
-        yield finding("AOTC-E327", current.where, f"nothing named {name}")
+        yield finding("AOTC-E327", current.where, name)
         return
     try:
         entry.described.verify_length_and_hashes(index)
@@ -134,8 +134,7 @@ def _first_root(channel: Channel, folder: Path) -> bytes:
         return read_file(path, metadata_sources.MOST_BYTES)
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
-        expected = "a readable file with the channel's root metadata"
-        raise refusal("AOTC-E330", str(path), found, expected=expected) from error
+        raise refusal("AOTC-E330", str(path), found, cause="channel-root-is-invalid") from error
 
 
 def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
@@ -155,23 +154,22 @@ def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
     else:
         is_same = version > last
     if not is_same:
-        found = f"what was seen of a channel without this root, of version {version}"
-        hint = "name a folder of its own as state of each channel"
-        raise refusal("AOTC-E332", str(where), found, hint=hint)
+        found, cause = f"no root {version} of this channel", "channel-state-is-for-another-channel"
+        raise refusal("AOTC-E332", str(where), found, cause=cause)
     if version > last + 1:  # the policy skips roots, so that nobody can tell: its word counts
         channel_state.forget(kept.values())
 
 
 def _require_sound_keys(root: Root, where: str) -> None:
-    """AOTC-E330: a threshold counts ids of keys; one key may not stand under two, however it is
-    spelled, and each has to be somebody's.
+    """Reject duplicate and weak keys (AOTC-E330): a threshold counts ids, and one key could have
+    two of them.
     """
     for name, role in root.roles.items():
         distinct = {_public_bytes(root.keys[id]) for id in role.keyids}
         if len(distinct) < len(role.keyids):
-            raise refusal("AOTC-E330", where, f"a key that stands twice in the role {name}")
+            raise refusal("AOTC-E330", where, f"a duplicate key in the role {name}")
         if any(len(each) == _ED25519_BYTES and _is_of_small_order(each) for each in distinct):
-            found = f"a key of small order in the role {name}: anybody can sign under it"
+            found = f"a weak key in the role {name} (small order)"
             raise refusal("AOTC-E330", where, found)
 
 
@@ -207,7 +205,7 @@ def _signed(work: Path, name: str) -> Any:
 
 
 def _refused(error: Exception, where: str) -> AotcError:
-    """What python-tuf refuses with, the more special before what it is a kind of."""
+    """Return the error for an exception of python-tuf, subclasses before their bases."""
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
     match error:
         case exceptions.ExpiredMetadataError():
@@ -215,7 +213,9 @@ def _refused(error: Exception, where: str) -> AotcError:
         case exceptions.BadVersionNumberError():
             return refusal("AOTC-E328", where, said)
         case DeserializationError():
-            return refusal("AOTC-E330", where, "a file that is no TUF metadata")
+            return refusal("AOTC-E330", where, "")
+        case exceptions.UnsignedMetadataError():
+            return refusal("AOTC-E330", where, said, cause="too-few-signatures-on-channel-metadata")
         case exceptions.DownloadError() if not isinstance(
             error, exceptions.DownloadLengthMismatchError
         ):

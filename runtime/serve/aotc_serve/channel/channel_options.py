@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 def channel_of(policy: TrustPolicy, trust: Path) -> Channel:
-    """The policy's channel. trust: its file. Raises TrustError (AOTC-E309) if it names none."""
+    """Return the policy's channel. Raises TrustError (AOTC-E309) if it names none."""
     if policy.channel is None:
-        expected, hint = "[channel], which says whom to ask", "docs/trust.md shows one"
-        raise refusal("AOTC-E309", str(trust), "none", expected=expected, hint=hint)
+        raise refusal("AOTC-E309", str(trust), "", cause="no-channel-in-the-trust-policy")
     return policy.channel
 
 
 def require_tuf() -> None:
-    """Raises TrustError (AOTC-E333) where python-tuf is missing."""
+    """Raise TrustError (AOTC-E333) if python-tuf is missing."""
     try:
         import tuf.api  # noqa: F401
     except ImportError as error:

@@ -29,6 +29,8 @@ STATE, LOCK, NEW, WORK = "state", "lock", "state.new", "work-"
 folders that python-tuf works in.
 """
 
+_WRITABLE = "channel-state-is-writable-by-other-users"
+
 BYTES_MAX = 64 * 2**20
 """A channel of a thousand bundles whose root changed a hundred times has 1 MB."""
 
@@ -74,20 +76,18 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def _require_ours(folder: Path) -> None:
-    """AOTC-E332: who else can write there could have this host forget what it saw, and so could who
-    can put another folder in its place.
+    """Reject a directory that other users can write to or replace (AOTC-E332): they could reset the
+    state.
     """
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
-        hint = "name a folder that is not there yet; it is made for this user alone"
-        found = "a folder that another user owns, or everybody may write to"
-        raise refusal("AOTC-E332", str(folder), found, hint=hint)
+        found = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"
+        raise refusal("AOTC-E332", str(folder), found, cause=_WRITABLE)
     for parent in folder.resolve().parents:
         mode = parent.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            hint = "name a folder elsewhere, or take that right away"
-            found = f"a folder below {parent}, where everybody may rename it"
-            raise refusal("AOTC-E332", str(folder), found, hint=hint)
+            found = f"parent {parent} with mode {stat.S_IMODE(mode):04o}"
+            raise refusal("AOTC-E332", str(folder), found, cause=_WRITABLE)
 
 
 def _read(folder: Path) -> Files:
@@ -158,10 +158,4 @@ def _unusable(folder: Path, error: OSError | ValueError) -> AotcError:
 
 
 def _damaged(folder: Path) -> AotcError:
-    return refusal(
-        "AOTC-E332",
-        str(folder / STATE),
-        "a damaged file",
-        hint="nobody knows now what this host saw last: remove the file once the newest metadata "
-        "is known to be there, or take it from another host",
-    )
+    return refusal("AOTC-E332", str(folder / STATE), "", cause="channel-state-is-corrupt")

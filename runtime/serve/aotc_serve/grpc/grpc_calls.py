@@ -211,16 +211,14 @@ class Calls:
 
 
 def _full() -> AotcError:
-    found = "as many calls without a message as it has room for"
-    return refusal("AOTC-E766", "server", found)
+    return refusal("AOTC-E766", "server", "calls without a message")
 
 
 def _late(limits: Limits) -> AotcError:
     return refusal(
         "AOTC-E764",
         "request",
-        "a part of it",
-        expected=f"a message within {limits.body_seconds:g} s, and {PACE_BYTES} bytes of it in "
-        f"each {limits.header_seconds:g} s",
-        hint="send it faster, or start the server with a longer --body-seconds",
+        "an incomplete message",
+        expected=f"a message within {limits.body_seconds:g} s, {PACE_BYTES} bytes in each "
+        f"{limits.header_seconds:g} s",
     )

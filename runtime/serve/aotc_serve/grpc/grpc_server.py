@@ -195,7 +195,7 @@ class _Calls:
             self._service.metrics.turned_away(call.refused.code)
             raise call.refused from None
         if not isinstance(message, bytes):
-            raise invalid_request("request", "none", "a message")
+            raise invalid_request("request", "no message", "a message")
         self._calls.has_arrived(call, len(message))
         return message
 
@@ -205,8 +205,8 @@ class _Calls:
 
         async def parsed(message: bytes, _: Any) -> tuple[bytes, Claim]:
             if len(message) > SMALL_MESSAGE_MAX:
-                expected = f"a message of at most {SMALL_MESSAGE_MAX} bytes"
-                hint = "send what the protocol has for this method, and nothing else"
+                expected = f"at most {SMALL_MESSAGE_MAX} bytes"
+                hint = "send only the fields of this method"
                 found = f"{len(message)} bytes"
                 raise refusal("AOTC-E763", "request", found, expected=expected, hint=hint)
             try:
@@ -261,7 +261,7 @@ class _Calls:
         def read(model: Model) -> Prepared:
             request = _read(data, claim.take)
             if (request.model_name, request.model_version) != (name, version):
-                raise invalid_request("request", "several names of models", "one")
+                raise invalid_request("request", "several model names", "one model name")
             return prepare(model, request, limits.tensor, claim.take)
 
         def write(outcome: Outcome) -> tuple[bytes, Claim]:
@@ -293,7 +293,7 @@ class _Calls:
 
     def _require_control(self, request: Any) -> None:
         if not self._control:
-            raise not_allowed("a server without it")
+            raise not_allowed()
         refuse_parameters(request.parameters)
 
 

@@ -30,7 +30,13 @@ from aotc_serve.http.http_messages import (
 )
 from aotc_serve.http.json_inference import prepared
 from aotc_serve.http.request_bodies import json_too_large, read_body
-from aotc_serve.inference.error_statuses import BY_SERVER, fault, not_allowed, refuse_parameters
+from aotc_serve.inference.error_statuses import (
+    BY_SERVER,
+    TO_BROWSERS,
+    fault,
+    not_allowed,
+    refuse_parameters,
+)
 from aotc_serve.inference.inference_requests import Outcome, Prepared
 from aotc_serve.inference.protocol_tensors import invalid_request
 from aotc_serve.inference.request_memory import Claim
@@ -49,8 +55,11 @@ CONTROL_BODY_MAX = 2**16
 
 
 def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
-    """The routes of a server. control: whether clients may load and unload.  change: what those are
-    told who may not.
+    """Return the routes of a server.
+
+    Args:
+        control: Whether clients may load and unload models.
+        change: The cause of the error for clients that may not.
     """
     return Rest(service, control, change).application()
 
@@ -279,7 +288,7 @@ class Rest:
         """Raises ServerError: AOTC-E768, E767 for a bundle that comes with the request."""
         # Pages of other sites can make a browser send such a request; it then says which.
         if not self._control or "origin" in request.headers:
-            raise not_allowed("a browser" if self._control else "a server without it", self._change)
+            raise not_allowed(TO_BROWSERS if self._control else self._change)
         refuse_parameters((await self._small_document(request)).get("parameters") or ())
 
     async def _small_document(self, request: Request) -> dict[str, Any]:

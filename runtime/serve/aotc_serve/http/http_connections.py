@@ -44,13 +44,16 @@ type AtOnce = Callable[[bytes, Headers, bytes], Response | None]
 FULL, LARGE = b"503 Service Unavailable", b"431 Request Header Fields Too Large"
 BAD = b"400 Bad Request"
 
-HINTS = {
-    "AOTC-E761": "send what HTTP/1.1 says",
-    "AOTC-E763": "send fewer or shorter header fields",
-    "AOTC-E764": "send it faster, or start the server with a longer --header-seconds",
+CAUSES = {
+    "AOTC-E761": "request-is-not-http",
+    "AOTC-E763": "header-exceeds-the-size-limit",
+    "AOTC-E764": "request-header-timed-out",
 }
+"""Causes of the errors here, by code."""
 
-FEWER = "close connections, or start the server with a higher --max-connections"
+TOO_MANY = "too-many-connections"
+
+NO_MEMORY = "server-is-out-of-request-memory"
 
 
 class _RefusedError(Exception):
@@ -131,7 +134,7 @@ def bounded(
             try:
                 memory.connect()
             except AotcError:
-                self._refuse(FULL, "AOTC-E766", "server", "one more connection", "memory for it")
+                self._refuse(FULL, "AOTC-E766", "server", "one more connection", "", NO_MEMORY)
                 return
             admitted.add(self)
             waiting[self] = None
@@ -173,7 +176,7 @@ def bounded(
 
         def _refuse_full(self) -> None:
             expected = f"at most {limits.connections} connections"
-            self._refuse(FULL, "AOTC-E766", "connection", "one more", expected, FEWER)
+            self._refuse(FULL, "AOTC-E766", "connection", "one more", expected, TOO_MANY)
 
         def _wait(self) -> None:
             """Note that nothing is being answered, unless something is."""
@@ -207,7 +210,7 @@ def bounded(
                 if size > claim.total:
                     claim.resize(size)
             except AotcError:
-                self._refuse(FULL, "AOTC-E766", "server", "a large header", "memory for it")
+                self._refuse(FULL, "AOTC-E766", "server", "a large header", "", NO_MEMORY)
 
         def _parse(self, data: bytes) -> None:
             while data:
@@ -216,7 +219,7 @@ def bounded(
                 except httptools.HttpParserError:
                     if self._is_full:
                         return
-                    self._refuse(BAD, "AOTC-E761", "request", "another", "one of HTTP/1.1")
+                    self._refuse(BAD, "AOTC-E761", "request", "", "a request of HTTP/1.1")
                 except httptools.HttpParserUpgrade as asked:
                     # The parser stops behind the header, whatever follows.
                     plain, self._plain = self._plain, b""
@@ -231,7 +234,7 @@ def bounded(
             self._header_claim.close()
             self._has_begun, self._is_whole = True, False
             if len(self.pipeline) >= REQUESTS_MAX:
-                expected = f"at most {REQUESTS_MAX} requests behind one another"
+                expected = f"at most {REQUESTS_MAX} pipelined requests"
                 self._refuse(FULL, "AOTC-E766", "connection", "more", expected)
             if self._is_full:
                 raise _RefusedError
@@ -402,24 +405,27 @@ def bounded(
         def _late(self) -> None:
             self._deadline = None
             expected = f"a header within {limits.header_seconds:g} s"
-            self._refuse(b"408 Request Timeout", "AOTC-E764", "header", "a part of it", expected)
+            self._refuse(
+                b"408 Request Timeout", "AOTC-E764", "header", "an incomplete header", expected
+            )
 
         def _count(self, size: int) -> None:
             self._silent_bytes = 0
             self._header_bytes += size + 4
             if self._header_bytes > HEADER_BYTES_MAX and not self._is_full:
                 expected = f"a header of at most {HEADER_BYTES_MAX} bytes"
-                self._refuse(LARGE, "AOTC-E763", "header", "a larger one", expected)
+                self._refuse(LARGE, "AOTC-E763", "header", "a larger header", expected)
 
         def _refuse(
-            self, status: bytes, code: str, where: str, found: str, expected: str, hint: str = ""
+            self, status: bytes, code: str, where: str, found: str, expected: str, cause: str = ""
         ) -> None:
             """Answer without asking the application, and close."""
             if self._is_full:
                 return
             self._is_full = True
             metrics.turned_away(code)
-            error = refusal(code, where, found, expected=expected, hint=hint or HINTS.get(code, ""))
+            cause = cause or CAUSES.get(code, "")
+            error = refusal(code, where, found, cause=cause, expected=expected)
             body = msgspec.json.encode(error_document(error))
             head = b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
             more = b"retry-after: 1\r\n" if code == "AOTC-E766" else b""

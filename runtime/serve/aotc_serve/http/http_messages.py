@@ -119,9 +119,8 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
     headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":
-        found = f"the content encoding {encoding[:100].decode('latin-1')}"
-        hint = "send it without Content-Encoding"
-        raise refusal("AOTC-E767", "request", found, expected="a body as it is", hint=hint)
+        found, cause = encoding[:100].decode("latin-1"), "unsupported-content-encoding"
+        raise refusal("AOTC-E767", "request Content-Encoding", found, cause=cause)
     text = headers.get(HEADER_LENGTH)
     if text is None:
         return None
@@ -160,7 +159,6 @@ async def no_route(request: Request, error: Exception) -> Response:
         "AOTC-E762",
         "server",
         found,
-        expected="an address of the Open Inference Protocol",
-        hint="GET /v2 says what this server offers",
+        cause="url-path-not-found",
     )
     return encode_json(error_document(refusing), status)

@@ -75,14 +75,14 @@ async def read_body(
         raise refusal(
             "AOTC-E764",
             "request",
-            "a part of it",
-            expected=f"a body within {limits.body_seconds:g} s, and {PACE_BYTES} bytes of it in "
-            f"each {limits.header_seconds:g} s",
-            hint="send it faster, or start the server with a longer --body-seconds",
+            "an incomplete body",
+            expected=f"a body within {limits.body_seconds:g} s, {PACE_BYTES} bytes in each "
+            f"{limits.header_seconds:g} s",
         ) from None
     except MemoryError:
         claim.close()
-        raise refusal("AOTC-E766", "server", "the system gives no more memory") from None
+        cause = "server-is-out-of-request-memory"
+        raise refusal("AOTC-E766", "server", "", cause=cause) from None
     except BaseException:
         claim.close()
         raise
@@ -148,20 +148,17 @@ def _aligned(size: int, header: int) -> memoryview:
 
 
 def json_too_large(size: int, limits: Limits) -> AotcError:
-    """The error (AOTC-E763) for a request whose JSON is larger than allowed."""
+    """Return the error (AOTC-E763) for a request whose JSON is larger than allowed."""
     return refusal(
         "AOTC-E763",
         "request",
         f"{size} bytes of JSON",
-        expected=f"at most {limits.json} bytes of JSON",
-        hint="send tensors as binary data (Inference-Header-Content-Length) or over gRPC, "
-        "or start the server with a higher --max-json",
+        expected=f"at most {limits.json} bytes",
+        hint="send tensors as binary data or over gRPC, or raise `--max-json`",
     )
 
 
 def _too_large(size: int, most: int, limits: Limits) -> AotcError:
     if most == limits.json and most < limits.body:
         return json_too_large(size, limits)
-    expected = f"a body of at most {most} bytes"
-    hint = "send less at once, or start the server with a higher --max-body"
-    return refusal("AOTC-E763", "request", f"{size} bytes", expected=expected, hint=hint)
+    return refusal("AOTC-E763", "request", f"{size} bytes", expected=f"at most {most} bytes")

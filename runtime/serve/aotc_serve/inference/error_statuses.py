@@ -63,8 +63,8 @@ def let_go(error: AotcError) -> None:
 
 
 def fault() -> ServerError:
-    """The error (AOTC-E781) for what nobody foresaw."""
-    return ServerError(finding("AOTC-E781", "server", "an error that nobody foresaw"))
+    """Return the error (AOTC-E781) for an unexpected exception."""
+    return ServerError(finding("AOTC-E781", "server", ""))
 
 
 def error_document(error: AotcError) -> dict[str, Any]:
@@ -77,30 +77,25 @@ def error_document(error: AotcError) -> dict[str, Any]:
 
 
 def too_slow(name: str, seconds: float) -> AotcError:
-    """The error (AOTC-E765) for a call that nobody waits for any longer."""
-    expected = f"an answer within {seconds:g} s"
-    hint = "ask for less at once, or start the server with a longer --call-seconds"
-    return refusal("AOTC-E765", f"model {name[:100]}", "none yet", expected=expected, hint=hint)
+    """Return the error (AOTC-E765) for a call that took too long."""
+    expected = f"a response within {seconds:g} s"
+    return refusal("AOTC-E765", f"model {name[:100]}", "", expected=expected)
 
 
 def not_passed(found: str) -> AotcError:
-    """The error (AOTC-E782) for sockets of systemd that cannot be served at."""
-    expected = "one TCP socket that listens"
-    hint = "let the socket unit have one ListenStream= with a port; gRPC has --grpc-port"
-    return refusal("AOTC-E782", "LISTEN_FDS", found, expected=expected, hint=hint)
+    """Return the error (AOTC-E782) for sockets of systemd that the server cannot use."""
+    expected, cause = "one listening TCP socket", "systemd-socket-is-invalid"
+    return refusal("AOTC-E782", "LISTEN_FDS", found, cause=cause, expected=expected)
 
 
-BY_SERVER = "start the server with --control, or send it SIGHUP to load what was changed"
-BY_DEPLOYMENT = "deploy another bundle, or the same one again; a replica has what was pinned then"
-"""How to change what is served, for those who may not do it over the network."""
+BY_SERVER, BY_DEPLOYMENT = "", "models-are-managed-by-the-deployment"
+TO_BROWSERS = "model-control-is-closed-to-browsers"
+"""Causes of AOTC-E768."""
 
 
-def not_allowed(found: str, hint: str = BY_SERVER) -> AotcError:
-    """The error (AOTC-E768) for a server that is not to be controlled so."""
-    if hint == BY_DEPLOYMENT:
-        return refusal("AOTC-E768", "repository", found, expected="its deployment", hint=hint)
-    expected = "a server that was started with --control, asked by a program"
-    return refusal("AOTC-E768", "repository", found, expected=expected, hint=hint)
+def not_allowed(cause: str = BY_SERVER) -> AotcError:
+    """Return the error (AOTC-E768) for a client that may not load or unload models."""
+    return refusal("AOTC-E768", "repository", "", cause=cause)
 
 
 def refuse_parameters(parameters: Iterable[str]) -> None:
@@ -111,7 +106,5 @@ def refuse_parameters(parameters: Iterable[str]) -> None:
     """
     given = [name[:100] for name in parameters if name != "unload_dependents"]
     if given:
-        found = "the parameters " + ", ".join(given)
-        expected = "the name of a model, and nothing else"
-        hint = "bundles come from where the server was told to load them from"
-        raise refusal("AOTC-E767", "repository", found, expected=expected, hint=hint)
+        found = "parameters " + ", ".join(given)
+        raise refusal("AOTC-E767", "repository", found, expected="a model name only")

@@ -50,18 +50,19 @@ def placed(
     if place is None:
         raise refusal(
             "AOTC-E761",
-            f"input {name[:NAME_MAX]}",
-            "an input that the model does not have",
-            expected="one of " + (", ".join(model.place_of) or "none"),
+            "request inputs",
+            name[:NAME_MAX],
+            cause="unknown-input",
+            expected="one of: " + (", ".join(model.place_of) or "none"),
             hint=did_you_mean(
-                name[:NAME_MAX], model.place_of, "GET /v2/models/NAME lists the inputs"
+                name[:NAME_MAX], model.place_of, "send the inputs that `GET /v2/models/NAME` lists"
             ),
         )
     if arrays[place] is not None:
-        raise invalid_request(f"input {name}", "it twice", "each input once")
+        raise refusal("AOTC-E761", f"input {name}", "", cause="tensor-named-twice")
     port = model.inputs[place]
     if datatype != port.datatype:
-        found, hint = datatype[:NAME_MAX], f"send {port.datatype}; nothing is cast silently"
+        found, hint = datatype[:NAME_MAX], f"send {port.datatype}"
         raise refusal("AOTC-E606", f"input {name}", found, expected=port.datatype, hint=hint)
     return place, port
 
@@ -73,7 +74,7 @@ def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
     )
     if not is_fit and len(shape) <= RANK_MAX:
         found, expected = f"{port.datatype}{list(shape)}", f"{port.datatype}{list(port.shape)}"
-        hint = "send the shape that GET /v2/models/NAME lists; -1 stands for any size"
+        hint = "send the shape that `GET /v2/models/NAME` lists (-1: any size)"
         raise refusal("AOTC-E612", f"input {port.name}", found, expected=expected, hint=hint)
 
 
@@ -89,8 +90,8 @@ def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
             "AOTC-E763",
             f"input {port.name}",
             f"{size} bytes",
-            expected=f"at most {limit} bytes for a tensor",
-            hint="send less at once, or start the server with a higher --max-tensor",
+            cause="tensor-exceeds-the-size-limit",
+            expected=f"at most {limit} bytes",
         )
 
 
@@ -98,8 +99,12 @@ def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
     """All arguments. Raises ServerError (AOTC-E761) if one is missing."""
     missing = [port.name for port, array in zip(model.inputs, arrays, strict=True) if array is None]
     if missing:
-        raise invalid_request(
-            f"model {model.name}", "none for " + ", ".join(missing), "every input"
+        raise refusal(
+            "AOTC-E761",
+            f"model {model.name}",
+            "",
+            cause="missing-input",
+            expected=", ".join(missing),
         )
     return [array for array in arrays if array is not None]
 
@@ -118,15 +123,18 @@ def outputs_of(
         if place is None:
             raise refusal(
                 "AOTC-E761",
-                f"output {name[:NAME_MAX]}",
-                "an output that the model does not have",
-                expected="each once of " + ", ".join(model.output_of),
+                "request outputs",
+                name[:NAME_MAX],
+                cause="unknown-output",
+                expected="one of: " + ", ".join(model.output_of),
                 hint=did_you_mean(
-                    name[:NAME_MAX], model.output_of, "GET /v2/models/NAME lists the outputs"
+                    name[:NAME_MAX],
+                    model.output_of,
+                    "request the outputs that `GET /v2/models/NAME` lists",
                 ),
             )
         if place in (known for known, _ in found):
-            raise invalid_request(f"output {name}", "it twice", "each output once")
+            raise refusal("AOTC-E761", f"output {name}", "", cause="tensor-named-twice")
         found.append((place, is_binary))
     return found
 
@@ -149,8 +157,7 @@ def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> Non
     """Raises ServerError (AOTC-E767)."""
     for name in parameters:
         if name in _NOT_OFFERED and parameters[name]:
-            found, expected = f"the parameter {name}", "the extensions that GET /v2 lists"
-            raise refusal("AOTC-E767", where, found, expected=expected, hint=f"leave {name} out")
+            raise refusal("AOTC-E767", where, f"parameter {name}", hint=f"leave {name} out")
 
 
 def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:

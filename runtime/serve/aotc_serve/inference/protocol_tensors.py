@@ -89,7 +89,9 @@ def from_bytes(
         plain = array.view(np.int8)
         if plain.min() < allowed[0] or plain.max() > allowed[1]:
             expected = f"bytes from {allowed[0]} to {allowed[1]}"
-            raise invalid_request(f"input {port.name}", "others", f"{expected} for {port.datatype}")
+            raise invalid_request(
+                f"input {port.name}", "other values", f"{expected} for {port.datatype}"
+            )
     return _shaped(array, shape, port)
 
 
@@ -149,7 +151,7 @@ def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
     for axis, size in enumerate(reversed(shape)):
         nest = b"[%b]" % b",".join([nest] * size) if axis else b"[%b]" % (b"," * (size - 1))
     if text.translate(None, _NO_NEST) != nest:
-        raise invalid_request(where, "lists that are nested in another way", expected)
+        raise invalid_request(where, "lists nested in another way", expected)
     return True
 
 
@@ -214,7 +216,7 @@ def to_json(port: Port, array: Array) -> bytes:
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         raise invalid_request(
-            f"output {port.name}", port.datatype, "a datatype that JSON has", binary=True
+            f"output {port.name}", port.datatype, "a datatype of JSON", binary=True
         )
     if flat.dtype.kind == "V":
         flat = flat.astype(np.int8 if "int" in flat.dtype.name else np.float64)
@@ -223,8 +225,6 @@ def to_json(port: Port, array: Array) -> bytes:
             "AOTC-E769",
             f"output {port.name}",
             "NaN or an infinity",
-            expected="numbers that JSON can hold",
-            hint='ask for binary data: "parameters": {"binary_data_output": true}',
         )
     pieces = [
         msgspec.json.encode(flat[start : start + PIECE_VALUES].tolist())[1:-1]
@@ -235,9 +235,5 @@ def to_json(port: Port, array: Array) -> bytes:
 
 def invalid_request(where: str, found: str, expected: str, *, binary: bool = False) -> AotcError:
     """Return the error (AOTC-E761) for a request that the protocol or the model does not allow."""
-    hint = (
-        'ask for binary data: "parameters": {"binary_data_output": true}'
-        if binary
-        else "the model's metadata say what it takes: GET /v2/models/NAME"
-    )
+    hint = 'set "parameters": {"binary_data_output": true} in the request' if binary else None
     return refusal("AOTC-E761", where, found, expected=expected, hint=hint)

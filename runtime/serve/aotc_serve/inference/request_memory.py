@@ -92,7 +92,8 @@ class Memory:
         raise refusal(
             "AOTC-E766",
             "server",
-            f"{used} of {most} bytes taken by other requests, and {size} more",
+            f"{used} of {most} bytes in use, {size} more requested",
+            cause="server-is-out-of-request-memory",
         )
 
     def give_back(self, size: int) -> None:
@@ -106,7 +107,8 @@ class Memory:
             if used + COSTS.connection <= self._most_of_connections:
                 self._connections += COSTS.connection
                 return
-        raise refusal("AOTC-E766", "server", f"{used} bytes taken by others")
+        cause = "server-is-out-of-request-memory"
+        raise refusal("AOTC-E766", "server", f"{used} bytes in use", cause=cause)
 
     def disconnect(self) -> None:
         """Count a connection of HTTP no more."""

@@ -97,7 +97,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
         config = canonical_json.decoder(_Config).decode(data)
     except (ValueError, RecursionError) as error:
         # The error's own text quotes none of the values.
-        raise _unusable(str(path), f"no configuration of docker: {error}") from error
+        raise _unusable(str(path), f"invalid configuration: {error}") from error
     names = _names_of(host)
     helpers = config.credHelpers or {}
     helper = next((helpers[name] for name in names if name in helpers), "")
@@ -140,7 +140,7 @@ def _stored(entry: _Entry, where: str) -> Credentials:
         try:
             pair = base64.b64decode(entry.auth, validate=True).decode()
         except ValueError as error:
-            raise _unusable(where, "an auth that is no base64 of text") from error
+            raise _unusable(where, "invalid base64 in `auth`") from error
         user, _, password = pair.partition(":")
     return Credentials(user, password.rstrip("\0"), entry.identitytoken or "")
 
@@ -148,7 +148,7 @@ def _stored(entry: _Entry, where: str) -> Credentials:
 def _ask(helper: str, server: str, environment: Mapping[str, str]) -> Credentials:
     program = f"docker-credential-{helper}"
     if not _HELPER.match(helper):
-        raise _unusable(repr(program), "no name of a helper")
+        raise _unusable(repr(program), "an invalid helper name")
     try:
         done = subprocess.run(
             [program, "get"],
@@ -158,7 +158,7 @@ def _ask(helper: str, server: str, environment: Mapping[str, str]) -> Credential
             env=dict(environment),
         )
     except subprocess.TimeoutExpired as error:
-        raise _unusable(program, f"no answer within {HELPER_SECONDS:g} s") from error
+        raise _unusable(program, f"no output within {HELPER_SECONDS:g} s") from error
     except OSError as error:
         raise _unusable(program, error.strerror or str(error)) from error
     if done.returncode:
@@ -170,11 +170,11 @@ def _ask(helper: str, server: str, environment: Mapping[str, str]) -> Credential
     try:
         given = canonical_json.decoder(_Given).decode(done.stdout)
     except (ValueError, RecursionError) as error:
-        raise _unusable(program, "an answer that is not what helpers print") from error
+        raise _unusable(program, "invalid output of the helper") from error
     if given.Username == TOKEN_USER:
         return Credentials(identity=given.Secret)
     return Credentials(given.Username, given.Secret)
 
 
 def _unusable(where: str, found: str) -> AotcError:
-    return refusal("AOTC-E773", where, found, expected="credentials that `docker login` has left")
+    return refusal("AOTC-E773", where, found, cause="registry-credentials-are-not-readable")

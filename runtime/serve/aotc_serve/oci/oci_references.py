@@ -76,21 +76,22 @@ def is_reference(place: object) -> bool:
 def parse(text: str) -> Reference:
     """Raises RegistryError (AOTC-E771)."""
     if not is_reference(text):
-        raise _malformed(text, "no reference")
+        raise _malformed(text, "no scheme oci://")
     host, _, rest = text.removeprefix(SCHEME).partition("/")
     if "@" in host:
         # Whatever stands on a command line is seen by every process of this host.
-        raise _malformed(f"{SCHEME}…@{host.rpartition('@')[2]}/{rest}", "a password in it")
+        shown = f"{SCHEME}…@{host.rpartition('@')[2]}/{rest}"
+        raise refusal("AOTC-E771", _shown(shown), "", cause="password-in-the-registry-reference")
     if not _HOST.match(host) or int(host.rpartition(":")[2] if _has_port(host) else 0) > 65535:
-        raise _malformed(text, "no host" if not host else "a host that is none")
+        raise _malformed(text, "no host" if not host else "an invalid host")
     named, at, digest = rest.partition("@")
     if at and not is_digest(digest):
-        raise _malformed(text, "another digest than sha256:… of 64 small hexadecimal digits")
+        raise _malformed(text, "an invalid digest")
     repository, colon, tag = named.partition(":")
     if not _REPOSITORY.match(repository) or len(repository) > REPOSITORY_CHARACTERS_MAX:
-        raise _malformed(text, "no repository" if not repository else "a repository that is none")
+        raise _malformed(text, "no repository" if not repository else "an invalid repository")
     if colon and not _TAG.match(tag):
-        raise _malformed(text, "a tag that is none")
+        raise _malformed(text, "an invalid tag")
     return Reference(host, repository, tag, digest)
 
 
@@ -99,5 +100,8 @@ def _has_port(host: str) -> bool:
 
 
 def _malformed(text: str, found: str) -> AotcError:
-    shown = text.encode("ascii", "backslashreplace").decode()
-    return refusal("AOTC-E771", shown, found)
+    return refusal("AOTC-E771", _shown(text), found)
+
+
+def _shown(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()

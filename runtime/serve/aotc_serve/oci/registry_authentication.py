@@ -67,9 +67,9 @@ class Login:
             elif kind.lower() == "basic" and self._credentials().header:
                 found = self._credentials().header
             else:
-                raise self._refused(f"HTTP 401: {kind or 'no'} authentication is asked for")
+                raise self._refused(f"HTTP 401, {kind or 'no'} authentication")
             if found == refused:
-                raise self._refused("HTTP 401 for who was named")
+                raise self._refused("HTTP 401 with credentials")
             self._headers[purpose] = found
 
     def _credentials(self) -> Credentials:
@@ -98,16 +98,16 @@ class Login:
                 data += piece
             status = response.status_line
         if response.status in (401, 403) or (response.status == 400 and credentials != NOBODY):
-            raise self._refused(f"{status} by its token server")
+            raise self._refused(f"{status} by the token server")
         if response.status != 200:
-            raise ConnectionError(f"{status} by its token server")
+            raise ConnectionError(f"{status} by the token server")
         try:
             given = canonical_json.decoder(_Token).decode(bytes(data))
         except (ValueError, RecursionError) as error:
-            raise self._refused("its token server gave no token") from error
+            raise self._invalid("no token in the response") from error
         token = given.token or given.access_token
         if not token or not token.isascii() or not token.isprintable():
-            raise self._refused("its token server gave no token")
+            raise self._invalid("no token in the response")
         return token
 
     def _require_safe(self, realm: str) -> None:
@@ -118,9 +118,12 @@ class Login:
         except ValueError:
             place, secrets, parts = "", None, urlsplit("")
         if secrets is not None or parts.fragment or not parts.netloc:
-            raise self._refused("its token server is no place")
+            raise self._invalid("an invalid address")
         if parts.scheme != "https" and place != self._origin:
-            raise self._refused("its token server is not asked, for it has no TLS")
+            raise self._invalid("an address without TLS")
 
     def _refused(self, found: str) -> AotcError:
         return refusal("AOTC-E773", self._where, found)
+
+    def _invalid(self, found: str) -> AotcError:
+        return refusal("AOTC-E773", self._where, found, cause="registry-token-server-is-invalid")

@@ -14,6 +14,9 @@ from aotc_runtime.base.errors import refusal
 from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
 from aotc_serve.oci.registry_client import PULL, PUSH, Again, Repository
 
+WRONG_SIZE = "registry-sent-a-wrong-size"
+"""The cause of AOTC-E203 for responses of a wrong size."""
+
 CHUNK_BYTES = 16 * 2**20
 """A piece of an upload; smaller blobs are sent in one request. S3 asks for at least 5 MiB."""
 
@@ -148,8 +151,13 @@ class _Upload:
         have = otherwise if found is None else int(found[1]) + 1 if int(found[1]) else 0
         if have > len(self._data):
             where = f"{self._repository.where}@{self._digest}"
-            expected = f"at most {len(self._data)} bytes of the upload"
-            raise refusal("AOTC-E775", where, str(have), expected=expected)
+            raise refusal(
+                "AOTC-E775",
+                where,
+                f"an upload of {have} bytes",
+                cause="registry-response-is-invalid",
+                expected=f"at most {len(self._data)} bytes",
+            )
         return have
 
     def _send_chunk(self) -> None:
@@ -220,7 +228,8 @@ def fetch_blob(
             return
         if not resumed:
             sink.restart()
-            raise refusal("AOTC-E201", where, found, expected=digest)
+            cause = "registry-sent-wrong-bytes"
+            raise refusal("AOTC-E201", where, found, cause=cause, expected=digest)
         # What an earlier process has left may be what is wrong.
         sink.restart()
         resumed = False
@@ -247,14 +256,24 @@ def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: 
             found = _CONTENT_RANGE.match(response.header("Content-Range"))
             if found is None or int(found[1]) != start or found[3] not in ("*", str(size)):
                 said = (response.header("Content-Range") or "none")[:80]
-                expected = f"the bytes from {start} of {size}"
-                raise refusal("AOTC-E775", where, f"Content-Range {said!r}", expected=expected)
+                raise refusal(
+                    "AOTC-E775",
+                    where,
+                    f"Content-Range {said!r}",
+                    cause="registry-response-is-invalid",
+                    expected=f"bytes from {start} of {size}",
+                )
         if stated is not None and stated != size - start:
-            raise refusal("AOTC-E203", where, f"{stated} bytes", expected=f"{size - start} bytes")
+            expected = f"{size - start} bytes"
+            raise refusal(
+                "AOTC-E203", where, f"{stated} bytes", cause=WRONG_SIZE, expected=expected
+            )
         left = size - start
         while piece := response.read(min(READ_BYTES, left + 1)):
             if len(piece) > left:
-                raise refusal("AOTC-E203", where, "more", expected=f"{size} bytes")
+                raise refusal(
+                    "AOTC-E203", where, "more", cause=WRONG_SIZE, expected=f"{size} bytes"
+                )
             sink.write(piece)
             left -= len(piece)
         if left:

@@ -38,6 +38,9 @@ ACCEPTED = f"{oci_layout.INDEX_TYPE}, {oci_layout.MANIFEST_TYPE}"
 COMMIT_SECONDS = 600.0
 """For the response to the end of an upload: registries hash or copy all of it before that."""
 
+INVALID = "registry-response-is-invalid"
+"""The cause of AOTC-E775 for responses that do not follow the OCI distribution specification."""
+
 REDIRECTS_MAX = 5
 LOGINS_MAX = 2
 PATIENCE_SECONDS = 300.0
@@ -156,7 +159,8 @@ class Repository:
 
         found = self.trying(work)
         if found is not None and ":" in name and found.digest != name:
-            raise refusal("AOTC-E201", f"{self.where}@{name}", found.digest, expected=name)
+            where, cause = f"{self.where}@{name}", "registry-sent-wrong-bytes"
+            raise refusal("AOTC-E201", where, found.digest, cause=cause, expected=name)
         return found
 
     def put_manifest(
@@ -229,8 +233,8 @@ class Repository:
                     raise self._gone(error, failures) from error
             except Exception as error:
                 # Libraries fail in many ways on answers that no registry gives.
-                said = f"an answer that cannot be used: {type(error).__name__}: {_line(error)}"
-                raise refusal("AOTC-E775", self.where, said) from error
+                said = f"{type(error).__name__}: {_line(error)}"
+                raise refusal("AOTC-E775", self.where, said, cause=INVALID) from error
             self.http.wait(pause)
 
     def require(self, response: Response, *wanted: int) -> None:
@@ -256,7 +260,8 @@ class Repository:
             data += piece
             if len(data) > most:
                 expected = f"at most {most} bytes"
-                raise refusal("AOTC-E775", f"{self.where} {what}", "more", expected=expected)
+                where = f"{self.where} {what}"
+                raise refusal("AOTC-E775", where, "more", cause=INVALID, expected=expected)
         return bytes(data)
 
     def require_plain(self, response: Response, what: str) -> None:
@@ -265,10 +270,13 @@ class Repository:
         """
         coding = response.header("Content-Encoding").strip().lower()
         if coding not in ("", "identity"):
-            found = f"Content-Encoding: {coding[:40]}, which was not asked for"
-            expected = "the bytes as they were pushed"
-            hint = "have the registry, or the proxy before it, leave answers uncompressed"
-            raise refusal("AOTC-E775", f"{self.where} {what}", found, expected=expected, hint=hint)
+            raise refusal(
+                "AOTC-E775",
+                f"{self.where} {what}",
+                f"Content-Encoding: {coding[:40]}",
+                cause=INVALID,
+                hint="turn off compression in the registry, or in the proxy before it",
+            )
 
     @contextmanager
     def ask(
@@ -320,7 +328,10 @@ class Repository:
                 if not 300 <= response.status < 400:
                     yield response
                     return
-        raise refusal("AOTC-E775", self.where, f"more than {REDIRECTS_MAX} redirects")
+        raise self._unsafe(f"more than {REDIRECTS_MAX} redirects")
+
+    def _unsafe(self, found: str) -> AotcError:
+        return refusal("AOTC-E775", self.where, found, cause="registry-redirect-is-not-safe")
 
     def _safe(self, url: str) -> str:
         """A place with TLS; or without, on loopback, from a registry there."""
@@ -328,32 +339,31 @@ class Repository:
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
-            raise refusal("AOTC-E775", self.where, "a redirect to no place") from None
+            raise self._unsafe("an invalid address") from None
         shown = f"[{host}]" if ":" in host else host
         plain = self._origin.startswith("http:") and shown in LOOPBACK
         if parts.scheme not in ("https", "http") or not host:
-            raise refusal("AOTC-E775", self.where, f"sent to {parts.scheme}:")
+            raise self._unsafe(f"scheme {parts.scheme}:")
         if parts.scheme == "http" and not plain:
-            raise refusal("AOTC-E775", self.where, f"sent to {host} without TLS")
+            raise self._unsafe(f"{host} without TLS")
         return url
 
     def _joined(self, base: str, location: str) -> str:
         try:
             return urljoin(base, location)
         except ValueError:
-            raise refusal("AOTC-E775", self.where, "sent to no place") from None
+            raise self._unsafe("an invalid address") from None
 
     def upload_place(self, response: Response, url: str) -> str:
         """Where an upload goes on: at the registry. Raises RegistryError (AOTC-E775)."""
         location = response.header("Location")
         if not location:
-            raise refusal(
-                "AOTC-E775", self.where, f"{response.status_line}, and no place for the upload"
-            )
+            found = f"{response.status_line} without Location"
+            raise refusal("AOTC-E775", self.where, found, cause=INVALID)
         found = self._joined(self._joined(self._base, url), location)
         ours, theirs = urlsplit(self._base), urlsplit(found)
         if (ours.scheme, ours.netloc) != (theirs.scheme, theirs.netloc):
-            raise refusal("AOTC-E775", self.where, f"sent to {theirs.netloc} to upload there")
+            raise self._unsafe(f"an upload to {theirs.netloc}")
         return found
 
     def with_query(self, url: str, **query: str) -> str:
@@ -376,7 +386,9 @@ class Repository:
     def _gone(self, error: Exception, failures: int) -> AotcError:
         tries = f", {failures} times" if failures > 1 else ""
         kind = "" if isinstance(error, Again) else f"{type(error).__name__}: "
-        return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}")
+        stalled = "transfer-stalled" if isinstance(error, TimeoutError) else ""
+        cause = "registry-is-overloaded" if isinstance(error, Again) else stalled
+        return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}", cause=cause)
 
 
 def _is_page(response: Response) -> bool:

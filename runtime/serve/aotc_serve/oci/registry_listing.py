@@ -24,7 +24,7 @@ from aotc_runtime.formats.oci_layout import (
     RootIndex,
 )
 from aotc_serve.oci.registry_blobs import fetch_blob
-from aotc_serve.oci.registry_client import Repository, Stored
+from aotc_serve.oci.registry_client import INVALID, Repository, Stored
 
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
 """How many referrers are looked at, those of others included."""
@@ -74,9 +74,11 @@ class Listing(Struct, frozen=True):
         there = {target.name for target in self.targets}
         for name in names:
             if name not in there:
-                found = f"{', '.join(sorted(there))}"
-                expected, hint = f"a target {name}", "name one that is there"
-                raise refusal("AOTC-E505", self.root.digest, found, expected=expected, hint=hint)
+                expected, hint = (
+                    f"one of: {', '.join(sorted(there))}",
+                    "choose one of these targets",
+                )
+                raise refusal("AOTC-E505", self.root.digest, name, expected=expected, hint=hint)
         left = tuple(target for target in self.targets if target.name in names)
         gone = [target for target in self.targets if target.name not in names]
         dropped = {d for t in gone for d in (t.reference.digest, t.image.config.digest)}
@@ -135,8 +137,8 @@ def resolve(repository: Repository) -> Stored:
     name = repository.place.name
     found = repository.manifest(name, limits.INDEX_BYTES_MAX) if name else None
     if found is None:
-        wanted = f"a manifest {name}" if name else "a tag or a digest in the reference"
-        raise refusal("AOTC-E774", str(repository.place), "none", expected=wanted)
+        asked = name or "a reference without tag or digest"
+        raise refusal("AOTC-E774", str(repository.place), asked)
     return found
 
 
@@ -169,7 +171,7 @@ def fetch_documents(repository: Repository, attested: Listing) -> Listing:
         total += len(stored.data) + image.config.size
         if total > DOCUMENTS_BYTES_MAX:
             expected = f"at most {DOCUMENTS_BYTES_MAX} bytes"
-            raise refusal("AOTC-E111", f"{where} manifests", "more", expected=expected)
+            raise refusal("AOTC-E111", f"{where} manifests", "more bytes", expected=expected)
         config = small(repository, image.config, limits.MANIFEST_BYTES_MAX)
         documents |= {reference.digest: stored.data, image.config.digest: config}
         targets.append(Target(target_name(config, what), reference, image))
@@ -189,9 +191,7 @@ def target_name(config: bytes, where: str) -> str:
     try:
         return canonical_json.decoder(_Named).decode(config).target.name
     except (ValueError, RecursionError) as error:
-        raise refusal(
-            "AOTC-E101", where, str(error), expected="the manifest of a bundle"
-        ) from error
+        raise refusal("AOTC-E101", where, str(error), expected="a bundle manifest") from error
 
 
 def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
@@ -217,7 +217,7 @@ def _attestations(
             continue
         number, total = number + 1, total + len(stored.data) + manifest.layers[0].size
         if number > limits.ATTESTATIONS_MAX or total > limits.ATTESTATIONS_BYTES_MAX:
-            expected = f"at most {limits.ATTESTATIONS_MAX} of {limits.ATTESTATIONS_BYTES_MAX} bytes"
+            expected = f"at most {limits.ATTESTATIONS_MAX}, {limits.ATTESTATIONS_BYTES_MAX} bytes"
             where = f"{repository.where}@{root} attestations"
             raise refusal("AOTC-E111", where, "more", expected=expected)
         for each in (manifest.config, manifest.layers[0]):
@@ -283,8 +283,8 @@ def referrers(repository: Repository, root: str) -> list[str]:
             break
     found |= dict.fromkeys(sorted(more - found.keys()))
     if len(found) > CANDIDATES_MAX:
-        expected = f"at most {CANDIDATES_MAX} referrers"
-        raise refusal("AOTC-E775", f"{repository.where}@{root}", "more", expected=expected)
+        where, expected = f"{repository.where}@{root}", f"at most {CANDIDATES_MAX} referrers"
+        raise refusal("AOTC-E775", where, "more", cause=INVALID, expected=expected)
     return list(found)
 
 
@@ -292,8 +292,8 @@ def _listed(data: bytes, repository: Repository) -> Iterator[str]:
     try:
         listed = canonical_json.decoder(_Referrers).decode(data).manifests or ()
     except (ValueError, RecursionError) as error:
-        found = "no index of referrers"
-        raise refusal("AOTC-E775", repository.where, found) from error
+        where = f"{repository.where} referrers"
+        raise refusal("AOTC-E775", where, str(error), cause=INVALID) from error
     for each in listed:
         of_kind = each.artifactType in (None, "", oci_layout.ATTESTATION_TYPE)
         if of_kind and each.mediaType == oci_layout.MANIFEST_TYPE and is_digest(each.digest):
@@ -311,7 +311,8 @@ def tags(repository: Repository, prefix: str) -> list[str]:
         try:
             listed = canonical_json.decoder(_Tags).decode(answer[0]).tags or ()
         except (ValueError, RecursionError) as error:
-            raise refusal("AOTC-E775", repository.where, "no list of tags") from error
+            where = f"{repository.where} tags"
+            raise refusal("AOTC-E775", where, str(error), cause=INVALID) from error
         found += (tag for tag in listed if tag.startswith(prefix) and len(tag) <= 128)
         path = _next(answer[1], "tags/list")
         if not path or len(found) > CANDIDATES_MAX:

@@ -70,16 +70,16 @@ def arguments_of(given: Mapping[str, Any]) -> Arguments:
             try:
                 values[name] = size_of(values[name])
             except ValueError:
-                raise _unfit(name, values[name], "bytes, or with K, M or G behind it") from None
+                raise _unfit(name, values[name], "a size such as 64M") from None
     try:
         return msgspec.convert(values, Arguments, strict=False)
     except msgspec.ValidationError as error:
-        raise _unfit("deployment", str(error), "its arguments") from None
+        raise _unfit("deployment", str(error), "") from None
 
 
 def _unfit(where: str, found: str, expected: str) -> AotcError:
-    hint = "docs/serving.md lists the arguments"
-    return refusal("AOTC-E785", where, found, expected=expected, hint=hint)
+    cause = "unknown-deployment-argument" if "unknown field" in found else ""
+    return refusal("AOTC-E785", where, found, cause=cause, expected=expected)
 
 
 def pinned(asked: Arguments) -> Pinned:

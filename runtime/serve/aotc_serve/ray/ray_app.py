@@ -29,8 +29,7 @@ except ImportError as error:
         "AOTC-E406",
         "aotc_serve.ray.ray_app",
         f"no {error.name}",
-        expected="the packages of the extra aotc-serve[ray]",
-        hint="install them: in a clone, `pip install ./runtime './runtime/serve[ray]'`",
+        cause="ray-serve-is-not-installed",
     ) from error
 
 from aotc_serve.http.http_app import application
@@ -70,9 +69,8 @@ class Bundle:
             refusal(
                 "AOTC-E767",
                 "GET /metrics",
-                "it, at an address that stands for many replicas",
-                expected="the extensions that GET /v2 lists",
-                hint="scrape the nodes: each exports the metrics of its replicas",
+                "",
+                cause="no-metrics-at-this-address",
             )
         )
 

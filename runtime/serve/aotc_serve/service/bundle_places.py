@@ -71,9 +71,7 @@ def references_in(reference: str) -> list[str]:
         if each.name.endswith(".aotb") or (each / LAYOUT).exists()
     )
     if not found:
-        expected = "a bundle, or a folder with .aotb files"
-        hint = "pass the .aotb file, or the folder where it lies"
-        raise refusal("AOTC-E108", reference, "a folder without any", expected=expected, hint=hint)
+        raise refusal("AOTC-E108", reference, "", cause="no-bundles-in-the-directory")
     return found
 
 

@@ -60,9 +60,8 @@ class Repository:
         """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
             found = f"{len(policies)} policies for {len(references)} bundles"
-            expected = "one policy for all bundles, or one for each in their order"
-            hint = "pass --trust once, or as often as there are bundles"
-            raise refusal("AOTC-E780", "--trust", found, expected=expected, hint=hint)
+            cause = "number-of-policies-does-not-match"
+            raise refusal("AOTC-E780", "--trust", found, cause=cause)
         every = list(policies) * (len(references) if len(policies) == 1 else 1)
         self._given = list(zip(references, every, strict=True))
         self._settings, self._tell, self._on_revoked = settings, tell, on_revoked
@@ -245,10 +244,8 @@ class Repository:
             both = release.models.keys() & theirs.models.keys()
             is_one_bundle = theirs.bundle.name == bundle.name
             if both and not (is_one_bundle and theirs.bundle.version != bundle.version):
-                found = f"{min(both)} {bundle.version}, which {other.reference} is, too"
-                expected = "bundles of different names or versions"
-                hint = "serve one of them, or give it a version of its own"
-                raise refusal("AOTC-E780", place.reference, found, expected=expected, hint=hint)
+                found = f"{min(both)} {bundle.version}, also in {other.reference}"
+                raise refusal("AOTC-E780", place.reference, found)
         return release
 
     def _take(self, place: Place, release: Release, looks: tuple[object, ...]) -> None:
@@ -391,22 +388,20 @@ class Repository:
         if name not in self._named and any(
             place.standing is Standing.LOADING for place in list(self._places.values())
         ):
-            return refusal("AOTC-E766", name[:NAME_MAX], "one that is still loading its bundles")
+            return refusal("AOTC-E766", name[:NAME_MAX], "", cause="model-is-still-loading")
         for place in list(self._places.values()):
             if place.revoked and place.slot is None and name in place.names:
                 codes = ", ".join(found.code for found in place.revoked)
-                return refusal("AOTC-E786", f"model {name[:NAME_MAX]}", f"one revoked: {codes}")
+                return refusal("AOTC-E786", f"model {name[:NAME_MAX]}", codes)
         known = sorted(self._named)
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
             versions = self.versions(name)
-            found, expected = f"version {version}", "one of the versions " + ", ".join(versions)
-            hint = "leave the version out for the highest"
-            return refusal("AOTC-E762", f"model {name}", found, expected=expected, hint=hint)
-        found = "none of that name"
-        expected = "one of " + (", ".join(known) or "none: nothing is loaded")
-        hint = did_you_mean(name, known, "POST /v2/repository/index lists the models")
-        return refusal("AOTC-E762", f"model {name}", found, expected=expected, hint=hint)
+            expected, cause = "one of: " + ", ".join(versions), "model-version-not-found"
+            return refusal("AOTC-E762", f"model {name}", version, cause=cause, expected=expected)
+        expected = "one of: " + (", ".join(known) or "no models are loaded")
+        hint = did_you_mean(name, known, "list the models with `POST /v2/repository/index`")
+        return refusal("AOTC-E762", "model", name, expected=expected, hint=hint)
 
 
 def _reasons(error: AotcError) -> dict[str, object]:

@@ -50,9 +50,7 @@ def _revocations(bundle: LoadedBundle, policy: TrustPolicy) -> Iterator[Finding]
     if len({key.holder for key in counted}) < policy.threshold:
         revoked = ", ".join(key.label for key in known if key not in counted)
         if revoked:
-            yield finding("AOTC-E312", where, f"signatures by {revoked}")
+            yield finding("AOTC-E312", where, revoked)
         else:
             signers = ", ".join(id[:16] for id in bundle.signers)
-            yield finding(
-                "AOTC-E302", where, f"signatures by {signers}", expected="keys of the policy"
-            )
+            yield finding("AOTC-E302", where, f"signatures by keys {signers}")

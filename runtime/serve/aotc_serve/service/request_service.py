@@ -169,15 +169,13 @@ class Service:
 
     @property
     def requests(self) -> int:
-        """How many are under way."""
+        """Return the number of requests in flight."""
         return self._requests
 
     def enter(self) -> None:
         """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
         if self._requests >= self.limits.requests:
-            raise refusal(
-                "AOTC-E766", "server", f"{self._requests} requests under way, which is its limit"
-            )
+            raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
         self._requests += 1
 
     def leave(self) -> None:

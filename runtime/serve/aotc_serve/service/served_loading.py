@@ -59,7 +59,5 @@ def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
         return load(reference, trust=trust, store=store, target=target, threads=threads)
     verified = verify(reference, trust=trust, store=store, target=target)
     if verified.root_digest != settings.digest:
-        found = verified.root_digest
-        hint = "put that bundle back, or deploy again: what is there now is then pinned"
-        raise refusal("AOTC-E783", reference, found, expected=settings.digest, hint=hint)
+        raise refusal("AOTC-E783", reference, verified.root_digest, expected=settings.digest)
     return verified.load(target=target, threads=threads)

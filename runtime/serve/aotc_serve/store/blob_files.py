@@ -132,7 +132,8 @@ class BlobFiles:
             sink = FileSink(descriptor, str(self.folder))
             yield sink
             if (sink.written(), found := sink.digest()) != (size, digest):
-                raise refusal("AOTC-E201", str(self.folder), found, expected=digest)
+                cause = "stored-blob-is-corrupt"
+                raise refusal("AOTC-E201", str(self.folder), found, cause=cause, expected=digest)
             try:
                 os.fsync(descriptor)
                 os.fchmod(descriptor, 0o444)

@@ -67,7 +67,7 @@ def look(
         shown = str(reference.at(listing.root.digest))
         source = store.source(listing.root.digest, shown, streamed_bundle.PassedMap, unread)
         if source is None:
-            raise refusal("AOTC-E560", str(folder), "another process removes what is fetched")
+            raise refusal("AOTC-E560", str(folder), "", cause="artifact-store-is-in-use")
         yield Looked(source, shown, place, unread)
 
 

@@ -39,9 +39,8 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
     try:
         home = environment.get("HOME", "") or Path.home()
     except RuntimeError as error:
-        found = "neither $AOTC_STORE nor $XDG_CACHE_HOME nor a home of this user"
-        hint = "name a folder: --store, or $AOTC_STORE"
-        raise refusal("AOTC-E560", "the default store", found, hint=hint) from error
+        cause = "no-default-artifact-store"
+        raise refusal("AOTC-E560", "default store", "", cause=cause) from error
     return Path(home, ".cache", "aotc-store")
 
 
@@ -84,7 +83,7 @@ def fetched(
             source = store.source(root, str(place.at(root)), kind)
             if source is not None and needed and needed <= source.digests():
                 return source
-    raise refusal("AOTC-E560", str(store.folder), "another process removes what is fetched")
+    raise refusal("AOTC-E560", str(store.folder), "", cause="artifact-store-is-in-use")
 
 
 def _needed(

@@ -163,7 +163,7 @@ def make_room(store: Store, listing: Listing, size: int) -> None:
         return
     needed = size + sum(map(len, listing.documents.values()))
     if needed > store.limit:
-        expected = f"at most {store.limit} bytes, the store's limit"
+        expected = f"at most {store.limit} bytes"
         raise refusal("AOTC-E561", str(store.folder), f"{needed} bytes", expected=expected)
     there = sum(len_ for digest, len_ in _sizes(listing).items() if store.files.has(digest, len_))
     if store.size_bytes() + needed - there > store.limit:
