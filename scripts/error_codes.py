@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aotc.base.codes import FAMILIES, codes
-from aotc_runtime.base.codes import Cause, Family, family_in
+from aotc_runtime.base.codes import Cause, Family, family_in, readable
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 
@@ -52,16 +52,6 @@ EXIT_CODES = {
 def page() -> str:
     """Return the whole page."""
     return HEAD + "".join(_exit_codes()) + TAIL + "".join(map(_section, _families()))
-
-
-def readable(text: str) -> str:
-    """Return a text of the catalogue with each placeholder as its name in capitals."""
-    return text.format_map(_Names())
-
-
-class _Names(dict[str, str]):
-    def __missing__(self, name: str) -> str:
-        return name.upper()
 
 
 def _families() -> list[Family]:

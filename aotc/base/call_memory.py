@@ -102,5 +102,5 @@ def over_limit(manifest: BundleManifest, limit: int, where: str) -> Iterator[Fin
                     where,
                     f"{label(name, profile.sizes)} needs {weights + of_call}: {weights} of "
                     f"weights, {of_call} for a call, {profile.memory.temp_bytes} of them temporary",
-                    expected=f"at most {limit} bytes for each profile",
+                    expected=f"at most {limit} bytes",
                 )

@@ -38,4 +38,5 @@ def run_script(
         raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
     if status or not (folder / result).exists():
         found = quoted(describe_status(status), said[-LINES_SHOWN:])
-        raise refusal("AOTC-E843", f"{python} {model}", found, expected=expected, hint=hint)
+        where, cause = f"{python} {model}", "framework-process-failed"
+        raise refusal("AOTC-E843", where, found, cause=cause, expected=expected, hint=hint)

@@ -66,10 +66,11 @@ def require_spelling(folder: Path, release: Release) -> None:
         "AOTC-E558",
         str(release),
         ", ".join(names) or f"no {release.package} after the installation",
-        expected=f"the version as {release.package} itself spells it",
-        hint=f"certify with --with {release.package}=={names[0]}"
+        cause="version-spelling-does-not-match",
+        expected=release.version,
+        hint=f"pass `--with {release.package}=={names[0]}`"
         if names
-        else "look at what pip or uv is configured to install",
+        else "check which index pip or uv is configured to use",
     )
 
 
@@ -123,23 +124,19 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
         return finding(
             "AOTC-E557",
             where,
-            quoted("the index cannot be reached", lines),
-            expected=f"{', '.join(wanted)} from the package index",
+            quoted(f"no answer for {', '.join(wanted)}", lines),
         )
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
         return finding(
             "AOTC-E558",
             where,
-            f"none; there are {known}" if known else quoted("none", lines),
+            known or quoted("no versions", lines),
             expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
-            hint="choose a version that the index has for this Python, or certify with a Python "
-            "that it has wheels for",
+            hint="choose a version that the index has for this Python, or another Python",
         )
     return finding(
         "AOTC-E559",
         where,
         quoted(f"{Path(tool).name} failed", lines),
-        expected="an environment with " + ", ".join(wanted),
-        hint="on Debian, venv is a package of its own, python3-venv; or install uv",
     )

@@ -129,8 +129,7 @@ def plan_call(
             "AOTC-E821",
             manifest.where(*at, "function"),
             str(error),
-            expected="a function whose signature Python can tell",
-            hint="wrap it in a plain `def`",
+            cause="signature-is-not-readable",
         ) from error
     named = [p for p in parameters.values() if p.kind in _KINDS]
     tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
@@ -167,20 +166,20 @@ def _misfits(
             yield finding(
                 "AOTC-E821",
                 manifest.where(*at),
-                "none in bind, inputs or static",
-                expected=f"a value for {parameter.name}, a parameter of {function}{signature}",
-                hint=f"add inputs.{parameter.name}, or bind or fix it",
+                f"{parameter.name} of {function}{signature}",
+                hint=f"add `inputs.{parameter.name}`, `bind`, or `static` for it",
             )
     takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
     for extra in sorted(passed.keys() - named.keys()):
         yield finding(
             "AOTC-E821",
             manifest.where(*at, passed[extra], extra),
-            f"{extra} would land in {takes_any}" if takes_any else f"no parameter named {extra}",
+            extra,
+            cause="unknown-parameter",
             expected=f"a named parameter of {function}{signature}",
-            hint=f"name it in the signature, or wrap the function: def f({extra}, ...)"
+            hint=f"add it to the signature, or wrap the function: `def f({extra}, ...)`"
             if takes_any
-            else "rename it in the manifest, or remove it",
+            else None,
         )
 
 

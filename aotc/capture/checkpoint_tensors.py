@@ -95,7 +95,8 @@ def _open_one(
     except BundleFormatError as error:
         found = f"{source.text}: {error.findings[0].found}"
         hint = "write it as `transformers` does: weight_map, tensor name to file name, each once"
-        raise refusal("AOTC-E830", where, found, expected=SHARDS, hint=hint) from error
+        cause = "weights-file-is-invalid"
+        raise refusal("AOTC-E830", where, found, cause=cause, expected=SHARDS, hint=hint) from error
     files, tensors, problems = [WeightsFile(source, where)], dict[str, StoredTensor](), list[str]()
     for name in sorted({*listed.values()}):
         if not is_file_name(name):
@@ -127,15 +128,17 @@ def _tensors(file: WeightsFile) -> Tensors:
     except Damaged as error:
         text = f"{file.source.text}: {error.found}"
         hint = "write it with numpy.savez or safetensors.numpy.save_file, " + INIT
+        cause, expected = "weights-file-is-invalid", f"a file with {error.expected}"
         raise refusal(
-            "AOTC-E830", file.where, text, expected=f"a file with {error.expected}", hint=hint
+            "AOTC-E830", file.where, text, cause=cause, expected=expected, hint=hint
         ) from error
     except BundleFormatError as error:
         start = b"".join(file.read(0, min(256, file.size)))
         found, hint = not_safetensors(start, error.findings[0])
         text = f"{file.source.text}: {found}"
+        cause, expected = "weights-file-is-invalid", "a safetensors or .npz file"
         raise refusal(
-            "AOTC-E830", file.where, text, expected="a safetensors or .npz file", hint=hint
+            "AOTC-E830", file.where, text, cause=cause, expected=expected, hint=hint
         ) from error
 
 
@@ -174,13 +177,20 @@ def require_wanted(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where:
     require_none([*_differences(tensors, wanted)], where, expected, hint)
 
 
-def require_none(problems: Sequence[str], where: str, expected: str, hint: str) -> None:
+def require_none(
+    problems: Sequence[str],
+    where: str,
+    expected: str | None = None,
+    hint: str | None = None,
+    cause: str = "",
+) -> None:
     """Raise CaptureError (AOTC-E830) for problems of tensors or files, shortened, if any."""
     shown = [*problems[:SHOWN_MAX]]
     if len(problems) > SHOWN_MAX:
         shown.append(f"… {len(problems) - SHOWN_MAX} more")
     if shown:
-        raise refusal("AOTC-E830", where, "\n".join(shown), expected=expected, hint=hint)
+        found = "\n".join(shown)
+        raise refusal("AOTC-E830", where, found, cause=cause, expected=expected, hint=hint)
 
 
 def _differences(tensors: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:

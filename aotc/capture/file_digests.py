@@ -123,9 +123,9 @@ def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterat
     """
     for name, digest in then:
         if first.get(name, digest) != digest:
-            yield finding("AOTC-E840", name, f"{first[name]} at first, and then {digest}")
+            yield finding("AOTC-E840", name, f"{first[name]}, then {digest}")
 
 
 def changed_meanwhile(where: str, file: str) -> AotcError:
     """AOTC-E840 for a file that was written while it was read."""
-    return refusal("AOTC-E840", where, f"{file} was written while it was read")
+    return refusal("AOTC-E840", where, f"a write to {file} while it was read")

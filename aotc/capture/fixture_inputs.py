@@ -29,7 +29,7 @@ from aotc.config.build_manifest import (
     at_once,
     leaf_paths,
 )
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
 from aotc_runtime.schema.manifest_labels import label
 
@@ -41,10 +41,6 @@ Array = np.ndarray[Any, Any]
 
 ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
 """What the arrays of any file may take, and how many times its size besides."""
-
-
-def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E831", where, found, expected=expected, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +69,12 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
             size = sum(member.file_size for member in archive.zip.infolist())
             if size > ARRAYS_BYTES_MIN + ARRAYS_TIMES_MAX * len(data):
                 # Deflate makes a thousandth of zeros; of numbers that check anything, no tenth.
-                raise _refusal(
+                raise refusal(
+                    "AOTC-E831",
                     where,
-                    f"arrays of at most {ARRAYS_TIMES_MAX} times the size of their file",
                     f"{file.text}: {size} bytes in a file of {len(data)}",
-                    "write it with numpy.savez, which does not compress",
+                    cause="fixtures-file-is-too-compressed",
+                    expected=f"at most {ARRAYS_TIMES_MAX} times the size of the file",
                 )
             arrays = {array: archive[array] for array in archive.files}
             return Recorded(file.text, arrays, digest)
@@ -86,12 +83,9 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
         *(MemoryError, NotImplementedError, OverflowError, RuntimeError),
         *(AttributeError, TypeError),  # an .npy file, which holds one array and no names
     ) as error:
-        raise _refusal(
-            where,
-            "an .npz file of arrays without Python objects",
-            f"{file.text}: {error if data.startswith(b'PK') else 'no .npz file'}",
-            "write it with numpy.savez(file, image=...)",
-        ) from error
+        found = f"{file.text}: {error if data.startswith(b'PK') else 'not an .npz file'}"
+        cause = "fixtures-file-is-invalid"
+        raise refusal("AOTC-E831", where, found, cause=cause) from error
 
 
 def fixture_inputs(
@@ -128,17 +122,12 @@ def fixture_inputs(
             else:
                 found[path] = _draw(spec, path, leaf, sizes, where)
     for path in sorted(spec.ranges.keys() - found.keys()):
-        raise _refusal(
-            where("ranges", path), "an input array: " + ", ".join(found), path, "correct the path"
-        )
+        cause, expected = "range-for-an-unknown-input", f"one of: {', '.join(found)}"
+        raise refusal("AOTC-E831", where("ranges", path), path, cause=cause, expected=expected)
     if recorded is not None:
         for extra in sorted(recorded.keys() - found.keys()):
-            raise _refusal(
-                where("file"),
-                "only arrays named like input leaves: " + ", ".join(found),
-                f"an array named {extra}",
-                "remove it from the file",
-            )
+            cause, expected = "fixtures-file-has-an-unknown-array", f"one of: {', '.join(found)}"
+            raise refusal("AOTC-E831", where("file"), extra, cause=cause, expected=expected)
     return found
 
 
@@ -157,9 +146,7 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
             "AOTC-E829",
             where,
             found,
-            expected=f"{spec.function} to return the same arrays when it is called and traced",
-            hint="do not let shapes, dtypes or the structure depend on values, nor static fields "
-            "on whether it is traced: make such an object once, when the module is imported",
+            cause="like-function-is-not-deterministic",
         )
 
 
@@ -269,12 +256,9 @@ def _result_names(entry_point: CapturedEntryPoint, file: Recorded, where: str) -
     for extra in sorted(file.arrays):
         # Of other profiles there may be some as well, which this build does not make.
         if not any(extra == name or extra.startswith(f"{name}[") for name in names):
-            raise _refusal(
-                where,
-                "only arrays named like results: " + ", ".join(names),
-                f"an array named {extra}",
-                "remove it from the file",
-            )
+            cause = "recorded-results-have-an-unknown-array"
+            expected = f"one of: {', '.join(names)}"
+            raise refusal("AOTC-E831", where, extra, cause=cause, expected=expected)
     return names
 
 
@@ -297,20 +281,22 @@ def results_by_profile(
         ):
             at = label(name, profile.sizes)
             if at not in file.arrays:
-                raise _refusal(
+                raise refusal(
+                    "AOTC-E831",
                     where,
-                    f"an array named {at}",
-                    "arrays named " + (", ".join(sorted(file.arrays)) or "nothing"),
-                    "record the results of exactly the inputs that this profile takes",
+                    ", ".join(sorted(file.arrays)) or "no arrays",
+                    cause="recorded-results-are-missing",
+                    expected=at,
                 )
             array = _typed(file.arrays[at], spec.dtype)
             alike = array.dtype.name == spec.dtype.value or not exact
             if not alike or array.shape != shape:
-                raise _refusal(
+                raise refusal(
+                    "AOTC-E831",
                     f"{where} {at}",
-                    f"{spec.dtype.value}{list(shape)}, as the function returns",
                     f"{array.dtype.name}{list(array.shape)}",
-                    "record what the function gives for exactly the inputs that this profile takes",
+                    cause="recorded-results-do-not-match-the-outputs",
+                    expected=f"{spec.dtype.value}{list(shape)}",
                 )
             found[-1][spec.path] = np.ascontiguousarray(array).reshape(shape)
     return found
@@ -360,12 +346,8 @@ def _cut(
 ) -> Array:
     """A recorded array at this profile: its values repeat along axes that have a dimension."""
     if path not in recorded:
-        raise _refusal(
-            where("file"),
-            f"an array named {path}",
-            "arrays named " + ", ".join(sorted(recorded)),
-            "add it to the file",
-        )
+        found = ", ".join(sorted(recorded))
+        raise refusal("AOTC-E831", where("file"), found, expected=f"an array named {path}")
     array = recorded[path]
     of_keys = ""
     if isinstance(leaf.dtype, KeyImpl):
@@ -379,11 +361,12 @@ def _cut(
         for axis, size in zip(leaf.shape, array.shape, strict=False)
     )
     if not fits:
-        raise _refusal(
+        raise refusal(
+            "AOTC-E831",
             f"{where('file')} {path}",
-            f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
             f"{array.dtype.name}{list(array.shape)}",
-            "record jax.random.key_data(keys)"
+            expected=f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
+            hint="record `jax.random.key_data(keys)`"
             if of_keys
             else "record the array with the dtype and shape of the input",
         )
@@ -402,12 +385,9 @@ def _draw(
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:
-        raise _refusal(
-            where("seed"),
-            f"an array {path} that can be drawn",
-            f"{leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}",
-            "use a smaller shape or a narrower range, or record the input in a file",
-        ) from error
+        found = f"{path} {leaf.dtype.value}{list(_shape(leaf, sizes))}: {error}"
+        cause = "random-input-cannot-be-generated"
+        raise refusal("AOTC-E831", where("seed"), found, cause=cause) from error
 
 
 def _drawn(
@@ -425,20 +405,22 @@ def _drawn(
         return generator.integers(0, 2, shape).astype(np.bool_)
     if jnp.issubdtype(dtype, jnp.integer):
         if path not in spec.ranges:
-            raise _refusal(
+            raise refusal(
+                "AOTC-E831",
                 where("ranges"),
-                f"the range of {path}, whose dtype is {dtype.name}",
-                "no range",
-                f'add ranges = {{ "{path}" = [lowest, highest] }}, both ends included',
+                f"{path} {dtype.name}",
+                cause="range-is-missing-for-random-inputs",
+                hint=f'add `ranges = {{ "{path}" = [lowest, highest] }}`',
             )
         low, high = (int(bound) for bound in spec.ranges[path])
         info = jnp.iinfo(dtype)
         if low < info.min or high > info.max:
-            raise _refusal(
+            raise refusal(
+                "AOTC-E831",
                 where("ranges", path),
-                f"values that {dtype.name} holds: [{info.min}, {info.max}]",
                 f"[{low}, {high}]",
-                "narrow the range",
+                cause="random-input-cannot-be-generated",
+                expected=f"[{info.min}, {info.max}] for {dtype.name}",
             )
         return np.asarray(generator.integers(low, high, shape, endpoint=True)).astype(dtype)
     if path in spec.ranges:

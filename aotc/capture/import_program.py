@@ -13,15 +13,10 @@ from typing import Any
 
 from aotc.base.errors import refusal
 from aotc.capture import jax_private, user_exceptions
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.base.suggestions import with_article
 
 type Resolve = Callable[[str, Path, str], Callable[..., Any]]
 """From the text that names a function, the manifest's folder and a place for messages to it."""
-
-
-def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E820", where, found, expected=expected, hint=hint)
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
@@ -41,35 +36,29 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
         missing = error.name or module_name
         own = module_name == missing or module_name.startswith(missing + ".")
         line = None if own else user_exceptions.user_line(error, root)
-        raise _refusal(
-            where,
-            f"an importable module {module_name}",
-            f"no module named {missing}" + (f" at {line}" if line else ""),
-            _where_else(module_name, root)
-            if own
-            else _backend_of_keras(error)
-            or f"install {missing} in the environment that runs `aotc build`",
-        ) from error
+        found = f"{missing}, imported at {line}" if line else missing
+        if own:
+            hint, cause = _where_else(module_name, root), "module-not-found"
+            raise refusal("AOTC-E820", where, found, cause=cause, hint=hint) from error
+        hint = _backend_of_keras(error) or (
+            f"install {missing} in the environment that runs `aotc build`"
+        )
+        cause = "dependency-is-not-installed"
+        raise refusal("AOTC-E820", where, found, cause=cause, hint=hint) from error
     except (Exception, SystemExit) as error:
-        raise _refusal(
+        hint = f"run with `-v`, or `python -c 'import {module_name}'` in the manifest's directory"
+        raise refusal(
+            "AOTC-E820",
             where,
-            f"a module {module_name} that imports without an error",
             user_exceptions.describe(error, root),
-            user_exceptions.hint(
-                error,
-                f"-v shows the traceback; so does `python -c 'import {module_name}'` in the "
-                "manifest's folder",
-            ),
+            cause="module-failed-to-import",
+            hint=user_exceptions.hint(error, hint),
         ) from error
     own_file = root / (module_name.partition(".")[0] + ".py")
     file = getattr(sys.modules[module_name.partition(".")[0]], "__file__", None)
     if own_file.exists() and (file is None or Path(file) != own_file):
-        raise _refusal(
-            where,
-            f"the module in {own_file.name}",
-            f"another {module_name}, which Python had imported before: {file or 'built in'}",
-            "rename the file: its name is taken",
-        )
+        cause, found = "module-name-is-already-taken", file or f"Python's own {module_name}"
+        raise refusal("AOTC-E820", where, found, cause=cause, expected=own_file.name)
     target: Any = module
     for step in attribute.split("."):
         if not hasattr(target, step):
@@ -79,21 +68,12 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
                 if callable(value) and not name.startswith("_")
                 if getattr(value, "__module__", None) == module_name
             )
-            raise _refusal(
-                where,
-                f"a function {attribute} in {module_name}"
-                + (f" (it has {', '.join(public)})" if public else ""),
-                "no such name",
-                "correct the part after the colon",
-            )
+            expected = f"one of: {', '.join(public)}" if public else ""
+            raise refusal("AOTC-E820", where, attribute, expected=expected)
         target = getattr(target, step)
     if not callable(target):
-        raise _refusal(
-            where,
-            f"{reference} to be a function",
-            with_article(type(target).__name__),
-            "name a function",
-        )
+        found = with_article(type(target).__name__)
+        raise refusal("AOTC-E820", where, found, cause="name-is-not-a-function")
     return target  # type: ignore[no-any-return]
 
 

@@ -12,7 +12,6 @@ import jax
 
 from aotc.base.errors import refusal
 from aotc.capture import jax_private
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.pytrees import (
     INTEGER_MAX,
     DictNode,
@@ -53,8 +52,7 @@ def check_paths(tree: Any, where: str) -> None:
                 "AOTC-E833",
                 where,
                 f"{path}, {count} times",
-                expected="leaves whose paths, steps joined by '/', are all different",
-                hint="rename a dict key; keys without '/' never collide",
+                cause="duplicate-path-in-the-structure",
             )
 
 
@@ -86,20 +84,17 @@ def describe(tree: Any, counter: Iterator[int], where: str) -> Tree:
     described = _describe(tree, counter, where, (), found)
     leaves = jax.tree.leaves(tree)
     if len(found) != len(leaves) or any(a is not b for a, b in zip(found, leaves, strict=True)):
-        raise _refusal(
-            where,
-            (),
-            "a structure that jax flattens in the same order each time",
-            "leaves in another order, one level at a time",
-            "let the class flatten to the same children whenever it is asked",
-        )
+        cause, hint = CLASS, "let the class flatten to the same children every time"
+        raise refusal("AOTC-E833", where, "another order each time", cause=cause, hint=hint)
     return described
 
 
-def _refusal(where: str, path: tuple[str, ...], expected: str, found: str, hint: str) -> AotcError:
-    return refusal(
-        "AOTC-E833", f"{where} {join(*path)}".rstrip(), found, expected=expected, hint=hint
-    )
+CLASS = "class-is-not-registered-consistently"
+"""The cause of AOTC-E833 for a class whose children callers would read differently."""
+
+
+def _at(where: str, path: tuple[str, ...]) -> str:
+    return f"{where} {join(*path)}".rstrip()
 
 
 def _describe(
@@ -129,12 +124,9 @@ def _describe(
         return NamedTupleNode(type=type(tree).__name__, fields=tuple(tree._fields), items=items)
     fields = _field_names(tree, keys)
     if len(set(fields)) < len(fields):
-        raise _refusal(
-            where,
-            path,
-            f"children of {type(tree).__name__} whose names are all different",
-            ", ".join(fields),
-            "register the class with one name for each child",
+        expected = f"distinct names of the children of {type(tree).__name__}"
+        raise refusal(
+            "AOTC-E833", _at(where, path), ", ".join(fields), cause=CLASS, expected=expected
         )
     _require_readable(tree, fields, children, where, path)
     return RecordNode(type=type(tree).__name__, fields=fields, items=items)
@@ -153,12 +145,12 @@ def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple
         for key in keys
         if type(key) not in kinds or (type(key) is int and abs(key) > INTEGER_MAX)
     )
-    raise _refusal(
-        where,
-        path,
-        "a dict whose keys are strings, or integers of 64 bits",
+    raise refusal(
+        "AOTC-E833",
+        _at(where, path),
         f"the key {other!r} of type {type(other).__name__}",
-        'use such keys, for example f"{a},{b}" for (a, b); a bundle names leaves by them',
+        expected="strings, or 64-bit integers, as keys",
+        hint='use such keys, for example `f"{a},{b}"` for `(a, b)`',
     )
 
 
@@ -226,10 +218,10 @@ def _require_readable(
         computed = {None} == {*found} and isinstance(getattr(type(tree), field, None), property)
         if False in found or computed:
             name = type(tree).__name__
-            raise _refusal(
-                where,
-                path,
-                f"{name}.{field} to be the child that {name} is registered with under that name",
-                "an attribute that is something else",
-                "register the class with the name of the attribute that holds the child",
+            raise refusal(
+                "AOTC-E833",
+                _at(where, path),
+                f"another value in {name}.{field}",
+                cause=CLASS,
+                expected=f"the child that {name} registers as {field}",
             )

@@ -49,8 +49,7 @@ def like_value(
                     "AOTC-E825",
                     where,
                     f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                    expected=f"{spec.function} to return a pytree of arrays and numbers",
-                    hint="return what jax.jit takes as an argument; fix other values as static",
+                    cause="like-function-returns-a-non-array",
                 )
             check_x64(path, leaf.dtype, where)
         return value
@@ -64,7 +63,7 @@ def like_value(
             "AOTC-E829",
             where,
             user_exceptions.describe(error, manifest.root),
-            expected=f"{spec.function}(**{arguments}) to return a pytree of arrays",
+            cause="like-function-raised-an-exception",
             hint=_what_it_takes(spec, function, manifest)
             or user_exceptions.hint(error, "-v shows the traceback; so does calling it by hand"),
         ) from error

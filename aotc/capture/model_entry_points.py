@@ -190,16 +190,15 @@ def open_file(
     folder = source.path.parent
 
     def beside(path: str) -> bytes:
-        expected = "files that lie in the folder of the model file, or below"
-        found = f"it refers to {path!r}"
+        expected, cause = "a file in the directory of the model file", "model-file-is-not-readable"
         if "\0" in path or not (folder / path).resolve().is_relative_to(folder.resolve()):
-            raise refusal("AOTC-E843", where, found, expected=expected)
+            raise refusal("AOTC-E843", where, repr(path), cause=cause, expected=expected)
         text = str(PurePath(source.text).parent / path)
         try:
             read, files[text] = read_source(SourceFile(text, folder / path), where)
         except OSError as error:
-            found = f"{found}: {error.strerror or error}"
-            raise refusal("AOTC-E843", where, found, expected=expected) from error
+            found = f"{path!r}: {error.strerror or error}"
+            raise refusal("AOTC-E843", where, found, cause=cause, expected=expected) from error
         return read
 
     file = ModelFile(source.text, data, signature, beside, enable_x64, scratch)
@@ -216,7 +215,7 @@ def open_file(
         raise type(error)(*placed) from error
     except (RecursionError, MemoryError) as error:
         found = f"{source.text}: {type(error).__name__} while it was read"
-        raise refusal("AOTC-E843", where, found, expected="a model file") from error
+        raise refusal("AOTC-E843", where, found) from error
 
 
 def judge_lowered(name: str, lowered: Any) -> None:
@@ -354,7 +353,8 @@ class _Completing:
                 "AOTC-E844",
                 where,
                 f"calls change {', '.join(names[:3])}{more}",
-                expected=f"donate = [{donated}]: calls take them, and return their new values",
+                cause="model-changes-its-state",
+                expected=f"donate = [{donated}]",
                 hint="donate them, or export the model so that it changes nothing (model.eval() in "
                 "PyTorch)",
             )
@@ -456,17 +456,14 @@ def _weights(
         where = manifest.where("entry_points", name, "source")
         owner = entry_points[name].bind[WEIGHTS]
         if owner in manifest.weights:
-            expected = "a name that is no declared weights set's for the weights of a model"
-            hint = "name another set as `weights`"
-            found.append(finding("AOTC-E830", where, owner, expected=expected, hint=hint))
+            cause = "weights-set-is-already-declared"
+            found.append(finding("AOTC-E830", where, owner, cause=cause))
         tensors = sets.setdefault(owner, {})
         for path, array in each.model.weights.items():
             found += trace_refusals.check_dtype(array.dtype, path, where)
             if path in tensors and not _same(tensors[path], array):
-                expected = "one array under each name of a weights set"
-                hint = "give the entry points sets of their own, by `weights`"
-                told = f"another {path}"
-                found.append(finding("AOTC-E830", where, told, expected=expected, hint=hint))
+                cause = "weights-of-two-models-conflict"
+                found.append(finding("AOTC-E830", where, path, cause=cause))
             tensors[path] = array
     raise_if(found)
     return {name: in_tree(tensors, f"weights {name}") for name, tensors in sets.items()}

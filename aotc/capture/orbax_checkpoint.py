@@ -56,8 +56,8 @@ CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.
 
 LINES_SHOWN = 15
 
-EXPECTED = "a checkpoint that orbax-checkpoint has saved and finished, whole"
-AGAIN = "save it again with orbax-checkpoint 0.11 or later, or fetch it again, whole"
+INVALID = "orbax-checkpoint-is-invalid"
+"""The cause of AOTC-E830 for a damaged or unfinished checkpoint."""
 
 
 class _Step(Struct, frozen=True):
@@ -182,10 +182,9 @@ class Checkpoint:
         """
         if -crash.status in CRASHES:
             ended = describe_status(crash.status)
-            found = f"{self.source.text}: one that ends its reader: {ended}"
-            return refusal("AOTC-E830", self.where, found, expected=EXPECTED, hint=AGAIN)
-        expected = f"the process that reads {self.source.text} to finish"
-        return crash.refusal("AOTC-E835", self.where, expected, LINES_SHOWN)
+            found = f"{self.source.text}: its reader ended with {ended}"
+            return refusal("AOTC-E830", self.where, found, cause=INVALID)
+        return crash.refusal("AOTC-E835", self.where, LINES_SHOWN, cause="weights-reader-failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +228,8 @@ def open_checkpoint(
     Raises CaptureError (AOTC-E830) with everything that is wrong, and without tensorstore; OSError.
     """
     if find_spec("tensorstore") is None:
-        found = f"{source.text}, and no tensorstore here"
-        hint = "from a clone: pip install ./runtime ./runtime/serve '.[orbax]'"
-        raise refusal("AOTC-E830", where, found, expected="orbax-checkpoint, to read it", hint=hint)
+        cause = "orbax-checkpoint-is-not-installed"
+        raise refusal("AOTC-E830", where, source.text, cause=cause)
     files, problems = list[WeightsFile](), list[str]()
     every = [*files_below(source)]
     _allow(len(every))
@@ -257,7 +255,7 @@ def open_checkpoint(
             data = ArrayBytes(checkpoint, number)
             tensors[name] = StoredTensor(data, name, 0, dtype, array.shape, dtype)
     told = [f"{source.text} {each}" for each in problems]
-    require_none(told, where, EXPECTED, AGAIN)
+    require_none(told, where, cause=INVALID)
     return files, tensors
 
 
@@ -276,10 +274,10 @@ def _read(source: SourceFile, where: str) -> _Metadata:
         metadata = decode_foreign(data, _Metadata, where=source.path.name, marks=len(data))
     except BundleFormatError as error:
         found = f"{source.text}: {error.findings[0].found}"
-        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN) from error
+        raise refusal("AOTC-E830", where, found, cause=INVALID) from error
     if not metadata.store_array_data_equal_to_fill_value:
-        found = f"{source.text}: one that leaves out data, of which nobody can say that it is whole"
-        raise refusal("AOTC-E830", where, found, expected=EXPECTED, hint=AGAIN)
+        found = f"{source.text}: a checkpoint that leaves out fill values"
+        raise refusal("AOTC-E830", where, found, cause=INVALID)
     return metadata
 
 

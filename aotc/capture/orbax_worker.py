@@ -8,7 +8,7 @@ from typing import Any
 from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.capture.orbax_checkpoint import AGAIN, EXPECTED, Described, Job
+from aotc.capture.orbax_checkpoint import INVALID, Described, Job
 
 BAND_BYTES = 32 * 2**20
 """How much of an array is read at once, unless one of its chunks is larger."""
@@ -32,9 +32,8 @@ def work(job: Job, progress: Progress) -> Any:
             try:
                 _write(_opened(tensorstore, job, name, context), Path(job.into) / str(number))
             except ValueError as error:
-                raise refusal(
-                    "AOTC-E830", job.folder, _told(job, name, error), expected=EXPECTED, hint=AGAIN
-                ) from error
+                told = _told(job, name, error)
+                raise refusal("AOTC-E830", job.folder, told, cause=INVALID) from error
         return None
     return [_described(tensorstore, job, name, context) for name in job.names]
 

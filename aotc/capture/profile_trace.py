@@ -155,10 +155,7 @@ def trace_profile(
             "AOTC-E833",
             f"{where} result",
             f"{type(error).__name__}: {error}",
-            expected="classes that jax can put together around anything, as its documentation "
-            "asks of them",
-            hint="let tree_unflatten store its children as they are, or return the arrays "
-            "without the class",
+            cause="class-cannot-hold-abstract-values",
         ) from error
     leaves = [(path, random_keys.data_aval(leaf)) for path, leaf in jax_trees.leaf_paths(outputs)]
     donated = [

@@ -34,10 +34,10 @@ def arguments(call: FlatCall) -> str:
 
 def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> Finding:
     """AOTC-E826, E828 or E829 for an exception that ended a trace."""
-    code = "AOTC-E826"
+    code, cause, expected = "AOTC-E826", "", ""
     if culprit := _outside_jax(error):
         line = user_exceptions.user_line(error, root)
-        expected = f"jax.numpy operations: {culprit} needs values, and there are none while tracing"
+        cause = "numpy-call-on-a-traced-array"
         hint = f"use jnp instead of {culprit}" + (f" on line {line}" if line else "")
         if _within(error, "keras"):
             hint = (
@@ -46,23 +46,23 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
                 "training=False) in a function"
             )
     elif _needs_value(error):
-        expected = "control flow, shapes and indices that do not depend on array values"
         hint = (
-            "use jax.lax.cond, jax.lax.while_loop or jnp.where, or fix the parameter with `static`"
+            "use `jax.lax.cond`, `jax.lax.while_loop` or `jnp.where`, or make the parameter "
+            "`static`"
         )
     elif isinstance(error, UserWarning) and str(error).startswith(NARROWED):
         code = "AOTC-E828"
-        expected = "32-bit types, which is what jax computes with while 64-bit types are off"
-        hint = "set `enable_x64 = true` in the build manifest, or ask for the 32-bit type"
+        hint = "set `enable_x64 = true` in the build manifest, or use a 32-bit type"
     else:
         code = "AOTC-E829"
-        expected = f"{call.plan.name} to trace with {arguments(call)}"
+        expected = f"a trace with {arguments(call)}"
         hint = (
             _missing_key(error, call)
             or _other_structure(error, call)
-            or ("-v shows the traceback; jax.jit of the function with such arrays shows it by hand")
+            or "run with `-v` to see the traceback"
         )
-    return finding(code, where, user_exceptions.describe(error, root), expected=expected, hint=hint)
+    found = user_exceptions.describe(error, root)
+    return finding(code, where, found, cause=cause, expected=expected, hint=hint)
 
 
 def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
@@ -71,10 +71,7 @@ def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> 
         "AOTC-E841",
         where,
         user_exceptions.describe(error, root),
-        expected=f"operations that jax can lower for the platform {platform}",
-        hint=f"leave out the targets of {platform}, or use another operation there: "
-        "jax.lax.platform_dependent chooses by platform; kernels of Pallas run on processors with "
-        "interpret=True only",
+        expected=f"operations that jax lowers for {platform}",
     )
 
 

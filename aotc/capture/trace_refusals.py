@@ -62,19 +62,14 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         yield finding(
             "AOTC-E822",
             where,
-            f"{chain[0].primitive}, a call into Python, at {_line(chain, root)}",
-            hint="remove the callback (jax.debug.print, io_callback, pure_callback), "
-            "or return the value and handle it where the entry point is called",
+            f"{chain[0].primitive} at {_line(chain, root)}",
         )
     if checks:
         yield finding(
             "AOTC-E822",
             where,
-            "equinox.error_if, which calls into Python to raise errors, at "
-            + shortened(list(dict.fromkeys(checks))),
-            hint="set EQX_ON_ERROR=nan in the environment of the build, which equinox reads when "
-            "it is imported: a check that fails then gives NaN; calls that pass `on_error` have to "
-            "be changed",
+            "equinox.error_if at " + shortened(list(dict.fromkeys(checks))),
+            cause="equinox-error-check-in-the-program",
         )
 
 
@@ -88,9 +83,7 @@ def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
                 if str(chain[0].primitive) in REFERENCES
             ]
             line = f", used at {_line(users[0], root)}" if users else ""
-            yield finding(
-                "AOTC-E824", where, f"a mutable reference it closes over, {variable.aval}{line}"
-            )
+            yield finding("AOTC-E824", where, f"{variable.aval}{line}")
 
 
 def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -101,7 +94,7 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
     internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
     for effect in sorted(closed.effects, key=str):
         if type(effect).__name__ not in explained + internal:
-            yield finding("AOTC-E823", where, f"the effect {effect}")
+            yield finding("AOTC-E823", where, str(effect))
 
 
 def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -> Iterator[Finding]:
@@ -129,9 +122,8 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
         yield finding(
             "AOTC-E829",
             where,
-            "an array that it kept from an earlier call, in a global or a default argument",
-            expected="a function that uses its own arguments only",
-            hint="do not store arrays while tracing; return them",
+            "",
+            cause="array-leaked-from-an-earlier-trace",
         )
 
 
@@ -147,9 +139,8 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
                 "AOTC-E832",
                 where,
                 short(variable.aval),
-                expected=f"to close over random keys of at most {EMBEDDED_BYTES_MAX} bytes",
-                hint="close over jax.random.key_data(keys), which becomes a weight, and wrap it "
-                "inside with jax.random.wrap_key_data",
+                cause="random-keys-are-too-large-to-embed",
+                expected=f"at most {EMBEDDED_BYTES_MAX} bytes",
             )
 
 
@@ -219,7 +210,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
         if isinstance(leaf, (np.ndarray, np.generic)):
             found = f"an array of {leaf.dtype}" if leaf.dtype.kind in NO_NUMBERS else None
         elif type(getattr(leaf, "aval", None)).__name__ == "AbstractRef":
-            found = f"a mutable reference, {leaf.aval}; return jax.freeze of it"
+            found = f"a mutable reference, {leaf.aval}"
         elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
             found = with_article(type(leaf).__name__)
         if found:
@@ -227,16 +218,13 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
                 "AOTC-E825",
                 f"{where} output {path or 'result'}",
                 found,
-                expected="an array",
-                hint="return arrays only; keep text and other values beside the entry point",
             )
     if not leaves:
         yield finding(
             "AOTC-E825",
             f"{where} output",
-            "None" if outputs is None else f"{outputs!r:.60}, without any",
-            expected="a result with at least one array",
-            hint="is a `return` missing?" if outputs is None else "return what it computes",
+            f"{outputs!r:.60}",
+            cause="entry-point-returns-nothing",
         )
 
 
@@ -300,8 +288,8 @@ def check_donation(
         yield finding(
             "AOTC-E837",
             f"{where} input {path}",
-            "no output, or none left, of this shape and dtype",
-            expected=f"an output {short(leaf)} that takes over its buffer, since it is donated",
+            "",
+            expected=f"an output {short(leaf)}",
         )
 
 
@@ -312,9 +300,9 @@ def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:
         yield finding(
             "AOTC-E832",
             f"{where} {path}".rstrip(),
-            f"dtype {dtype}",
-            expected="one of " + ", ".join(sorted(SHIPPABLE_DTYPES)),
-            hint="pass and return jax.random.key_data(key); jax.random.wrap_key_data makes it a key"
+            str(dtype),
+            expected="one of: " + ", ".join(sorted(SHIPPABLE_DTYPES)),
+            hint="pass `jax.random.key_data(key)`, and wrap it with `jax.random.wrap_key_data`"
             if extended
             else "convert to one of these dtypes inside the function",
         )

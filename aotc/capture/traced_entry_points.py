@@ -296,7 +296,7 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
             "AOTC-E839",
             where,
             f"{type(error).__name__}: {first_line(error)}",
-            expected="a function that jax can lower at all its sizes at once",
+            cause="function-is-not-traceable-at-symbolic-sizes",
         ) from error
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))
@@ -320,11 +320,11 @@ def _policy_findings(
                 "AOTC-E838",
                 where,
                 str(reason),
-                expected=f"a program that does the same at every size of {dimension}",
+                expected=f"the same operations at every size of {dimension}",
             )
             continue
-        for expected, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
-            yield finding("AOTC-E839", where, found, expected=expected)
+        for cause, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
+            yield finding("AOTC-E839", where, found, cause=cause)
 
 
 def _unsuited(
@@ -334,25 +334,24 @@ def _unsuited(
     outputs: Sequence[TensorSpec],
     symbolic: Symbolic,
 ) -> Iterator[tuple[str, str]]:
-    """Yield what a policy expects of a program, and what there is instead."""
+    """Yield causes of AOTC-E839, each with what was found."""
     tensors = [*(("input", spec) for spec in inputs), *(("output", spec) for spec in outputs)]
     unknown = [(kind, spec) for kind, spec in tensors if "?" in spec.shape]
     for kind, spec in unknown[:1]:
-        expected = f"an {kind} whose size is known from the dimensions: sums and products of them"
-        yield expected, f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+        yield "output-size-is-unknown", f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
     plan = at_once(policy)
     if isinstance(plan, Split) and not unknown:
         for kind, spec in tensors:
             carrying = [a for a in spec.shape if dimension in parse_expression(a).names()]
             if carrying not in ([], [dimension]):
-                expected = f"an {kind} that carries {dimension} by itself, on one axis at most"
-                yield expected, f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+                found = f"{kind} {spec.path or 'result'}, {tensor_text(spec)}"
+                yield "split-needs-one-axis-per-tensor", found
     if isinstance(plan, Pad):
         paths = {spec.path for spec in inputs}
         for path in sorted(plan.fill.keys() - paths):
-            yield f"a fill for one of {', '.join(sorted(paths))}", path
+            yield "fill-for-an-unknown-input", path
     reasons = [(d, str(r)) for d, r in (symbolic.specialized | symbolic.undetermined).items()]
     if isinstance(policy, CompileHere) and reasons:
         other, reason = reasons[0]
-        expected = "a function that jax can trace at all sizes at once, to compile it for any"
-        yield expected, reason if other == dimension else f"{reason} (of {other})"
+        cause = "function-is-not-traceable-at-symbolic-sizes"
+        yield cause, reason if other == dimension else f"{reason} (of {other})"

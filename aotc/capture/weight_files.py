@@ -175,9 +175,9 @@ class StoredTensor:
             raise refusal(
                 "AOTC-E830",
                 self.file.where,
-                f"{self.name} in {self.file.source.text} holds {numbers[lost][0]!s}",
-                expected=f"numbers that {self.dtype} holds, which they are to be cast to",
-                hint="choose another `dtype`, or leave it out",
+                f"{numbers[lost][0]!s} in {self.name} of {self.file.source.text}",
+                cause="cast-would-lose-weight-values",
+                expected=f"numbers that {self.dtype} holds",
             )
         return cast.tobytes()
 

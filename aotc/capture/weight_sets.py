@@ -75,8 +75,8 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
     root: dict[str, Any] = {}
     for name in sorted(tensors):
         if not name:
-            expected, hint = "tensors that have names", "rename it"
-            raise refusal("AOTC-E830", where, "one without", expected=expected, hint=hint)
+            hint = "give every tensor a name"
+            raise refusal("AOTC-E830", where, "a tensor without a name", hint=hint)
         *folders, last = name.split("/")
         node = root
         for folder in folders:
@@ -87,9 +87,8 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise refusal(
                 "AOTC-E830",
                 where,
-                f"{name} beside a tensor whose name is a prefix of it",
-                expected='tensor names that form a tree when split at "/"',
-                hint="rename one of the two tensors",
+                f"{name}, and a tensor whose name is a prefix of it",
+                cause="tensor-names-conflict",
             )
         node[last] = tensors[name]
     return root
@@ -103,7 +102,7 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
             "AOTC-E828",
             where,
             f"{path}: {dtype}",
-            expected=f"{narrowed}, which is what jax computes with while 64-bit types are off",
+            expected=str(narrowed),
             hint="set `enable_x64 = true` in the build manifest, or convert the tensor",
         )
 
@@ -128,8 +127,8 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
             "AOTC-E829",
             where,
             user_exceptions.describe(error, manifest.root),
-            expected=f"{spec.init}() to return a pytree of arrays",
-            hint=user_exceptions.hint(error, "-v shows the traceback; so does calling it by hand"),
+            cause="weights-function-raised-an-exception",
+            hint=user_exceptions.hint(error, "run with `-v` to see the traceback"),
         ) from error
     named = tree.leaf_paths(values)
     for path, leaf in named:
@@ -138,9 +137,9 @@ def load(name: str, manifest: BuildManifest, scratch: Path | None = None) -> Wei
                 "AOTC-E830",
                 where,
                 f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                expected="a pytree whose leaves are all arrays",
-                hint="return the arrays alone, such as eqx.filter(model, eqx.is_array) or "
-                "nnx.state(model, nnx.Param); docs/build-manifest.md has both recipes",
+                cause="weights-are-not-a-tree-of-arrays",
+                hint="return the arrays alone, such as `eqx.filter(model, eqx.is_array)` or "
+                "`nnx.state(model, nnx.Param)`",
             )
         raise_if(trace_refusals.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)

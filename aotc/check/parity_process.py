@@ -241,15 +241,14 @@ def _hint(call: Call, judgement: Judgement) -> str:
 
 def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Finding:
     """AOTC-E959 for an executable that gives another result for the same inputs."""
-    hint = "the executable keeps something between calls, or reads memory that nothing wrote: "
-    hint += "build for another engine, and report it with the program"
+    hint = "build for another engine, and report this with the program"
     if judgement is not None and judgement.opinion in ("plain JAX", "both"):
-        hint += "; plain JAX is wrong here as well, by StableHLO's reference interpreter"
+        hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
     return finding(
         "AOTC-E959",
         f"{values.key.label} for {target}, output {values.changed}",
-        "another result in a later call with the same inputs",
-        expected="the same bytes in every call with the same inputs",
+        "",
+        cause="results-vary-between-calls",
         hint=hint,
     )
 
@@ -258,26 +257,22 @@ def _otherwise(differing: Differing, target: str) -> Finding:
     return finding(
         "AOTC-E959",
         f"{differing.where} for {target}",
-        f"{differing.found}, in a call of the bundle",
-        expected=f"as plain JAX has it: {differing.expected}",
-        hint="a caller of the bundle would get another answer than one of the function: build for "
-        "another engine, and report it with the program; dicts, lists and tuples of arrays avoid "
-        "what is wrong with a structure",
+        differing.found,
+        expected=differing.expected,
     )
 
 
-def _refused(finding: Finding) -> Finding:
-    found = f"{finding.code}: {finding.found}"
-    return Finding(**{**finding.to_json(), "code": "AOTC-E953", "found": found})
+def _refused(refused: Finding) -> Finding:
+    found = ": ".join(filter(None, (refused.code, refused.title, refused.found)))
+    return finding("AOTC-E953", refused.where, found, expected=refused.expected)
 
 
 def _crash(target: str, crash: worker_parent.CrashedError) -> AotcError:
     found = crash.found(STDERR_LINES_SHOWN)
-    hint = crash.starved() or "XLA compiled code that crashes: reduce the program and report it"
+    where = f"fixtures for {target}"
     if crash.late:
-        found = f"none after {SECONDS_MAX} s"
-        hint = "a fixture does not end: check its loops"
-    elif crash.misread:
-        found = f"an answer that nobody understands: {crash.misread}"
-        hint = "code of the bundle has written into it: report it"
-    return refusal("AOTC-E952", f"fixtures for {target}", found, hint=hint)
+        cause, found = "executable-timed-out-on-a-fixture", f"no result after {SECONDS_MAX} s"
+        return refusal("AOTC-E952", where, found, cause=cause)
+    if crash.misread:
+        found = f"an invalid answer of the process: {crash.misread}"
+    return refusal("AOTC-E952", where, found, hint=crash.starved())

@@ -83,9 +83,8 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
             yield finding(
                 "AOTC-E959",
                 f"{where} {path}",
-                "another one" if other is not None else "none",
-                expected="the array that `init` returned under this path",
-                hint="this is a bug in aotc: please report it with the structure of the weights",
+                "another array" if other is not None else "no array",
+                cause="recorded-weights-differ",
             )
 
 

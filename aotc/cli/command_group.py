@@ -214,8 +214,6 @@ def _hindered(error: Exception) -> AotcError | None:
             "AOTC-E032",
             "this process",
             f"{error.strerror}",
-            expected="a limit of open files that leaves room for one more",
-            hint="raise the limit: ulimit -n",
         )
     if _wants_memory(error):
         from aotc.base.workers.worker_parent import address_space
@@ -225,26 +223,18 @@ def _hindered(error: Exception) -> AotcError | None:
         return refusal(
             "AOTC-E032",
             "this process",
-            f"a limit of {limit / 2**20:.0f} MiB of address space",
-            expected="address space for the libraries and their threads",
-            hint="raise the limit: ulimit -v unlimited",
+            f"{limit / 2**20:.0f} MiB of address space",
+            cause="process-memory-limit-is-too-low",
         )
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return refusal(
             "AOTC-E032",
-            "the name of a file or a folder",
             ascii(error.object[:200]),
-            expected="a name in UTF-8",
-            hint="rename it; or set a locale of UTF-8, such as LC_ALL=C.UTF-8, if it is",
+            "",
+            cause="file-name-is-not-utf-8",
         )
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
-        return refusal(
-            "AOTC-E032",
-            "the current folder",
-            "it was removed",
-            expected="a folder that is there",
-            hint="change to another folder: cd",
-        )
+        return refusal("AOTC-E032", "current directory", "", cause="current-directory-was-removed")
     return None
 
 

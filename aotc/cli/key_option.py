@@ -86,7 +86,7 @@ def given_passphrase(file: Path | None) -> bytes | None:
         try:
             line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
         except OSError as error:
-            raise _unusable(str(file), error.strerror or str(error)) from error
+            raise _unreadable(file, error) from error
         return _usable(line.removesuffix(b"\r"), str(file))
     value = os.environb.get(PASSPHRASE.encode())
     return _usable(value, PASSPHRASE) if value else None
@@ -112,10 +112,17 @@ def _is_encrypted(key: Path) -> bool:
 
 def _usable(passphrase: bytes, where: str) -> bytes:
     if not passphrase:
-        raise _unusable(where, "an empty first line")
+        raise _unusable(where, "nothing")
     if len(passphrase) > PASSPHRASE_BYTES_MAX:
-        raise _unusable(where, "a longer one")
+        raise _unusable(where, f"{len(passphrase)} bytes")
     return passphrase
+
+
+def _unreadable(file: Path, error: OSError) -> AotcError:
+    from aotc.base.errors import refusal
+
+    found, cause = error.strerror or str(error), "passphrase-file-is-not-readable"
+    return refusal("AOTC-E008", str(file), found, cause=cause)
 
 
 def _unusable(where: str, found: str) -> AotcError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import FILE, Output, command
-from aotc.cli.key_option import PASSPHRASE, ask_passphrase, given_passphrase
+from aotc.cli.key_option import ask_passphrase, given_passphrase
 from aotc_runtime.base.rendering import say
 
 
@@ -45,8 +45,7 @@ def keygen(
     secret = None if plain else given_passphrase(passphrase_file)
     if secret is None and not plain:
         if not sys.stdin.isatty():
-            hint = f"set {PASSPHRASE}, pass --passphrase-file, or --plain"
-            raise refusal("AOTC-E009", "keygen", "none", hint=hint)
+            raise refusal("AOTC-E009", "keygen", "")
         secret = ask_passphrase("passphrase", confirm=True)
     pair = generate_key_pair(prefix, secret, KeyType(key_type))
     document = {

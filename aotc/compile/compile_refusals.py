@@ -41,7 +41,7 @@ def refused_calls(
         "AOTC-E904",
         place_of(job),
         ", ".join(found),
-        expected=f"only custom calls that the runtime can serve: {served}",
+        expected=f"custom calls that the runtime serves: {served}",
         hint="remove the callback from the function" if any(map(is_callback, refused)) else instead,
     )
 
@@ -52,7 +52,7 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
         "AOTC-E906",
         place_of(job),
         f"{found} (jaxlib {version('jaxlib')})",
-        expected=f"jaxlib's interfaces and {known} as in 0.11.2 to 0.12.0",
+        expected=f"the interfaces and {known} of jaxlib 0.11.2 to 0.12.0",
     )
 
 
@@ -62,8 +62,8 @@ def no_backend(platform: str, hint: str) -> AotcError:
     return refusal(
         "AOTC-E909",
         f"platform {platform}",
-        "none installed for this platform",
-        expected="a backend for one of: " + ", ".join(found),
+        "",
+        expected="one of: " + ", ".join(found),
         hint=hint,
     )
 
@@ -79,6 +79,6 @@ def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]
         "AOTC-E908",
         place_of(job),
         f"{option} = {stated}"[:200],
-        expected=f"{option} = {' or '.join(words)}",
-        hint="correct the option of the target, or leave it out",
+        expected=f"one of: {', '.join(words)}",
+        cause="invalid-compiler-option",
     )

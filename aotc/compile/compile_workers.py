@@ -62,8 +62,8 @@ class CompileWorkers:
                 )
             except worker_parent.CrashedError as crash:
                 if crash.late:
-                    expected = f"an executable within {self._seconds_max:g} s"
-                    raise refusal("AOTC-E903", place_of(job), "none", expected=expected) from crash
+                    found = f"no executable within {self._seconds_max:g} s"
+                    raise refusal("AOTC-E903", place_of(job), found) from crash
                 last = pass_log.split(said)[1][-LINES_SHOWN:]
                 found = quoted(describe_status(crash.status), last)
                 if hint := crash.starved():

@@ -137,10 +137,14 @@ class TargetKind[Model: TargetModel](ABC):
 
 
 def unknown_name(document: Document, path: KeyPath, what: str, known: str, found: str) -> Finding:
-    """AOTC-E812. what: is expected, of those that are known."""
-    expected = f"{what}: {known}"
+    """Return a finding (AOTC-E812). what: what is expected, among those that are known."""
     return document.finding(
-        "AOTC-E812", path, expected=expected, found=shorten(found), hint="correct the name"
+        "AOTC-E812",
+        path,
+        expected=f"{what}: {known}",
+        found=shorten(found),
+        hint="correct the name",
+        cause="" if path[0] == "cpu" else "unknown-target-option",
     )
 
 

@@ -76,13 +76,13 @@ def known_targets(manifest_folder: Path) -> list[Target]:
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
     """The file of a target. Raises BuildManifestError (AOTC-E811)."""
     close: str | None = None
-    why = "not there"
+    why = ""
     if name.endswith(".toml") or "/" in name:
         path = manifest_folder / name
         if path.is_file():
             return path
         if path.exists():
-            why = "no file"
+            why = ", which is not a file"
         choices = f"the path of a target file, relative to {manifest_folder}"
     else:
         for folder in search_folders(manifest_folder):
@@ -94,9 +94,9 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
     raise refusal(
         "AOTC-E811",
         where,
-        f"{spell(name)}, which is {why}",
+        f"{spell(name)}{why}",
         expected=choices,
-        hint=f"did you mean {close}?" if close else "`aotc targets list` shows every target",
+        hint=f"did you mean {close}?" if close else None,
     )
 
 

@@ -131,11 +131,11 @@ def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Pro
             continue
         if reason := _why_no_file(file.path):
             if path[0] == "weights" and file.path.is_dir():
-                reason = f"a folder without {INDEX}, {SINGLE} or {ORBAX} (of Orbax)"
+                reason = f"a directory without {INDEX}, {SINGLE} or {ORBAX} (of Orbax)"
             yield Problem(
                 code="AOTC-E808",
                 path=path,
-                expected="a file; a relative path starts at the manifest's folder",
+                expected="",
                 found=f"{file.text}: {reason}",
                 hint="create the file, or correct the path",
             )

@@ -135,8 +135,8 @@ def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterat
         path = (*path, MULTIPLES_OF) if isinstance(rule, MultiplesOf) else path
         if isinstance(rule, MultiplesOf) and rule.multiples_of % accepted.multiple_of:
             expected = f"a multiple of multiple_of = {accepted.multiple_of}"
-            found = spell(rule.multiples_of)
-            yield Problem("AOTC-E805", path, expected, found, "no call may have other sizes")
+            found, cause = spell(rule.multiples_of), "size-is-not-an-accepted-multiple"
+            yield Problem("AOTC-E805", path, expected, found, "round it", cause=cause)
         else:
             yield from _check_count(rule, path, accepted)
 
@@ -146,12 +146,13 @@ def check_size(
 ) -> Iterator[Problem]:
     """What is wrong with one size. otherwise: what to do but change what is accepted."""
     if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
-        expected = f"a size within range = [{accepted.minimum}, {accepted.maximum}]"
-        hint = f"widen the range, or {otherwise}"
-        yield Problem("AOTC-E805", path, expected, spell(size), hint)
+        expected = f"[{accepted.minimum}, {accepted.maximum}]"
+        hint, cause = f"widen the range, or {otherwise}", "size-is-outside-the-range"
+        yield Problem("AOTC-E805", path, expected, spell(size), hint, cause=cause)
     elif accepted is not None and size not in accepted:
         expected = f"a multiple of multiple_of = {accepted.multiple_of}"
-        yield Problem("AOTC-E805", path, expected, spell(size), f"round it, or {otherwise}")
+        hint, cause = f"round it, or {otherwise}", "size-is-not-an-accepted-multiple"
+        yield Problem("AOTC-E805", path, expected, spell(size), hint, cause=cause)
 
 
 def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
@@ -160,9 +161,10 @@ def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Pro
             yield Problem(
                 code="AOTC-E805",
                 path=path,
-                expected=f"at most {PROFILES_MAX} profiles",
-                found=f"more, within range = [{accepted.minimum}, {accepted.maximum}]",
+                expected=f"at most {PROFILES_MAX}",
+                found=f"more within [{accepted.minimum}, {accepted.maximum}]",
                 hint="narrow the range, or take larger steps",
+                cause="too-many-profiles",
             )
             return
 

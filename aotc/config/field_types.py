@@ -30,13 +30,26 @@ _VERSION = re.compile(
 
 
 def refusal(
-    expected: str, hint: str, *, found: str = "", code: str = "AOTC-E805", meant: str = ""
+    expected: str,
+    hint: str,
+    *,
+    found: str | None = None,
+    code: str = "AOTC-E805",
+    meant: str = "",
+    cause: str = "",
 ) -> PydanticCustomError:
-    """What a validator raises. found: the value itself if empty.  meant: a key beside this one
-    that it was probably written for.
+    """Return the error that a validator raises.
+
+    Args:
+        expected: As in `Problem`, like `hint`, `code` and `cause`.
+        hint: What to do.
+        found: None for the value itself.
+        code: The code.
+        meant: A key beside this one that it was probably written for.
+        cause: A cause of the code.
     """
     context = {"expected": expected, "hint": hint, "found": found, "code": code, "meant": meant}
-    return PydanticCustomError(REFUSED, "{expected}", context)
+    return PydanticCustomError(REFUSED, "{expected}", {**context, "cause": cause})
 
 
 def refused(problems: Iterable[Problem]) -> ValidationError:
@@ -51,6 +64,7 @@ def refused(problems: Iterable[Problem]) -> ValidationError:
                     found=p.found,
                     code=p.code,
                     meant=str(p.names[-1]) if p.names else "",
+                    cause=p.cause,
                 ),
                 loc=p.path,
                 input=None,

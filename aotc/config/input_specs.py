@@ -27,7 +27,7 @@ from aotc.config.field_types import (
     is_identifier,
     refusal,
 )
-from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
+from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import DEFERRED, Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
@@ -184,8 +184,8 @@ def check_input(
                 yield Problem(
                     code="AOTC-E804",
                     path=(*path, "dtype"),
-                    expected="the key dtype",
-                    found="no such key",
+                    expected="",
+                    found="",
                     hint=_ARRAY_HINT,
                 )
             if dtype in WIDE_DTYPES and not enable_x64:
@@ -193,9 +193,10 @@ def check_input(
                 yield Problem(
                     code="AOTC-E805",
                     path=(*path, "dtype"),
-                    expected=f"one of {', '.join(allowed)}, while enable_x64 is false",
-                    found=show(dtype.value),
-                    hint="add enable_x64 = true at the top of the file, or use a narrower dtype",
+                    expected=f"one of: {', '.join(allowed)}",
+                    found=spell(dtype.value),
+                    hint="set `enable_x64 = true`, or use a 32-bit dtype",
+                    cause="64-bit-dtypes-are-disabled",
                 )
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from aotc_runtime.base.suggestions import closest, with_article
+from aotc_runtime.base.suggestions import closest
 from aotc_runtime.formats.toml_source import KeyPath
 
 SHOWN_CHARACTERS_MAX = 60
@@ -15,8 +15,11 @@ SHOWN_CHARACTERS_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A finding at a key path. names: a missing key that the hint names already, so that its
-    absence is no second problem.
+    """A finding at a key path.
+
+    Attributes:
+        names: A missing key that the hint names already, whose absence is no second problem.
+        cause: A cause of the code; empty for the code's own title.
     """
 
     code: str
@@ -25,6 +28,7 @@ class Problem:
     found: str
     hint: str
     names: KeyPath | None = None
+    cause: str = ""
 
 
 def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
@@ -34,8 +38,8 @@ def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
         code="AOTC-E803",
         path=path,
         expected=f"one of {', '.join(known)}" if known else "no keys",
-        found=f"the unknown key {path[-1]}",
-        hint=f"did you mean {close}?" if close else "remove it, or correct its name",
+        found=str(path[-1]),
+        hint=f"did you mean {close}?" if close else "correct the key, or remove it",
         names=(*path[:-1], close) if close else None,
     )
 
@@ -43,15 +47,23 @@ def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
 def unknown_reference(
     path: KeyPath, kind: str, name: str, known: Collection[str], hint: str
 ) -> Problem:
-    """AOTC-E806: a name that nothing has. hint: what to do when no known name comes close."""
+    """Return a problem (AOTC-E806) about a name that is not declared.
+
+    Args:
+        path: Where the name is.
+        kind: The kind of name, whose cause is `unknown-KIND`.
+        name: The unknown name.
+        known: The declared names.
+        hint: What to do when no known name comes close.
+    """
     close = closest(name, known)
-    a_kind = with_article(kind)
     return Problem(
         code="AOTC-E806",
         path=path,
-        expected=f"the name of {a_kind}: {', '.join(sorted(known))}" if known else a_kind,
-        found=show(name) + ("" if known else f", and there is no {kind}"),
+        expected=f"one of: {', '.join(sorted(known))}" if known else "",
+        found=spell(name),
         hint=f"did you mean {close}?" if close else hint,
+        cause=f"unknown-{kind.replace(' ', '-')}",
     )
 
 
@@ -63,9 +75,10 @@ def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
             yield Problem(
                 code="AOTC-E807",
                 path=(*path, index),
-                expected="each value once",
-                found=f"{spell(value)} a second time",
+                expected="",
+                found=spell(value),
                 hint="remove one of the two",
+                cause="duplicate-value",
             )
         seen.append((type(value), value))
 

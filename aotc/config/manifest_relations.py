@@ -57,9 +57,10 @@ def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
                     yield Problem(
                         code="AOTC-E807",
                         path=("entry_points", name, kind, parameter),
-                        expected="each parameter in one of bind, inputs and static",
-                        found=f"{parameter} is in {owners[parameter]} as well",
+                        expected="",
+                        found=f"{owners[parameter]}.{parameter}",
                         hint="remove one of the two",
+                        cause="parameter-is-declared-twice",
                     )
                 owners.setdefault(parameter, kind)
 
@@ -89,8 +90,8 @@ def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
                 yield Problem(
                     code="AOTC-E807",
                     path=(*path, dimension),
-                    expected="fail, pad or split for a program with a mesh",
-                    found="compile, which compiles for one device",
+                    expected="fail, pad, split",
+                    found="compile, with a mesh",
                     hint="add profiles, or choose another policy",
                 )
         used = entry.dimensions
@@ -158,8 +159,8 @@ def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
         yield Problem(
             code="AOTC-E807",
             path=path,
-            expected=f"the policy fail for {dimension}: others are tried in plain JAX",
-            found=f"recorded results beside the policy {policy.__struct_config__.tag}",
+            expected=f"the policy fail for {dimension}",
+            found=f"recorded results with the policy {policy.__struct_config__.tag}",
             hint="leave the policy at fail, or remove the results",
         )
 
@@ -169,17 +170,15 @@ def _check_range(
 ) -> Iterator[Problem]:
     """dtype: of the leaf; None if it cannot be told."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
-        found = "a range for random keys, whose data are drawn from all bits"
-        if dtype is DType.BOOL:
-            found = "a range for booleans, which are drawn from false and true"
-        yield Problem("AOTC-E807", path, "ranges for numbers", found, "remove it")
+        found, cause = spell(dtype.value), "range-for-an-input-without-numbers"
+        yield Problem("AOTC-E807", path, "", found, "remove the range", cause=cause)
     elif dtype is not None and "int" in dtype:
         for index, bound in enumerate(ends):
             if isinstance(bound, float):
                 yield Problem(
                     code="AOTC-E805",
                     path=(*path, index),
-                    expected=f"an integer, since {path[-1]} is {dtype}",
+                    expected=f"an integer, as {path[-1]} is {dtype}",
                     found=spell(bound),
                     hint="write it without a fraction",
                 )
@@ -203,8 +202,8 @@ def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
                 yield Problem(
                     code="AOTC-E809",
                     path=(kind, name),
-                    expected=f"a name that {user} uses",
-                    found=f"{name} is never used",
+                    expected=f"a use in {user}",
+                    found="",
                     hint="use it, or remove it",
                 )
 
@@ -218,17 +217,19 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
         yield Problem(
             code="AOTC-E809",
             path=("tune", key),
-            expected="several engines to choose among",
-            found="one for each target",
-            hint=f'list them: engines = ["iree", "xla"], or remove {key}',
+            expected="several engines",
+            found="one engine",
+            hint=f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
+            cause="tuning-option-has-no-effect",
         )
     if mixed and objective not in (None, "latency"):
         yield Problem(
             code="AOTC-E809",
             path=("tune", "mixed"),
-            expected="mixed with the objective latency: each engine takes its start and memory",
-            found=f"objective = {objective}",
-            hint="remove mixed or the objective",
+            expected='objective = "latency"',
+            found=f"objective = {spell(objective)}",
+            hint="remove mixed, or the objective",
+            cause="tuning-option-has-no-effect",
         )
 
 

@@ -130,17 +130,18 @@ class WeightsSpec(Section):
             yield Problem(
                 code="AOTC-E804",
                 path=(),
-                expected="source (a safetensors file), init (a function), or both",
-                found="neither",
+                expected="source, init",
+                found="",
                 hint='add source = "params.safetensors", or init = "package.module:function"',
             )
         for key in sorted({"rename", "dtype"} & {*keys} if "source" not in keys else ()):
             yield Problem(
                 code="AOTC-E804",
                 path=(key,),
-                expected=f"{key} beside a source, whose tensors it is about",
-                found="no source",
-                hint="let the init function return them so",
+                expected="source",
+                found="",
+                hint="add source, or let the init function return the tensors so",
+                cause="key-requires-another-key",
             )
 
 
@@ -213,8 +214,8 @@ class FixtureSpec(Section):
             yield Problem(
                 code="AOTC-E807",
                 path=("seed",),
-                expected="either file or seed",
-                found="seed beside file",
+                expected="",
+                found="file and seed",
                 hint="remove one of the two",
             )
         for key in ("results", "expected"):
@@ -222,16 +223,17 @@ class FixtureSpec(Section):
                 yield Problem(
                     code="AOTC-E804",
                     path=(key,),
-                    expected="the recorded inputs that these are the results of",
-                    found=f"{key} without file",
+                    expected="file, with the inputs of these results",
+                    found="",
                     hint='add file = "inputs.npz"',
+                    cause="key-requires-another-key",
                 )
         if {"results", "expected"} <= {*keys}:
             yield Problem(
                 code="AOTC-E807",
                 path=("expected",),
-                expected="a reference that plain JAX computes here, to compare with",
-                found="expected beside results",
+                expected="",
+                found="expected and results",
                 hint="remove one of the two",
             )
 
@@ -305,8 +307,8 @@ class EntryPointSpec(Section):
             yield Problem(
                 code="AOTC-E804",
                 path=("function",),
-                expected="the key function, or source for a model file",
-                found="no such key",
+                expected="function, source",
+                found="",
                 hint='add it, for example function = "digits.model:predict"',
             )
         beside = "source" if "source" in keys else "function"
@@ -316,8 +318,8 @@ class EntryPointSpec(Section):
                 yield Problem(
                     code="AOTC-E807",
                     path=(key,),
-                    expected="the keys of a function, or those of a model file",
-                    found=f"{key} beside {beside}",
+                    expected="",
+                    found=f"{key} and {beside}",
                     hint="remove one of the two",
                 )
 

@@ -28,8 +28,8 @@ def check_dimensions(manifest: ManifestKeys) -> Iterator[Problem]:
             yield Problem(
                 code="AOTC-E804",
                 path=(*path, "profiles"),
-                expected="the key profiles",
-                found="no such key",
+                expected="",
+                found="",
                 hint="add it, for example profiles = [1, 8, 64]",
             )
 
@@ -107,8 +107,7 @@ def _check_list(
                 otherwise = "remove the profile"
                 before.extend(check_size(size, (*at, name), accepted[name], otherwise))
         for name in sorted(accepted.keys() - point.keys()):
-            expected, hint = f"a size for {name}", f"add {name} = …"
-            before.append(Problem("AOTC-E804", (*at, name), expected, "no such key", hint))
+            before.append(Problem("AOTC-E804", (*at, name), "", "", f"add {name} = SIZE"))
         yield from before
         broken = [
             text
@@ -117,7 +116,8 @@ def _check_list(
         ]
         for text in broken[:1]:
             hint = "remove the profile, or the relation"
-            yield Problem("AOTC-E805", at, f"sizes with {text}", spell(point), hint)
+            cause = "sizes-violate-a-relation"
+            yield Problem("AOTC-E805", at, text, spell(point), hint, cause=cause)
 
 
 def _check_grid(
@@ -134,10 +134,9 @@ def _check_grid(
         sizes[name] = manifest.dimensions[name].profiles
     if (count := prod(map(len, sizes.values()))) > PROFILES_MAX:
         hint = "list the profiles: profiles = [{ … }, …]"
-        expected = f"at most {PROFILES_MAX} combinations of profiles"
-        yield Problem("AOTC-E805", path, expected, str(count), hint)
+        expected, cause = f"at most {PROFILES_MAX}", "too-many-profiles"
+        yield Problem("AOTC-E805", path, expected, str(count), hint, cause=cause)
     elif sizes and not grid(sizes, sizes, relations):
         hint = "widen the relations, or compile for smaller sizes"
-        expected = "relations that hold for some combination of profiles"
-        found = f"none of {count} is left"
-        yield Problem("AOTC-E805", (*path, "relations"), expected, found, hint)
+        found, cause = f"{count} combinations, all of which do", "sizes-violate-a-relation"
+        yield Problem("AOTC-E805", (*path, "relations"), "", found, hint, cause=cause)

@@ -89,7 +89,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
-        raise refused([Problem("AOTC-E804", ("policy",), "the key policy", "no such key", hint)])
+        raise refused([Problem("AOTC-E804", ("policy",), "", "", hint)])
     policy = written["policy"]
     if isinstance(policy, str) and policy in tables:
         return tables[policy].validate_python(written).asked()
@@ -173,18 +173,17 @@ def check_policies(
                     place = (*at, key)
                     yield from _check_mask_or_length(place, parameter, dimension, inputs, donated)
             if plan.length in lengths:
-                expected = "a parameter for each dimension's length"
-                found = f"{plan.length} is the length of {lengths[plan.length]}"
-                hint = "add another parameter to the function"
-                yield Problem("AOTC-E807", (*at, "length"), expected, found, hint)
+                found = f"{plan.length}, the length of {lengths[plan.length]}"
+                hint = "add a parameter for this length to the function"
+                yield Problem("AOTC-E807", (*at, "length"), "", found, hint)
             elif plan.length:
                 lengths[plan.length] = dimension
         elif isinstance(plan, Split):
             for name, spec in leaves.items():
                 if isinstance(spec, InputLeaf) and spec.shape.count(dimension) > 1:
-                    expected = f"inputs that carry {dimension} on at most one axis, to split there"
-                    found = f"{name} with shape {spell(spec.shape)}"
-                    yield Problem("AOTC-E807", at, expected, found, "choose another policy")
+                    found, cause = f"{name} {spell(spec.shape)}", "dimension-is-on-several-axes"
+                    hint = "choose another policy"
+                    yield Problem("AOTC-E807", at, "", found, hint, cause=cause)
 
 
 def _check_fill(
@@ -205,9 +204,7 @@ def _check_fill(
         ]
         if leaf not in carrying:
             hint = "only arrays with the dimension in their shape are padded"
-            yield unknown_reference(
-                path, f"input with {dimension} in its shape", leaf, carrying, hint
-            )
+            yield unknown_reference(path, "input array", leaf, carrying, hint)
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
@@ -266,5 +263,4 @@ def _check_mask_or_length(
         found, hint = f"{parameter}, {found}", "correct the input, or name another"
         yield Problem("AOTC-E805", path, expected, found, hint)
     elif parameter in donated:
-        expected, found = "an input that the loader makes for each call", f"{parameter} is donated"
-        yield Problem("AOTC-E807", path, expected, found, "remove it from `donate`")
+        yield Problem("AOTC-E807", path, "", "donate", f"remove {parameter} from `donate`")

@@ -62,9 +62,10 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
         yield Problem(
             code="AOTC-E807",
             path=path,
-            expected="shardings in a manifest with a mesh",
-            found="no mesh",
-            hint="add mesh = { data = 2 } at the top of the file, or remove the shardings",
+            expected="",
+            found="",
+            hint="add `mesh = { data = 2 }`, or remove the shardings",
+            cause="sharding-without-a-mesh",
         )
         return
     seen: set[str] = set()
@@ -78,8 +79,9 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
                     code="AOTC-E807",
                     path=(*path, index),
                     expected="each axis of the mesh at most once",
-                    found=f"{spell(name)} a second time",
-                    hint="an array is cut only once by an axis of the mesh; write [] here",
+                    found=spell(name),
+                    hint="write [] here",
+                    cause="duplicate-value",
                 )
             seen.add(name)
 
@@ -137,15 +139,13 @@ def _misfits(
             at = f"{path or RESULT} with shape {list(shape)}" + (f" at {label}" if label else "")
             if len(shape) != len(sharding):
                 expected = f"a sharding for {len(shape)} axes"
-                hint = "write [] for each axis that is not cut"
-                yield finding(
-                    "AOTC-E814", where, f"[{text(sharding)}] for {at}", expected=expected, hint=hint
-                )
+                found = f"[{text(sharding)}] for {at}"
+                yield finding("AOTC-E814", where, found, expected=expected)
             elif (axis := untiled(sizes, sharding, shape)) is not None:
                 into = prod(sizes[name] for name in sharding[axis])
-                expected = f"a size of axis {axis} that {'*'.join(sharding[axis])} = {into} divides"
-                hint = "change the size, cut another axis, or write [] for this one"
-                yield finding("AOTC-E814", where, at, expected=expected, hint=hint)
+                expected = f"a multiple of {'*'.join(sharding[axis])} = {into} on axis {axis}"
+                cause = "size-is-not-divisible-by-the-mesh"
+                yield finding("AOTC-E814", where, at, cause=cause, expected=expected)
 
 
 def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
@@ -155,16 +155,12 @@ def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
         "AOTC-E806",
         where,
         spell(pattern),
-        expected=f"the path of an array, or a pattern of some: {shown or 'there are none'}",
-        hint=f"did you mean {close}?" if close else "`*` stands for one step, `**` for several",
+        cause="sharding-pattern-matches-nothing",
+        expected=f"the path of an array, such as {shown}" if shown else "",
+        hint=f"did you mean {close}?" if close else "write `*` for one step, `**` for several",
     )
 
 
 def _twice(where: str, path: str, other: str) -> Finding:
-    return finding(
-        "AOTC-E807",
-        where,
-        f"{path}, which {spell(other)} matches as well",
-        expected="one sharding for each array",
-        hint="make one of the two patterns narrower",
-    )
+    found = f"{path}, which {spell(other)} matches too"
+    return finding("AOTC-E807", where, found, cause="sharding-patterns-overlap")

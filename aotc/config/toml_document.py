@@ -45,9 +45,11 @@ class Document:
         """ "manifests/digits.toml:12 entry_points.predict.function"."""
         return toml_source.place(self.path, self.lines, path)
 
-    def finding(self, code: str, path: KeyPath, *, expected: str, found: str, hint: str) -> Finding:
-        """A finding at a key path."""
-        return finding(code, self.where(path), found, expected=expected, hint=hint)
+    def finding(
+        self, code: str, path: KeyPath, *, expected: str, found: str, hint: str, cause: str = ""
+    ) -> Finding:
+        """Return a finding at a key path."""
+        return finding(code, self.where(path), found, cause=cause, expected=expected, hint=hint)
 
     def findings(self, problems: Iterable[Problem]) -> list[Finding]:
         """The problems in the order of the file, without those that another one explains."""
@@ -56,7 +58,9 @@ class Document:
         left = [p for p in everything if p.code != "AOTC-E804" or p.path not in explained]
         left.sort(key=lambda p: (toml_source.line_of(self.lines, p.path), self.where(p.path)))
         return [
-            self.finding(p.code, p.path, expected=p.expected, found=p.found, hint=p.hint)
+            self.finding(
+                p.code, p.path, expected=p.expected, found=p.found, hint=p.hint, cause=p.cause
+            )
             for p in left
         ]
 
@@ -117,9 +121,9 @@ def require_schema(document: Document, version: int) -> None:
             document.finding(
                 "AOTC-E810",
                 ("schema",),
-                expected=f"schema = {version}, which this aotc reads",
+                expected=f"schema = {version}",
                 found=str(found),
-                hint="use the aotc that the file was written for, or rewrite the file",
+                hint="use the version of aotc that the file was written for, or rewrite it",
             )
         )
 
@@ -129,14 +133,10 @@ def _bytes(path: Path, kind: str) -> bytes:
         source = read_file(path, SIZE_BYTES_MAX)
     except OSError as error:
         found = error.strerror or str(error)
-        hint = f"check the path: it should lead to a {kind}"
-        raise refusal(
-            "AOTC-E801", str(path), found, expected=f"a readable {kind}", hint=hint
-        ) from error
+        raise refusal("AOTC-E801", str(path), found, expected=f"a {kind}") from error
     if len(source) > SIZE_BYTES_MAX:
-        expected = f"a {kind} of at most {SIZE_BYTES_MAX} bytes"
-        hint = f"check the path: it should lead to a {kind}"
-        raise refusal("AOTC-E801", str(path), "a larger file", expected=expected, hint=hint)
+        cause, expected = "file-exceeds-the-size-limit", f"a {kind} of {SIZE_BYTES_MAX} bytes"
+        raise refusal("AOTC-E801", str(path), "", cause=cause, expected=f"{expected} at most")
     return source
 
 
@@ -150,13 +150,13 @@ def _text(path: Path, source: bytes, kind: str) -> str:
         raise refusal(
             "AOTC-E802",
             f"{path}:{line}:{column}",
-            f"the byte 0x{source[error.start]:02x}",
-            expected="UTF-8 text",
-            hint=f"save the file as UTF-8; if it is no text, pass the {kind}",
+            f"byte 0x{source[error.start]:02x}",
+            cause="file-is-not-utf-8",
+            expected=f"a {kind}",
         ) from error
     if text.startswith("\ufeff"):
         found, hint = "a byte order mark", "save the file as UTF-8 without a byte order mark"
-        raise refusal("AOTC-E802", f"{path}:1:1", found, expected="valid TOML", hint=hint)
+        raise refusal("AOTC-E802", f"{path}:1:1", found, hint=hint)
     return text
 
 
@@ -177,28 +177,22 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
         if line and path.suffix == SUFFIX:
             message += f", in: {shorten(line)}"
     if not _REDEFINES.search(message):
-        hint = "correct the syntax there; text values are written in quotes"
-        return finding("AOTC-E802", place, message, expected="valid TOML", hint=hint)
+        hint = "correct the syntax on this line; strings are written in quotes"
+        return finding("AOTC-E802", place, message, hint=hint)
     for again in toml_source.redefinitions(text):
         place = f"{path}:{again.second} {toml_source.render_path(again.path)}"
-        message = f"it is defined on line {again.first} already"
+        message = f"first defined on line {again.first}"
         break
-    return finding(
-        "AOTC-E807",
-        place,
-        message,
-        expected="each key and each table once",
-        hint="remove one of the two, or merge them",
-    )
+    return finding("AOTC-E807", place, message, cause="duplicate-key")
 
 
 def _too_deep(path: Path) -> AotcError:
     return refusal(
         "AOTC-E805",
         str(path),
-        "deeper nesting",
-        expected=f"tables and arrays nested at most {DEPTH_MAX} deep",
-        hint="take a nested input's structure from a function: { like = ... }",
+        "",
+        cause="nesting-is-too-deep",
+        expected=f"at most {DEPTH_MAX} levels",
     )
 
 
@@ -223,7 +217,7 @@ def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
             yield Problem(
                 code="AOTC-E805",
                 path=path,
-                expected="an integer from -2^63 to 2^63 - 1, which is what TOML has",
-                found="a larger one" if value > 0 else "a smaller one",
+                expected="an integer from -2^63 to 2^63 - 1",
+                found="a larger integer" if value > 0 else "a smaller integer",
                 hint="correct the number",
             )

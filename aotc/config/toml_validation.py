@@ -126,16 +126,16 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
         return Problem(
             code="AOTC-E804",
             path=path,
-            expected=f"the key {path[-1]}",
-            found="no such key",
+            expected="",
+            found="",
             hint=key.description or f"add it{example}",
         )
     if kind == REFUSED:
         expected, hint = context["expected"], context["hint"]
-        found = context["found"] or show(details["input"])
-        meant = context["meant"]
+        found = show(details["input"]) if context["found"] is None else context["found"]
+        meant, cause = context["meant"], context["cause"]
         names = (*path[:-1], meant) if meant else None
-        return Problem(context["code"], path, expected, found, hint, names)
+        return Problem(context["code"], path, expected, found, hint, names, cause)
     phrase, hint = _PHRASES.get(kind, (details["msg"], "correct the value"))
     expected = phrase.format_map(context) if kind in _PHRASES else phrase
     return Problem("AOTC-E805", path, expected, show(details["input"]), hint)

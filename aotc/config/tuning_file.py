@@ -154,10 +154,8 @@ def engines_of(
     raise refusal(
         "AOTC-E031",
         f"{recorded.where}, {target}",
-        f"a choice of {' and '.join((found, *beside))}"
-        if known is not None
-        else f"choices for {XLA} alone",
-        expected=f"choices for the engines of the target: {', '.join(engines)}",
+        f"choices for {' and '.join((found, *beside))}",
+        expected=f"choices for the engines: {', '.join(engines)}",
     )
 
 

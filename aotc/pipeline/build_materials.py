@@ -100,12 +100,7 @@ def stated_time(environment: Mapping[str, str]) -> datetime | None:
             raise ValueError(text)
         return datetime.fromtimestamp(int(text), UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise refusal(
-            "AOTC-E015",
-            VARIABLE,
-            repr(text),
-            hint=f"correct it, or unset {VARIABLE} to state the time of the build",
-        ) from error
+        raise refusal("AOTC-E015", VARIABLE, repr(text)) from error
 
 
 def time_of_build(stated: datetime | None) -> datetime:

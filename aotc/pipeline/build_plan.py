@@ -60,7 +60,7 @@ def resolve_candidates(
     )
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
-            raise refusal("AOTC-E813", wheres[index], f"{target.name} twice")
+            raise refusal("AOTC-E813", wheres[index], target.name)
     return tuple(
         candidates(target, *_engines_of(name, manifest))
         for name, target in zip(names, targets, strict=True)
@@ -91,8 +91,8 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
                 "AOTC-E815",
                 where,
                 str(count),
-                expected=f"{target.devices} devices, which {fixed} has",
-                hint="name a target with another topology",
+                cause="device-count-does-not-match-the-topology",
+                expected=f"{target.devices} devices for {fixed}",
             )
     wanted = prod(manifest.mesh.values()) if manifest.mesh else count
     if wanted != count:
@@ -101,7 +101,7 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
         raise refusal(
             "AOTC-E815",
             where,
-            f"{target.name} with {count}",
+            f"{count} devices of {target.name}",
             expected=f"{wanted} devices, for the mesh {{ {axes} }}",
             hint="name a target with such a topology, or change the mesh"
             if fixed
@@ -196,8 +196,8 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             "AOTC-E816",
             where,
             ", ".join(map(spell, unknown)),
-            expected=f"engines that are installed here: {', '.join(sorted(known))}",
-            hint="correct the name, or install the package that brings it",
+            cause="unknown-engine",
+            expected=f"one of: {', '.join(sorted(known))}",
         )
     found: list[Target] = []
     reasons: list[str] = []
@@ -216,7 +216,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             "AOTC-E816",
             where,
             "; ".join(reasons),
-            expected=f"an engine with code for {target.name}: {', '.join(able) or 'none is here'}",
+            expected=f"one of: {', '.join(able)}" if able else "",
             hint=f"engines = {able}".replace("'", '"') if able else "name another target",
         )
     return tuple(found)

@@ -46,10 +46,9 @@ def no_scratch(error: OSError) -> AotcError:
     """AOTC-E003 for the folder that holds a build until it is written."""
     return refusal(
         "AOTC-E003",
-        "the folder for temporary files",
+        "the directory for temporary files",
         error.strerror or str(error),
-        expected="a folder that can be written, with free space",
-        hint="make room there, or set TMPDIR to another folder; nothing was written",
+        cause="temporary-directory-is-not-writable",
     )
 
 

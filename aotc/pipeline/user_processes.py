@@ -78,13 +78,12 @@ def crash_refused(code: str, doing: str, limits: Apart | None) -> Iterator[None]
     try:
         yield
     except worker_parent.CrashedError as crash:
-        expected = "the process to finish"
         if limits is not None and (crash.late or crash.status == -signal.SIGXCPU):
             found = f"more than {limits.seconds} s"
             found += f" while {crash.doing}" if crash.doing else ""
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
-            raise refusal(code, doing, found, expected=expected, hint=hint) from crash
-        raise crash.refusal(code, doing, expected, LINES_SHOWN) from crash
+            raise refusal(code, doing, found, hint=hint) from crash
+        raise crash.refusal(code, doing, LINES_SHOWN) from crash
 
 
 def ask[A](
@@ -187,7 +186,7 @@ class Source:
         except OSError as error:
             now = error.strerror or str(error)
         if now != read:
-            raise refusal("AOTC-E840", manifest.path.name, f"{read} at first, and then {now}")
+            raise refusal("AOTC-E840", manifest.path.name, f"{read}, then {now}")
 
     def parts(self) -> dict[str, str]:
         """Parts of the keys of both tasks: what the manifest says, and the toolchain."""

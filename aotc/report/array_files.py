@@ -43,8 +43,7 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
             raise refusal(
                 "AOTC-E011",
                 f"{option} {text}",
-                "something else",
-                expected="NAME=@file.npy, NAME=8x64xf32 or @file.npz",
+                "",
                 hint="name the input as `aotc inspect` shows it",
             )
         if value.startswith("@"):
@@ -54,8 +53,8 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
                     "AOTC-E011",
                     f"{option} {text}",
                     f"{len(arrays)} arrays",
-                    expected="a file with one array",
-                    hint=f"pass {option} {value} to use the names in the file",
+                    cause="file-holds-several-arrays",
+                    hint=f"pass `{option} {value}` to use the names in the file",
                 )
             _add(found, name, next(iter(arrays.values())), option)
         else:
@@ -65,13 +64,7 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
 
 def _add(found: dict[str, Array | str], name: str, value: Array | str, option: str) -> None:
     if name in found:
-        raise refusal(
-            "AOTC-E011",
-            f"{option} {name}",
-            "the same name twice",
-            expected="each name once",
-            hint="remove one of the two",
-        )
+        raise refusal("AOTC-E011", f"{option} {name}", "", cause="array-given-twice")
     found[name] = value
 
 
@@ -116,12 +109,12 @@ def filled(spec: TensorSpec, text: str) -> Array:
         number = _number(match[3] or "0", numpy_dtype(DType(name)))
         return np.full(shape, number, number.dtype)
     except (ValueError, OverflowError, MemoryError) as error:
+        is_large = isinstance(error, MemoryError)
         raise refusal(
             "AOTC-E011",
             f"--input {spec.path}={text}",
-            "more than fits into memory" if isinstance(error, MemoryError) else text,
-            expected="SHAPExDTYPE such as 8x64xf32 or 8x64xf32=1.5 (zeros without a value)",
-            hint="write it so, or pass an array: NAME=@file.npy",
+            "",
+            cause="array-exceeds-available-memory" if is_large else "invalid-array-shape",
         ) from error
 
 

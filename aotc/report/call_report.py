@@ -86,14 +86,11 @@ def _input_leaves(
             "AOTC-E013",
             entry_point,
             "; ".join(
-                [f"none for {', '.join(missing)}"] * bool(missing)
+                [f"missing {', '.join(missing)}"] * bool(missing)
                 + [f"unknown {', '.join(surplus)}"] * bool(surplus)
             ),
-            expected="--input for " + (", ".join(known) or "nothing"),
-            hint=f"leave {' and '.join(sorted(adds & set(surplus)))} out: the loader passes what "
-            "marks the real sizes"
-            if adds & set(surplus)
-            else "name the inputs as `aotc inspect` shows them",
+            cause="input-is-added-by-the-loader" if adds & set(surplus) else "",
+            expected=", ".join(known) or "no inputs",
         )
     return [
         filled(spec, value)
@@ -139,8 +136,8 @@ def _compare(
                 "AOTC-E013",
                 f"--expect {name}",
                 name if name not in results else str(reference),
-                expected="NAME=@file.npy for one of " + ", ".join(results),
-                hint="name the result as `aotc inspect` shows it",
+                cause="result-not-found",
+                expected="one of: " + ", ".join(results),
             )
         actual = results[name]
         reference = retyped(reference, actual.dtype)
@@ -157,7 +154,7 @@ def _compare(
                     "AOTC-E954",
                     f"result {name}",
                     found,
-                    expected=f"{reference.dtype.name}{list(reference.shape)} as in the file, "
+                    expected=f"{reference.dtype.name}{list(reference.shape)}, "
                     f"within rtol={rtol:g} atol={atol:g}",
                 )
             )

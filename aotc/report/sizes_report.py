@@ -96,9 +96,8 @@ def parse_profile(text: str) -> dict[str, int]:
         raise refusal(
             "AOTC-E014",
             f"--profile {text}",
-            f"{NO_SIZES}, as a profile without sizes is shown",
-            expected="NAME=SIZE, with a comma between several",
-            hint="leave --profile out: an entry point without sizes has that profile alone",
+            "",
+            cause="profile-has-no-sizes",
         )
     sizes = {}
     for part in text.split(","):
@@ -108,8 +107,6 @@ def parse_profile(text: str) -> dict[str, int]:
                 "AOTC-E014",
                 f"--profile {text}",
                 repr(part),
-                expected="NAME=SIZE, with a comma between several",
-                hint="write it as `aotc inspect` shows it: batch=8",
             )
         sizes[name] = int(size)
     return sizes

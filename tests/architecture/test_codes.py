@@ -69,40 +69,76 @@ class Site(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the sources hold: the calls, and the files that import their makers from the runtime."""
+    """What the sources hold: calls, texts, and files that import the makers from the runtime."""
 
     sites: list[Site]
+    texts: set[str]
     of_runtime: set[Path]
 
 
 @cache
 def found() -> Found:
     """Return what is in the sources, each of which is parsed once."""
-    made, of_runtime = list[Site](), set[Path]()
+    made, texts, of_runtime = list[Site](), set[str](), set[Path]()
     for path in (*sources(TOOLCHAIN), *sources(RUNTIME)):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in MAKERS and node.args and _is_row(node.args[0]):
                     given = {keyword.arg or "**": keyword.value for keyword in node.keywords}
-                    causes = _causes(given.pop("cause", ast.Constant("")))
+                    causes = _causes(given.pop("cause", ast.Constant("")), tree, node)
                     place = f"{path.relative_to(ROOT)}:{node.lineno}"
                     made.append(Site(place, node.args[0].value, causes, frozenset(given)))
             elif isinstance(node, ast.ImportFrom) and node.module == "aotc_runtime.base.errors":
                 of_runtime |= {path for alias in node.names if alias.name in MAKERS}
-    return Found(made, of_runtime)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.add(node.value)
+    return Found(made, texts, of_runtime)
 
 
 def _is_row(node: ast.expr) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and node.value in ROWS
 
 
-def _causes(node: ast.expr) -> frozenset[str] | None:
-    if isinstance(node, ast.Constant):
-        return frozenset({str(node.value)})
-    if isinstance(node, ast.IfExp):
-        sides = _causes(node.body), _causes(node.orelse)
-        return None if None in sides else frozenset().union(*filter(None, sides))
-    return None
+def _causes(node: ast.expr, tree: ast.Module, call: ast.Call) -> frozenset[str] | None:
+    """Return the values that an expression may have, by the assignments before the call."""
+    match node:
+        case ast.Constant():
+            return frozenset({str(node.value)})
+        case ast.IfExp():
+            values = [node.body, node.orelse]
+        case ast.Name():
+            values = _assigned(node.id, tree, call)
+        case _:
+            values = []
+    found = [_causes(value, tree, call) for value in values]
+    if not found or None in found:
+        return None
+    return frozenset().union(*filter(None, found))
+
+
+def _assigned(name: str, tree: ast.Module, call: ast.Call) -> list[ast.expr]:
+    """Return what the function around a call assigns to a name."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and node.lineno <= call.lineno <= (node.end_lineno or 0)
+    ]
+    found = list[ast.expr]()
+    for node in ast.walk(max(around, key=lambda each: each.lineno)) if around else ():
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                found += _paired(target, node.value, name)
+    return found
+
+
+def _paired(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Name) and target.id == name:
+        yield value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        for each, item in zip(target.elts, value.elts, strict=True):
+            yield from _paired(each, item, name)
 
 
 def sites() -> list[Site]:
@@ -171,6 +207,24 @@ def test_titles_of_host_findings_are_those_of_the_catalogue() -> None:
 def test_every_call_site_names_causes_of_its_code() -> None:
     for site in sites():
         assert (site.causes or set()) - {""} <= ROWS[site.code].causes.keys(), site
+
+
+def test_every_cause_of_the_toolchain_is_named_in_the_sources() -> None:
+    named = found().texts | {f"unknown-{kind}" for kind in REFERENCES}
+    causes = {name for row in own_codes().values() for name in row.causes}
+    assert causes <= named
+
+
+REFERENCES = {
+    "dimension",
+    "entry-point",
+    "input",
+    "input-array",
+    "mesh-axis",
+    "target",
+    "weights-set",
+}
+"""Kinds of names, of which `aotc.config.manifest_problem.unknown_reference` makes causes."""
 
 
 def test_every_finding_gives_the_values_of_its_placeholders() -> None:

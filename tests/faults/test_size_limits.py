@@ -22,7 +22,7 @@ from aotc.cli.main import main
 main()
 """
 
-TEMPORARY = "the folder for temporary files"
+TEMPORARY = "the directory for temporary files"
 
 
 @pytest.mark.parametrize(

@@ -143,12 +143,12 @@ def test_without_pin_source_and_variable_the_user_is_asked(
 @pytest.mark.parametrize(
     ("attributes", "code", "found"),
     [
-        ("token=other;object=p256", "AOTC-E018", "0; the tokens here: "),
-        ("token=test;serial=0;object=p256", "AOTC-E018", "0; the tokens here: "),
+        ("token=other;object=p256", "AOTC-E018", "0 matching tokens; present: "),
+        ("token=test;serial=0;object=p256", "AOTC-E018", "0 matching tokens; present: "),
         ("token=test;object=gone", "AOTC-E018", "0"),
         ("token=test;object=p256;id=%01", "AOTC-E018", "0"),
-        ("token=test;object=rsa", "AOTC-E018", "a key of type RSA"),
-        ("token=test;object=p384", "AOTC-E018", "another curve"),
+        ("token=test;object=rsa", "AOTC-E018", "RSA"),
+        ("token=test;object=p384", "AOTC-E018", "curve "),
     ],
 )
 def test_what_is_not_in_the_token_or_does_not_sign_is_one_finding(

@@ -78,7 +78,8 @@ class Apart(Struct, frozen=True):
 
 
 def _unusable(variable: str, found: str, expected: str) -> AotcError:
-    return refusal("AOTC-E001", variable, found, expected=expected, hint="correct the variable")
+    cause = "environment-variable-is-invalid"
+    return refusal("AOTC-E001", variable, found, cause=cause, expected=expected)
 
 
 def begin(apart: Apart) -> tuple[str, ...]:

@@ -67,23 +67,21 @@ class CrashedError(Exception):
         """How it ended, and what it said last."""
         return quoted(describe_status(self.status), self.last_lines(lines_max))
 
-    def refusal(self, code: str, where: str, expected: str, lines_max: int) -> AotcError:
-        """The error for it where nobody knows better why: with what it was doing, and what to look
-        for.
-        """
+    def refusal(self, code: str, where: str, lines_max: int, cause: str = "") -> AotcError:
+        """Return the error where no better reason is known, with what the process was doing."""
         ended = describe_status(self.status) + (f" while {self.doing}" if self.doing else "")
         lines = self.last_lines(lines_max)
         if self.status == -signal.SIGBUS:
-            hint = "did a file that it reads become shorter meanwhile? repeat when nobody writes it"
+            hint = "run it again when no other program writes the files that it reads"
         elif self.status == -signal.SIGKILL:
-            hint = "is there enough memory? the system kills processes that need too much"
+            hint = "free memory: the system kills processes that need too much"
         elif limited := self.starved():
             hint = limited
         elif lines:
-            hint = "the lines above are what it said last"
+            hint = "read its last lines above"
         else:
-            hint = "it said nothing; look for code that ends a process, such as os._exit"
-        return refusal(code, where, quoted(ended, lines), expected=expected, hint=hint)
+            hint = "look for code that ends a process, such as `os._exit`"
+        return refusal(code, where, quoted(ended, lines), cause=cause, hint=hint)
 
     def starved(self) -> str | None:
         """Return a hint where it may have ended for want of address space, which the shell limits;

@@ -69,12 +69,10 @@ def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
         yield finding(
             "AOTC-E058",
             where,
-            f"{size} bytes with {marks}",
-            expected=f"a statement of at most {PAYLOAD_BYTES_MAX} bytes with "
-            f"{limits.STATEMENT_MARKS_MAX} commas, colons and opening brackets, as much as "
-            "readers take",
-            hint="it lists every file that the build read, or every fixture that ran: use fewer, "
-            "such as one archive of data instead of its files",
+            f"{size} bytes with {marks} of them",
+            cause="provenance-exceeds-the-size-limit",
+            expected=f"at most {PAYLOAD_BYTES_MAX} bytes with {limits.STATEMENT_MARKS_MAX} "
+            "commas, colons and opening brackets",
         )
 
 

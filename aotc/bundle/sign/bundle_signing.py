@@ -78,7 +78,7 @@ def endorse(
         raise_if(_check_others(policy, signer, earlier, str(path)))
     if read.contents.absent:
         # A signature of the root vouches for every target, and some cannot be looked at.
-        raise refusal("AOTC-E052", str(path), "one without " + ", ".join(read.contents.absent))
+        raise refusal("AOTC-E052", str(path), "no " + ", ".join(read.contents.absent))
     attestation = attest(read.root_digest, f"{read.name}-{read.version}", endorsement(), signer)
     made = open_envelope(attestation.envelope, "attestation")
     key = load_public_key(signer.public_pem(), "", "signer")

@@ -61,11 +61,12 @@ class PluginSigner:
 
     def sign(self, message: bytes) -> bytes:
         """Raises UsageError (AOTC-E016) if the plug-in fails, or signs with another key."""
-        with _as_finding(self.scheme, "sign"):
+        with _as_finding(self.scheme, "signing"):
             signature = self.key.sign(message)
         if not (isinstance(signature, bytes) and self.public.verify(signature, message)):
-            found = "one that does not verify under the public key it gave"
-            raise _failed(self.scheme, f"a signature by key {self.key_id[:16]}", found)
+            cause = "signer-returned-an-invalid-signature"
+            expected = f"a signature by key {self.key_id[:16]}"
+            raise refusal("AOTC-E016", _where(self.scheme), "", cause=cause, expected=expected)
         return signature
 
 
@@ -83,19 +84,18 @@ def open_signer(uri: str, ask: Ask) -> PluginSigner:
     """
     scheme = scheme_of(uri)
     point = _plugin(scheme)
-    with _as_finding(scheme, "be imported"):
+    with _as_finding(scheme, "import"):
         open_key = cast(OpenKey, point.load())
-    with _as_finding(scheme, "open the key"):
+    with _as_finding(scheme, "opening the key"):
         key = open_key(uri, ask)
-    with _as_finding(scheme, "give the public key"):
+    with _as_finding(scheme, "public key"):
         pem = key.public_key()
-    expected = "a PEM public key, Ed25519 or ECDSA P-256"
     if not isinstance(pem, str):
-        raise _failed(scheme, expected, f"a value of type {type(pem).__name__}")
+        raise _no_public_key(scheme, f"a value of type {type(pem).__name__}")
     try:
-        public = load_public_key(pem, "", f"signer {scheme}")
+        public = load_public_key(pem, "", _where(scheme))
     except TrustError as error:
-        raise _failed(scheme, expected, error.findings[0].found) from error
+        raise _no_public_key(scheme, error.findings[0].found) from error
     return PluginSigner(scheme, key, public, pem)
 
 
@@ -104,14 +104,12 @@ def _plugin(scheme: str) -> EntryPoint:
     serving = {point.value: point for point in installed if point.name.lower() == scheme}
     if len(serving) == 1:
         return next(iter(serving.values()))
-    names = ", ".join(sorted({point.name for point in installed})) or "none is installed"
+    names = ", ".join(sorted({point.name for point in installed})) or "no scheme"
+    where = f"key {scheme}:"
     if serving:
-        expected, found = "one package that serves this scheme", ", ".join(sorted(serving))
-        hint = "uninstall all but one of them"
-    else:
-        expected, found = f"a scheme that a signer serves: {names}", "another scheme"
-        hint = f"install the package with its signer; a file is spelled ./{scheme}:…"
-    raise refusal("AOTC-E022", f"key {scheme}:", found, expected=expected, hint=hint)
+        found, cause = ", ".join(sorted(serving)), "several-signers-for-one-uri-scheme"
+        raise refusal("AOTC-E022", where, found, cause=cause)
+    raise refusal("AOTC-E022", where, f"signers for {names}")
 
 
 @contextmanager
@@ -123,8 +121,12 @@ def _as_finding(scheme: str, doing: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:  # code of others: it may raise anything
         lines = str(error).strip().splitlines()
         found = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-        raise _failed(scheme, f"to {doing}", found) from error
+        raise refusal("AOTC-E016", f"{_where(scheme)}, {doing}", found) from error
 
 
-def _failed(scheme: str, expected: str, found: str) -> AotcError:
-    return refusal("AOTC-E016", f"signer {scheme}", found, expected=expected)
+def _no_public_key(scheme: str, found: str) -> AotcError:
+    return refusal("AOTC-E016", _where(scheme), found, cause="signer-has-no-valid-public-key")
+
+
+def _where(scheme: str) -> str:
+    return f"signer {scheme}"

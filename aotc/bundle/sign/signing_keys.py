@@ -89,20 +89,9 @@ def generate_key_pair(
     empty passphrase.
     """
     if passphrase == b"":
-        raise refusal(
-            "AOTC-E009",
-            str(prefix),
-            "an empty one",
-            hint="give one, or ask for an unencrypted key with --plain",
-        )
+        raise refusal("AOTC-E009", str(prefix), "an empty passphrase")
     if prefix.name in ("", ".."):
-        raise refusal(
-            "AOTC-E003",
-            str(prefix),
-            "a folder",
-            expected="a name for the two files, such as `ci` for ci.key and ci.pub",
-            hint="add a name to the path",
-        )
+        raise refusal("AOTC-E003", str(prefix), "", cause="key-prefix-is-a-directory")
     private, public = Path(f"{prefix}.key"), Path(f"{prefix}.pub")
     for path in (private, public):
         remove_abandoned(path.parent, prefix_of(path))
@@ -120,19 +109,10 @@ def generate_key_pair(
     try:
         create_whole(*pair)
     except FileExistsError as error:
-        raise refusal(
-            "AOTC-E005",
-            str(private if error.filename2 == str(private) else public),
-            "an existing one; keys are never overwritten",
-            hint="choose another prefix, or move the old key away",
-        ) from error
+        existing = private if error.filename2 == str(private) else public
+        raise refusal("AOTC-E005", str(existing), "") from error
     except OSError as error:
-        raise refusal(
-            "AOTC-E003",
-            str(prefix),
-            error.strerror or str(error),
-            hint="check the folder and its permissions",
-        ) from error
+        raise refusal("AOTC-E003", str(prefix), error.strerror or str(error)) from error
     return KeyPair(private, public, key_id(key))
 
 
@@ -144,9 +124,9 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     try:
         data = read_key_file(path)
     except OSError as error:
-        raise refusal(
-            "AOTC-E006", str(path), error.strerror or str(error), expected="a readable private key"
-        ) from error
+        found = error.strerror or str(error)
+        cause = "private-key-is-not-readable"
+        raise refusal("AOTC-E006", str(path), found, cause=cause) from error
     key = _load(data, path, passphrase)
     _require_alone(data, path)
     if isinstance(key, ed25519.Ed25519PrivateKey):
@@ -156,9 +136,7 @@ def load_private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     found = type(key).__name__.removesuffix("PrivateKey")
     if isinstance(key, ec.EllipticCurvePrivateKey):
         found = f"ECDSA {key.curve.name}"
-    raise refusal(
-        "AOTC-E006", str(path), f"a key of type {found}", expected="an Ed25519 or ECDSA P-256 key"
-    )
+    raise refusal("AOTC-E006", str(path), found, cause="unsupported-key-type")
 
 
 def read_key_file(path: Path) -> bytes:
@@ -185,41 +163,20 @@ def _require_alone(data: bytes, path: Path) -> None:
     another one. openssl writes the parameters of a curve before the key.
     """
     if not _ALONE.match(data):
-        raise refusal(
-            "AOTC-E006",
-            str(path),
-            "more than one, or text around it",
-            expected="a file with one private key and nothing else",
-            hint="keep the key in a file of its own",
-        )
+        raise refusal("AOTC-E006", str(path), "", cause="key-file-holds-more-than-one-key")
 
 
 def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
     encrypted = is_encrypted(data)
     if encrypted and not passphrase:
-        raise refusal(
-            "AOTC-E007",
-            str(path),
-            "none",
-            hint=f"set {PASSPHRASE_VARIABLE}, pass --passphrase-file, or run in a terminal",
-        )
+        raise refusal("AOTC-E007", str(path), "")
     try:
         return serialization.load_pem_private_key(data, passphrase if encrypted else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         if encrypted:
-            raise refusal(
-                "AOTC-E007",
-                str(path),
-                "another passphrase",
-                hint=f"correct {PASSPHRASE_VARIABLE} or the passphrase file",
-            ) from error
-        raise refusal(
-            "AOTC-E006",
-            str(path),
-            _what_it_is(data),
-            expected="a PKCS#8 PEM private key",
-            hint="use the .key file that `aotc keygen` wrote",
-        ) from error
+            raise refusal("AOTC-E007", str(path), "", cause="passphrase-is-wrong") from error
+        expected, found = "a PKCS#8 PEM private key", _what_it_is(data)
+        raise refusal("AOTC-E006", str(path), found, expected=expected) from error
 
 
 def _what_it_is(data: bytes) -> str:

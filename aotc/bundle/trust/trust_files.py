@@ -65,15 +65,11 @@ def add_key(
     places = {table: read(policy, str(path)), "revoked.keys": policy.revoked.keys}
     for where, listed in places.items():
         if key.id in listed:
-            raise refusal(
-                "AOTC-E023",
-                f"{path} {where}",
-                f"{key_file}, {key.id[:16]}",
-                expected=f"a key that {where} does not list yet",
-                hint="nothing was changed; edit the policy to change what it says of this key",
-            )
+            cause = "key-is-revoked" if where == "revoked.keys" else ""
+            found = f"{key_file}, {key.id[:16]}"
+            raise refusal("AOTC-E023", f"{path} {where}", found, cause=cause)
     if table == "keys" and policy.threshold > 1 and "holder" not in stated:
-        raise refusal("AOTC-E025", str(path), "no holder", threshold=policy.threshold)
+        raise refusal("AOTC-E025", str(path), f"a threshold of {policy.threshold}")
     after = _write(path, with_key(text, table, {**stated, "public_key": pem}))
     return key, list(_notes(policy, after, stated.get("holder", "")))
 
@@ -153,10 +149,7 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
         found = [id for id in listed if id.startswith(value)]
         if len(found) == 1:
             return found[0]
-    expected = "a public key file, a key id, or 16 digits and more of one the policy lists"
-    raise refusal(
-        "AOTC-E023", "--key", value, expected=expected, hint="`aotc trust show` lists the ids"
-    )
+    raise refusal("AOTC-E023", "--key", value, cause="key-id-is-invalid")
 
 
 def _root(value: str) -> str:
@@ -168,8 +161,7 @@ def _root(value: str) -> str:
 def _blob(value: str) -> str:
     if is_digest(value):
         return value
-    expected, hint = "a digest: sha256: and 64 hex digits", "`aotc inspect --json` lists them"
-    raise refusal("AOTC-E023", "--blob", value, expected=expected, hint=hint)
+    raise refusal("AOTC-E023", "--blob", value, cause="blob-digest-is-invalid")
 
 
 _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")

@@ -61,8 +61,14 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
         if count < state.policy.threshold:
             missing = [key for key in state.keys if key not in valid]
             found = f"{count}; not {', '.join(_why(state, key, after) for key in missing)}"
-            threshold = state.policy.threshold
-            yield finding("AOTC-E321", f"{where} threshold", found, threshold=threshold, when=when)
+            yield finding(
+                "AOTC-E321",
+                f"{where} threshold",
+                found,
+                cause="trust-threshold-will-become-unreachable" if after else "",
+                threshold=state.policy.threshold,
+                when=when,
+            )
             return
 
 

@@ -50,20 +50,19 @@ def write_policy(
         raise refusal("AOTC-E010", str(path), found)
     if holders and len(holders) != len(ids):
         found = f"{len(ids)} keys, {len(holders)} holders"
-        raise refusal("AOTC-E025", str(path), found, threshold=threshold)
+        raise refusal("AOTC-E025", str(path), found, cause="holders-do-not-match-the-keys")
     if holders and threshold > len(set(holders)):
         found = f"a threshold of {threshold} with {len(set(holders))} distinct holders"
-        raise refusal("AOTC-E010", str(path), found)
+        cause = "threshold-exceeds-the-number-of-holders"
+        raise refusal("AOTC-E010", str(path), found, cause=cause)
     text = policy_text(name, pems, threshold, holders)
     parse_policy(text, path.parent, str(path))
     try:
         create_whole((path, text.encode(), 0o644))
     except FileExistsError as error:
-        hint = "choose another with -o, or edit it"
-        raise refusal("AOTC-E005", str(path), "an existing one", hint=hint) from error
+        raise refusal("AOTC-E005", str(path), "") from error
     except OSError as error:
-        found = error.strerror or str(error)
-        raise refusal("AOTC-E003", str(path), found, hint="check the folder") from error
+        raise refusal("AOTC-E003", str(path), error.strerror or str(error)) from error
     return ids
 
 
@@ -76,12 +75,7 @@ def read_public_key(file: Path) -> tuple[str, PublicKey]:
         pem = read_key_file(file).decode()
     except (OSError, UnicodeDecodeError) as error:
         found = (error.strerror if isinstance(error, OSError) else None) or "not text"
-        raise refusal(
-            "AOTC-E006",
-            str(file),
-            str(found),
-            expected="a readable public key",
-            hint="pass the .pub file",
-        ) from error
+        cause = "public-key-is-not-readable"
+        raise refusal("AOTC-E006", str(file), str(found), cause=cause) from error
     key = load_public_key(pem, "", str(file))
     return pem.strip() + "\n", key

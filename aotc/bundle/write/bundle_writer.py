@@ -237,9 +237,7 @@ def _check_attestations(source: Unwritten) -> Iterator[Finding]:
                 "AOTC-E058",
                 refused.where,
                 refused.found,
-                expected=f"{refused.expected}, as much as readers take",
-                hint="attestations are read before any signature is checked, so that there are "
-                "limits: add fewer, or take the bundle as it was before some were added",
+                expected=refused.expected,
             )
 
 

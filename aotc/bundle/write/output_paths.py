@@ -12,7 +12,6 @@ from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.bundle.write.atomic_files import cannot_write, require_short_name
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
 
 STANDARD_OUTPUT = Path("-")
@@ -65,7 +64,8 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     if found:
-        raise _holds_something_else(path, f"a new file, or {replaceable.name} to replace", found)
+        expected = f"a new file, or {replaceable.name} to replace"
+        raise refusal("AOTC-E004", str(path), found, expected=expected)
 
 
 def require_new_file(path: Path) -> None:
@@ -73,13 +73,7 @@ def require_new_file(path: Path) -> None:
     and `-`, by which a script means standard output. Raises UsageError (AOTC-E003).
     """
     if path == STANDARD_OUTPUT:
-        raise refusal(
-            "AOTC-E003",
-            str(path),
-            "-, which stands for standard output",
-            expected="the name of a file",
-            hint="name a file; results are files that are written whole or not at all",
-        )
+        raise refusal("AOTC-E003", str(path), "", cause="stdout-is-not-supported-as-output")
     try:
         require_short_name(path)
         with tempfile.TemporaryFile(dir=path.parent):
@@ -99,8 +93,9 @@ def require_folder_place(path: Path) -> None:
         raise cannot_write(path, error) from error
     is_new = not path.exists() or (path.is_dir() and not any(path.iterdir()))
     if not is_new and not (path / oci_layout.LAYOUT_FILE).is_file():
-        expected = "a new folder, or an OCI layout to replace"
-        raise _holds_something_else(path, expected, "a folder or file with other things in it")
+        expected = "a new directory, or an OCI layout to replace"
+        cause = "output-directory-is-not-empty"
+        raise refusal("AOTC-E004", str(path), "", cause=cause, expected=expected)
 
 
 def require_apart(first: Path, others: Sequence[Path]) -> None:
@@ -114,8 +109,8 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
         place = path.parent.resolve() / path.name
         for before in places:
             if place.is_relative_to(before):
-                expected = "another place than that of another result of this command"
-                raise _holds_something_else(path, expected, f"{before}, which is written too")
+                found = f"{before}, which is written too"
+                raise refusal("AOTC-E004", str(path), found, cause="two-outputs-share-a-path")
         places.append(place)
 
 
@@ -130,7 +125,7 @@ def require_other_place(path: Path, source: Path, lost: str) -> None:
     except OSError:
         return  # one of them is not there, of which whoever opens it tells more
     if same:
-        found = f"the same as {source}, which would lose its {lost}"
+        found = f"{source}, which would lose its {lost}"
         raise refusal("AOTC-E054", str(path), found)
 
 
@@ -145,7 +140,3 @@ def _what_is_there(path: Path, replaceable: Kind) -> str:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     return "" if not head or replaceable.recognizes(head) else "a file of another kind"
-
-
-def _holds_something_else(path: Path, expected: str, found: str) -> AotcError:
-    return refusal("AOTC-E004", str(path), found, expected=expected)

@@ -127,5 +127,5 @@ def _dtype(dtype: np.dtype[Any], where: str) -> DType:
     try:
         return DType(dtype.name)
     except ValueError:
-        expected = "one of " + ", ".join(DType)
+        expected = "one of: " + ", ".join(DType)
         raise refusal("AOTC-E834", where, dtype.name, expected=expected) from None

@@ -37,9 +37,8 @@ def read_model(file: ModelFile, where: str) -> Model:
     """
     suffix = PurePath(file.text).suffix
     if suffix not in _points():
-        expected = f"a model file: {', '.join(suffixes())}"
-        hint = "name a file that ends like one of these, or a `function`"
-        raise refusal("AOTC-E843", where, file.text, expected=expected, hint=hint)
+        cause, expected = "unsupported-model-file-type", f"one of: {', '.join(suffixes())}"
+        raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected)
     with _library_of(suffix, where):
         return cast(Frontend, _points()[suffix].load()()).read(file)
 
@@ -62,6 +61,6 @@ def _library_of(suffix: str, where: str) -> Iterator[None]:
             "AOTC-E843",
             where,
             str(error),
+            cause="frontend-library-is-not-installed",
             expected=f"the library that reads {suffix} files",
-            hint=f"install the extra of aotc that brings it: docs/frontends.md has it for {suffix}",
         ) from error

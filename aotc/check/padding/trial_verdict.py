@@ -120,8 +120,8 @@ def _refusal(
     return finding(
         "AOTC-E955" if trial.fill else "AOTC-E956",
         f"{stated}, output {outcome.worst or 'result'}",
-        f"another result from {what}, {done}: {numbers}; {len(failed)} of {count} trials differ",
-        expected=f"what plain JAX computes at exactly {asked}",
+        f"{what}, {done}: {numbers}; {len(failed)} of {count} trials differ",
+        expected=f"the result of plain JAX at exactly {asked}",
         hint=_hint(entry, trial, failed, names),
     )
 

@@ -46,7 +46,7 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
     _require_about(written, root, file)
     material = base64.b64encode(json.dumps(written.verificationMaterial).encode()).decode()
     if len(material) > MATERIAL_CHARACTERS_MAX:
-        raise _none(file, f"material of {len(material)} characters, more than readers take")
+        raise _none(file, f"{len(material)} characters of verification material")
     (signature,) = written.dsseEnvelope.signatures
     envelope = Envelope(
         payload=written.dsseEnvelope.payload,
@@ -57,7 +57,7 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
     try:
         open_envelope(data, str(file))
     except BundleFormatError as error:
-        raise _none(file, f"an envelope that readers refuse: {error.findings[0].found}") from error
+        raise _none(file, error.findings[0].found) from error
     with_attestations(bundle, root, [data])
     return root
 
@@ -85,7 +85,9 @@ def _require_about(written: _Written, root: str, file: Path) -> None:
     if said != (PAYLOAD_TYPE, PROVENANCE_TYPE):
         raise _none(file, f"{said[0]} with {said[1]}")
     if [each.digest for each in statement.subject] != [{"sha256": root.removeprefix("sha256:")}]:
-        raise _none(file, "a statement about " + str([each.digest for each in statement.subject]))
+        found = ", ".join(str(each.digest) for each in statement.subject)
+        cause = "sigstore-bundle-is-for-another-bundle"
+        raise refusal("AOTC-E029", str(file), found, cause=cause, expected=root)
 
 
 def _none(file: Path, found: str) -> AotcError:

@@ -129,12 +129,13 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
         for dimension in spec.dimensions
     }
     unknown = sorted(parse_profile(text).keys() - known)
-    plain = "write it as `aotc inspect` shows it: batch=8"
+    plain = "choose a profile that `aotc inspect` lists"
     return refusal(
         "AOTC-E014",
         f"--profile {text}",
-        f"no dimension is called {unknown[0]}" if unknown else "none with these sizes",
-        expected="a profile among " + ", ".join(there),
+        f"unknown dimension {unknown[0]}" if unknown else "",
+        cause="profile-not-found",
+        expected="one of: " + ", ".join(there),
         hint=did_you_mean(unknown[0], known, plain) if unknown else plain,
     )
 
@@ -157,7 +158,7 @@ def _run(
     except worker_parent.CrashedError as crash:
         said = crash.last_lines(STDERR_LINES_SHOWN)
         if crash.misread:
-            said = [*said, f"an answer that nobody understands: {crash.misread}"]
+            said = [*said, f"an invalid answer of the process: {crash.misread}"]
         found = quoted(describe_status(crash.status), said)
         where = "the process that measures"
         if hint := crash.starved():

@@ -168,10 +168,8 @@ def targets_run_by(
             "AOTC-E505",
             ", ".join(asked),
             "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
-            expected=f"a target all of whose executables {package} runs: a certificate is about "
-            "the versions of one package",
-            hint="certify with the package that runs it; of a target of several engines, build "
-            "anew with the versions that are to run it",
+            cause="no-target-runs-on-this-package",
+            expected=f"executables that only {package} runs",
         )
     return wanted
 

@@ -52,7 +52,8 @@ class Environments:
             for folder in (self.folder.parent, self.folder):
                 folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 if others := other_writers(folder):
-                    raise _unusable(folder, f"a folder to which {others} may write")
+                    cause = "environment-directory-is-writable-by-other-users"
+                    raise refusal("AOTC-E559", str(folder), others, cause=cause)
             with Path(f"{place}{LOCK}").open("ab") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 # A link to an interpreter outside, which may have been removed.
@@ -89,8 +90,8 @@ def cache_folder() -> Path:
     try:
         base = stated if stated.is_absolute() else Path.home() / ".cache"
     except RuntimeError as error:
-        found = "neither $XDG_CACHE_HOME nor a home of this user"
-        raise _unusable("the environments' folder", found) from error
+        found = "neither XDG_CACHE_HOME nor a home directory"
+        raise _unusable("the directory for environments", found) from error
     return base / "aotc" / "certify"
 
 
@@ -99,7 +100,5 @@ def _unusable(where: Path | str, found: str) -> AotcError:
         "AOTC-E559",
         str(where),
         found,
-        expected="a cache folder that only you can write to, with room for the environment",
-        hint="free some space, take others' right to write away (chmod go-w), or set "
-        "XDG_CACHE_HOME to another folder",
+        cause="environment-directory-is-not-usable",
     )

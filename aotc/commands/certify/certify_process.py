@@ -174,8 +174,8 @@ def _something_else(job: Job, release: Release, found: str) -> Finding:
         "AOTC-E559",
         job.bundle,
         f"{release.package} {found}",
-        expected=f"{release} to run {job.root_digest}",
-        hint="the bundle or the environment was replaced meanwhile: certify again, with --refresh",
+        cause="environment-changed-during-certification",
+        expected=f"{release} with {job.root_digest}",
     )
 
 

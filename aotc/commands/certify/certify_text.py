@@ -11,7 +11,7 @@ from aotc.commands.certify.certify_process import Trial
 from aotc.report.report_text import count
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import printable
-from aotc_runtime.formats.certificate_predicate import BEYOND, PASSED
+from aotc_runtime.formats.certificate_predicate import BEYOND, HUNG, PASSED, REFUSED
 from aotc_runtime.schema.bundle_manifest import Parity, ParityRan
 
 SHOWN_MAX = 12
@@ -66,20 +66,20 @@ def _at_build(parity: Mapping[tuple[str, str], Parity], trial: Trial, label: str
     return found.ulp_max if isinstance(found, ParityRan) else None
 
 
+CAUSES = {HUNG: "certification-timed-out", REFUSED: "runtime-rejected-the-bundle"}
+"""By outcome, the cause of AOTC-E958; other outcomes have the code's own title."""
+
+
 def certify_findings(made: Certification) -> Iterator[Finding]:
     """What did not pass (AOTC-E957, E958), what could not be had, and what cannot run here."""
     for trial in made.trials:
         if trial.outcome in ("", PASSED):
             continue
-        beyond = trial.outcome == BEYOND
-        yield finding(
-            "AOTC-E957" if beyond else "AOTC-E958",
-            f"{trial.target} with {trial.release}",
-            f"{trial.outcome}: {trial.detail}",
-            expected="every fixture to run, within its tolerance",
-            hint="keep to the version that the bundle was built with, or build with this one too"
-            + ("; the differences are in what this command prints" if beyond else ""),
-        )
+        where = f"{trial.target} with {trial.release}"
+        if trial.outcome == BEYOND:
+            yield finding("AOTC-E957", where, trial.detail)
+        else:
+            yield finding("AOTC-E958", where, trial.detail, cause=CAUSES.get(trial.outcome, ""))
     yield from made.missing
     for trial in made.trials:
         if not trial.outcome:

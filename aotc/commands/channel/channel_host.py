@@ -100,8 +100,7 @@ def named(bundle: Path, channel: str, trust: Path | None) -> Named:
     Raises UsageError (AOTC-E028), BundleFormatError, IntegrityError, TrustError.
     """
     if not re.search(_NAME, channel):
-        expected = "a name of up to 64 letters, digits and ._-"
-        raise refusal("AOTC-E001", "--channel", channel, expected=expected, hint="rename it")
+        raise refusal("AOTC-E001", "--channel", channel, cause="channel-name-is-invalid")
     source = look_into(bundle)
     read = opened(source, read_policy(trust) if trust else None, time.time())
     index = unchanged(source, read.root_digest)

@@ -119,7 +119,7 @@ def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
     for file in files:
         pem, key = read_public_key(file)
         if key.id in found:
-            raise refusal("AOTC-E028", option, f"{file}, a key that was given before")
+            raise refusal("AOTC-E028", option, str(file), cause="channel-key-given-twice")
         found[key.id] = pem
     return found
 

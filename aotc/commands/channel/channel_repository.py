@@ -97,8 +97,9 @@ class Repository:
         found = self.root if role == ROOT else self._current(role)
         is_same = found is not None and found.signed == seen.signed
         if not is_same and _version(found) <= seen.signed.version:
-            expected = f"those of version {seen.signed.version}, which were seen last, or later"
-            raise _changed(self._folder, f"{role} metadata of version {_version(found)}", expected)
+            expected = f"version {seen.signed.version} or later"
+            found_version = f"{role} metadata of version {_version(found)}"
+            raise _rolled_back(self._folder, found_version, expected)
 
     def missing(self, metadata: Metadata[Targets]) -> int:
         """Return how many signatures targets metadata still need."""
@@ -164,9 +165,8 @@ class Repository:
                     raise refusal(
                         "AOTC-E028",
                         f"{self._folder} {WAITING}",
-                        f"{path}, which waits for signatures, too",
-                        expected=f"nothing that changes but {named.path}",
-                        hint="have that published first, or remove the file",
+                        path,
+                        cause="another-channel-update-is-pending",
                     )
         changed.expires = end
         return Metadata(changed)
@@ -195,8 +195,7 @@ class Repository:
         _sign(written[TIMESTAMP], online)
         targets = targets or self._current_targets()
         if targets is None or self.missing(targets):
-            found = "targets metadata without enough signatures by the keys of this role"
-            raise refusal("AOTC-E028", str(self._folder), found)
+            raise refusal("AOTC-E028", f"{self._folder} {TARGETS}", "")
         for role, metadata in written.items():
             number = "" if role == TIMESTAMP else f"{metadata.signed.version}."
             self._write(f"{number}{role}.json", metadata)
@@ -223,7 +222,7 @@ class Repository:
         for signer in signers:
             _sign(metadata, signer)
         if not self._result(ROOT, metadata) or not _is_enough(root, metadata):
-            found = f"{len(signers)} keys, which are too few of the old root keys or of the new"
+            found = f"{len(signers)} keys, too few of the old or of the new root keys"
             raise refusal("AOTC-E028", str(self._folder), found)
         self._write(f"{root.version}.root.json", metadata)
         return root
@@ -243,8 +242,8 @@ class Repository:
 
     def _require_role(self, signer: Signer, role: str) -> None:
         if signer.key_id not in self.root.signed.roles[role].keyids:
-            found = f"{signer.key_id[:16]}, which is no key of the role {role}"
-            raise refusal("AOTC-E028", str(self._folder), found)
+            where, cause = f"{self._folder} {role}", "key-has-no-role-in-the-channel"
+            raise refusal("AOTC-E028", where, signer.key_id[:16], cause=cause)
 
     def _current(self, role: str) -> Metadata[Any] | None:
         """The metadata that the timestamp leads to; None where there is none yet. Who writes into
@@ -273,8 +272,7 @@ class Repository:
                 role, metadata.signed_bytes, metadata.signatures
             ):
                 return metadata
-        found = f"{role} metadata that no key of this role has signed"
-        raise _changed(self._folder, found, "those that were published last")
+        raise _rolled_back(self._folder, f"no {role} metadata with a signature of its role", "")
 
     def _current_targets(self) -> Metadata[Targets] | None:
         return self._current(TARGETS)
@@ -290,8 +288,7 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
     something, E028 too few keys.
     """
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        hint = "name a new folder; `aotc channel rotate` changes the keys of a channel"
-        raise refusal("AOTC-E005", str(folder), "one that holds something", hint=hint)
+        raise refusal("AOTC-E005", str(folder), "", cause="channel-directory-is-not-empty")
     root = Root(expires=_end(now, timedelta(days=days)))
     for role, (keys, threshold) in roles.items():
         _set_role(root, role, keys, threshold)
@@ -299,7 +296,7 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
     for signer in signers:
         _sign(metadata, signer)
     if not _is_enough(root, metadata):
-        raise refusal("AOTC-E028", str(folder), f"{len(signers)} keys, too few of the root keys")
+        raise refusal("AOTC-E028", f"{folder} {ROOT}", f"{len(signers)} root keys")
     write_folder_atomically(folder, [("1.root.json", metadata.to_bytes())])
 
 
@@ -319,8 +316,9 @@ def _set_role(root: Root, role: str, keys: Mapping[str, str], threshold: int) ->
     for id in list(root.roles[role].keyids):
         root.revoke_key(id, role)
     if threshold > len(keys):
-        found = f"a threshold of {threshold} for {role}, which has {len(keys)} keys"
-        raise refusal("AOTC-E028", role, found, expected="as many keys as have to sign, or more")
+        found = f"a threshold of {threshold} with {len(keys)} keys"
+        cause = "channel-threshold-exceeds-the-number-of-keys"
+        raise refusal("AOTC-E028", role, found, cause=cause)
     for id, pem in keys.items():
         root.add_key(SSlibKey.from_crypto(load_pem_public_key(pem.encode()), keyid=id), role)
     root.roles[role].threshold = threshold
@@ -361,7 +359,7 @@ def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
     """
     roots = [_read(first or folder / "1.root.json")]
     if roots[0] != _read(folder / f"{roots[0].signed.version}.root.json"):
-        raise _no_channel(folder, f"another root than {first}")
+        raise _corrupt(folder, f"another root than {first}")
     before = None
     while True:
         signed: Any = roots[-1].signed
@@ -369,13 +367,13 @@ def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
         if not isinstance(signed, Root) or not signed.get_root_verification_result(
             before, roots[-1].signed_bytes, roots[-1].signatures
         ):
-            raise _no_channel(place, "root metadata that too few of its keys signed")
+            raise _corrupt(place, "too few signatures of the root keys")
         following = folder / f"{signed.version + 1}.root.json"
         if not following.exists():
             return roots
         before, root = signed, _read(following)
         if root.signed.version != before.version + 1:
-            raise _no_channel(following, f"root metadata of version {root.signed.version}")
+            raise _corrupt(following, f"root metadata of version {root.signed.version}")
         roots.append(root)
 
 
@@ -394,6 +392,10 @@ def _no_channel(path: Path, found: str) -> AotcError:
     return refusal("AOTC-E027", str(path), found)
 
 
-def _changed(folder: Path, found: str, expected: str) -> AotcError:
-    hint = "put back what was published last, and find out who wrote into the folder"
-    return refusal("AOTC-E027", str(folder), found, expected=expected, hint=hint)
+def _corrupt(path: Path, found: str) -> AotcError:
+    return refusal("AOTC-E027", str(path), found, cause="channel-metadata-is-corrupt")
+
+
+def _rolled_back(folder: Path, found: str, expected: str) -> AotcError:
+    cause = "channel-was-rolled-back"
+    return refusal("AOTC-E027", str(folder), found, cause=cause, expected=expected)

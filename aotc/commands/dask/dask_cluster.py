@@ -15,7 +15,6 @@ from aotc.base.errors import refusal
 from aotc.commands.dask import executor_worker
 from aotc.commands.dask.executor_backend import Cluster
 from aotc.pipeline.cache.bounded_calls import Bounded, OutageError
-from aotc_runtime.base.errors import AotcError
 
 SCHEMES = {"dask": "tcp", "dask+tls": "tls"}
 """Schemes of `--executor` URLs to those of Dask."""
@@ -92,11 +91,7 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     """
     address = _address(url)
     if find_spec("distributed") is None:
-        raise _unusable(
-            url,
-            "Dask is not installed",
-            "from a clone: pip install ./runtime ./runtime/serve '.[dask]'",
-        )
+        raise refusal("AOTC-E064", f"--executor {url}", "", cause="dask-is-not-installed")
     import dask
     from distributed import Client
 
@@ -121,17 +116,13 @@ def _silence() -> None:
 
 
 def _address(url: str) -> str:
-    hint = "write it as dask://HOST:PORT"
+    where = f"--executor {url}"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise _unusable(url, str(error), hint) from error
+        raise refusal("AOTC-E064", where, str(error)) from error
     if parts.scheme not in SCHEMES or not parts.hostname or not port:
-        raise _unusable(url, "another kind of URL", hint)
+        raise refusal("AOTC-E064", where, "")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{SCHEMES[parts.scheme]}://{host}:{port}"
-
-
-def _unusable(url: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E064", f"--executor {url}", found, hint=hint)

@@ -67,7 +67,7 @@ class ExecutorBackend:
         )
         answer = self._ask(job, msgspec.msgpack.encode(request))
         if answer.stopped and not self._stopped.done():
-            raise _lost(job, "a worker that stopped it by itself")
+            raise _lost(job, "a task that its worker stopped")
         return _executable(job, answer)
 
     def stop(self) -> None:
@@ -97,9 +97,10 @@ class ExecutorBackend:
                 future.cancel()
                 raise _lost(job, trouble)
         if future.cancelled():
-            raise _lost(job, "a task that was cancelled")
+            raise refusal("AOTC-E914", _where(job), "", cause="executor-task-was-cancelled")
         if failure := future.exception():
-            raise _lost(job, _error_text(failure)) from failure
+            cause = "executor-task-raised-an-exception"
+            raise refusal("AOTC-E914", _where(job), _error_text(failure), cause=cause) from failure
         answer = decode_answer(request, future.result())
         if answer is None:
             raise _damaged(job, "something else")
@@ -108,7 +109,7 @@ class ExecutorBackend:
 
 def _executable(job: CompileJob, answer: Answer) -> Executable:
     if any(not is_code(finding.code) for finding in answer.findings):
-        raise _damaged(job, "a refusal without a code")
+        raise _damaged(job, "an error without a code")
     raise_if(answer.findings)
     raise_if(_differences(job, answer))
     if answer.stopped:
@@ -125,7 +126,7 @@ def _differences(job: CompileJob, answer: Answer) -> Iterator[Finding]:
     if answer.differences:
         yield finding(
             "AOTC-E913",
-            f"a worker, for {job.label} for {job.target.name}",
+            _where(job),
             "; ".join(answer.differences),
         )
 
@@ -134,9 +135,13 @@ def _error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
+def _where(job: CompileJob) -> str:
+    return f"executor, {job.label} for {job.target.name}"
+
+
 def _lost(job: CompileJob, found: str) -> AotcError:
-    return refusal("AOTC-E914", f"the executor, for {job.label} for {job.target.name}", found)
+    return refusal("AOTC-E914", _where(job), found)
 
 
 def _damaged(job: CompileJob, found: str) -> AotcError:
-    return refusal("AOTC-E915", f"a worker's answer, for {job.label} for {job.target.name}", found)
+    return refusal("AOTC-E915", _where(job), found)

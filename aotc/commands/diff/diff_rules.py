@@ -79,8 +79,7 @@ def _rule(text: str) -> Rule:
         "AOTC-E056",
         f"--fail-on {text}",
         repr(text),
-        expected=f"any, none, a kind ({', '.join(KINDS)}), or a number ({', '.join(NUMBERS)}), "
-        "perhaps with how much it may change",
+        expected=f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit",
     )
 
 
@@ -98,9 +97,7 @@ def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
                 "AOTC-E976",
                 where,
                 _kinds(met) if rule.kind == ANY else _places(met),
-                expected="the same" if rule.kind == ANY else f"no change as in {rule.text}",
-                hint="the differences say where; `aotc explain` shows the modules, and "
-                "`--fail-on` which of them matter",
+                expected="" if rule.kind == ANY else f"no change as in {rule.text}",
             )
         elif rule.kind == ANY and not diff.is_same:
             yield finding(
@@ -108,7 +105,7 @@ def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
                 where,
                 diff.after.root_digest,
                 expected=diff.before.root_digest,
-                hint="their manifests agree; compare the blobs that `aotc inspect --json` lists",
+                cause="root-digests-differ",
             )
 
 

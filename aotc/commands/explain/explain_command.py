@@ -10,7 +10,6 @@ from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.completion_command import target_option
 from aotc.cli.reference_options import (
     BUNDLE_FILE,
-    BUNDLE_HELP,
     profile_option,
     refuse_both,
     verified_options,
@@ -21,8 +20,8 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@click.argument("entry_point", help="Entry point to show")
+@click.argument("bundle", type=BUNDLE_FILE, help="Bundle file or directory, or an error code")
+@click.argument("entry_point", required=False, help="Entry point to show")
 @verified_options
 @click.option(
     "--stage",
@@ -37,7 +36,7 @@ HELP_SECTION = "Inspect and verify"
 def explain(
     out: Output,
     bundle: Path,
-    entry_point: str,
+    entry_point: str | None,
     trust: Path | None,
     untrusted: bool,
     stage: str,
@@ -50,10 +49,16 @@ def explain(
     its kernels, for which the extra `aotc[explain]` is needed. Nothing is loaded, so targets of
     other machines are shown too. Signatures are checked only with --trust.
 
+    With an error code in place of a bundle, explains the error.
+
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage asm
+    aotc explain AOTC-E806
     """
     refuse_both(trust, untrusted)
+    if entry_point is None:
+        _explain_code(out, str(bundle))
+        return
     from datetime import UTC, datetime
 
     from aotc.bundle.read.bundle_review import review
@@ -78,3 +83,13 @@ def explain(
     if not out.json:
         notes = explained.notes if trust else ("signatures were not checked", *explained.notes)
         print_notes(notes)
+
+
+def _explain_code(out: Output, code: str) -> None:
+    """Explain an error code. Raises click.UsageError for any other text, as for a bundle alone."""
+    from aotc.commands.explain.code_explanation import code_document, code_lines, code_named
+
+    known = code_named(code)
+    if known is None:
+        raise click.UsageError("missing argument 'ENTRY_POINT'", click.get_current_context())
+    out.result(code_document(known), lambda: say(*code_lines(known)))

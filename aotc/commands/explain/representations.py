@@ -14,7 +14,6 @@ from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import BlobRef
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.manifest_labels import label, sizes_text
@@ -128,16 +127,13 @@ def _texts(data: Mapping[str, bytes], stage: Stage, where: str) -> dict[str, str
 def _chosen(
     review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
 ) -> list[ReviewedExecutable]:
-    def absent(where: str, found: str, expected: str, hint: str) -> AotcError:
-        return refusal("AOTC-E055", where, found, expected=expected, hint=hint)
-
-    for_all = "name one of them, or none for all"
     names = sorted({executable.entry_point for executable in review.executables()})
     if entry_point not in names:
-        expected = f"an entry point: {', '.join(names)}"
-        raise absent(review.bundle, entry_point, expected, "name one of them")
+        expected = f"one of: {', '.join(names)}"
+        raise refusal("AOTC-E055", review.bundle, entry_point, expected=expected)
     if target is not None and target not in review.targets:
-        raise absent("--target", target, f"a target: {', '.join(review.targets)}", for_all)
+        cause, expected = "target-not-found-in-the-bundle", f"one of: {', '.join(review.targets)}"
+        raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
     every = [e for e in review.executables() if e.entry_point == entry_point]
     found = [
         executable
@@ -147,11 +143,11 @@ def _chosen(
     ]
     if not found:
         profiles = dict.fromkeys(sizes_text(e.record.sizes) for e in every)
-        expected, hint = f"sizes of a profile: {', '.join(profiles)}", for_all
         if "" in profiles:
-            expected = f"no sizes: {entry_point} has one profile, and no dimensions"
-            hint = "leave --profile out"
-        raise absent("--profile", sizes_text(sizes or {}), expected, hint)
+            raise refusal("AOTC-E055", "--profile", "", cause="entry-point-has-no-sizes")
+        cause, expected = "profile-not-found", f"one of: {', '.join(profiles)}"
+        wanted = sizes_text(sizes or {})
+        raise refusal("AOTC-E055", "--profile", wanted, cause=cause, expected=expected)
     return found
 
 

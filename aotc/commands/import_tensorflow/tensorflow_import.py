@@ -47,7 +47,10 @@ def import_signature(
         digest = _digest(saved_model)
     except OSError as error:
         found = f"{error.filename}: {error.strerror}"
-        raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
+        cause = "model-file-is-not-readable"
+        raise refusal(
+            "AOTC-E843", str(saved_model), found, cause=cause, expected="a SavedModel"
+        ) from error
     job = {
         "saved_model": str(saved_model.absolute()),
         "digest": digest,

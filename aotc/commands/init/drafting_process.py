@@ -103,12 +103,7 @@ def _limits(model_file: Path, folder: str) -> Apart:
 
 def _require_new(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise refusal(
-            "AOTC-E084",
-            str(path),
-            "a folder" if path.is_dir() else "a file of that name",
-            hint="name another with --output; nothing was written",
-        )
+        raise refusal("AOTC-E084", str(path), "a directory" if path.is_dir() else "")
     require_new_file(path)
 
 

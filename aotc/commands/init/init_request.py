@@ -101,7 +101,14 @@ def read_request(
             continue
         if reference is not None and not is_function_reference(reference):
             problems.append(
-                _problem(option, f"a function as {_REFERENCE}", spell(reference), _meant(reference))
+                finding(
+                    "AOTC-E080",
+                    option,
+                    spell(reference),
+                    cause="function-reference-is-invalid",
+                    expected=_REFERENCE,
+                    hint=_meant(reference),
+                )
             )
 
     def read[T](option: str, texts: Iterable[str], value: Callable[[str], T]) -> dict[str, T]:
@@ -112,7 +119,7 @@ def read_request(
                 if not equals or not name:
                     raise _Unreadable(f"NAME=VALUE, such as {_EXAMPLES[option]}")
                 if name in found:
-                    raise _Unreadable(f"each name once: {name} has a value already")
+                    raise _Unreadable(f"one value for {name}", "remove one of the two")
                 found[name] = value(rest)
             except _Unreadable as error:
                 problems.append(_problem(option, str(error), spell(text), error.hint))
@@ -180,15 +187,13 @@ def _array(text: str) -> ArrayText:
         written = text.partition("[")[0].strip()
         known = {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
-        raise _Unreadable(
-            f"an array as {_FORM}", f"did you mean {close}?" if close else "correct it"
-        )
+        raise _Unreadable(_FORM, f"did you mean {close}?" if close else "correct it")
     return array
 
 
 def _reference(text: str) -> str:
     if not is_function_reference(text):
-        raise _Unreadable(f"NAME={_REFERENCE}", "name a function that returns a pytree of arrays")
+        raise _Unreadable(f"NAME={_REFERENCE}", "name a function that returns arrays")
     return text
 
 
@@ -212,8 +217,8 @@ def _plain(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        hint = "texts stand in quotes: --static 'mode=\"fast\"'"
-        raise _Unreadable("NAME=VALUE with a value as TOML writes it", hint) from None
+        hint = "write strings in quotes: --static 'mode=\"fast\"'"
+        raise _Unreadable("NAME=VALUE, with a TOML value", hint) from None
 
 
 def _range(text: str) -> tuple[int, int]:
@@ -232,7 +237,7 @@ def _names(request: Request) -> Iterator[Finding]:
             known = ", ".join(names) or "none; name an axis in --input"
             yield _problem(
                 "--dimension",
-                f"a dimension of an input: {known}",
+                f"one of: {known}",
                 spell(name),
                 f"did you mean {close}?" if close else "name it in the axes of an --input",
             )
@@ -246,8 +251,8 @@ def _names(request: Request) -> Iterator[Finding]:
     for option, parameters in (*kinds, *others):
         for name in sorted(parameters):
             if name in seen:
-                expected = f"one option for {name}, which {seen[name]} names too"
-                yield _problem(option, expected, f"{name} again", "remove one of the two")
+                found, cause = f"{name}, as in {seen[name]}", "parameter-described-twice"
+                yield finding("AOTC-E080", option, found, cause=cause, expected="")
             seen.setdefault(name, option)
 
 

@@ -68,11 +68,11 @@ def look(job: Job, progress: Progress) -> Answer:
         try:
             made = example()
         except (Exception, SystemExit) as error:
-            raise _refusal(
+            raise refusal(
+                "AOTC-E082",
                 job.example,
-                "the example's function to return the arguments of a call",
                 user_exceptions.describe(error, root),
-                "it is called without arguments; -v shows the traceback",
+                cause="example-raised-an-exception",
             ) from error
         values = _arguments(made, signature, job.example)
     return Answer(
@@ -98,9 +98,8 @@ def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signatur
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
-        raise _refusal(
-            reference, "a function whose signature Python can tell", str(error), "wrap it"
-        ) from error
+        cause = "signature-is-not-readable"
+        raise refusal("AOTC-E085", reference, str(error), cause=cause) from error
     raise_if(_nameless(reference, signature))
     return signature
 
@@ -113,32 +112,25 @@ def _unsuited(reference: str, function: Callable[..., Any], module: Any) -> Iter
     name = reference.partition(":")[2]
     owner, _, method = name.rpartition(".")
     if inspect.isclass(function):
-        yield _finding(
-            reference,
-            f"the class {function.__name__}, which makes an object when it is called",
-            "name an object that can be called, or a method of one: "
-            f"model = {function.__name__}(...) beside it, and {_beside(reference, 'model')}",
-        )
+        instead = _beside(reference, "model")
+        hint = f"add `model = {function.__name__}(...)` to the module, and name `{instead}`"
+        yield finding("AOTC-E085", reference, "", cause="callable-is-a-class", hint=hint)
     elif owner and _is_unbound(_attribute(module, owner), method):
-        yield _finding(
-            reference,
-            f"a method, of which nobody says whose: {owner} is a class",
-            f"name it on an object: model = {owner}(...) beside it, and "
-            f"{_beside(reference, f'model.{method}')}",
-        )
+        instead = _beside(reference, f"model.{method}")
+        hint = f"add `model = {owner}(...)` to the module, and name `{instead}`"
+        yield finding("AOTC-E085", reference, "", cause="method-has-no-object", hint=hint)
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        hint = "return the arrays together: a tuple, or stacked by jax.lax.scan"
-        yield _finding(reference, "a generator: it yields", hint)
+        yield finding("AOTC-E085", reference, "", cause="callable-is-a-generator")
     elif inspect.iscoroutinefunction(function):
-        yield _finding(reference, "a coroutine: `async def`", "write it as a plain `def`")
+        yield finding("AOTC-E085", reference, "", cause="callable-is-a-coroutine")
 
 
 def _nameless(reference: str, signature: inspect.Signature) -> Iterator[Finding]:
     """AOTC-E085 for a function all of whose arguments would land in *args or **kwargs."""
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     if kinds and all(kind in _TAKES_ANY for kind in kinds):
-        hint = "wrap it, with a name for each argument: def f(x, y): return ..."
-        yield _finding(reference, f"{reference.partition(':')[2]}{signature}", hint)
+        found = f"{reference.partition(':')[2]}{signature}"
+        yield finding("AOTC-E085", reference, found, cause="function-has-no-named-parameters")
 
 
 def _takes_any(signature: inspect.Signature) -> list[str]:
@@ -160,10 +152,6 @@ def _beside(reference: str, name: str) -> str:
     return f"{reference.partition(':')[0]}:{name}"
 
 
-def _finding(reference: str, found: str, hint: str) -> Finding:
-    return finding("AOTC-E085", reference, found, hint=hint)
-
-
 def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
     names = [p.name for p in signature.parameters.values() if p.kind not in _TAKES_ANY]
     ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
@@ -171,18 +159,18 @@ def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str,
         if extra := [key for key in made if key not in names]:
             raise _refusal(
                 where,
-                f"a dict by parameter: {', '.join(names)}",
-                f"the key {extra[0]!r}",
-                "name the function's parameters; a single dict goes into a tuple: `(batch,)`",
+                f"one of: {', '.join(names)}",
+                repr(extra[0]),
+                "use the parameters' names as keys; wrap a single dict in a tuple: `(batch,)`",
             )
         return made
     by_position = made if isinstance(made, tuple) else (made,)
     if len(by_position) > len(ordered):
         raise _refusal(
             where,
-            f"a tuple of at most {len(ordered)}, the parameters {', '.join(ordered)}",
+            f"at most {len(ordered)} values ({', '.join(ordered)})",
             f"{len(by_position)} values",
-            "return one value for each parameter; a list is one value",
+            "return one value for each parameter; a list counts as one value",
         )
     return dict(zip(ordered, by_position, strict=False))
 
@@ -247,14 +235,9 @@ def _of_file(source: SourceFile) -> Answer:
     try:
         model = open_file(source, None, "FUNCTION", False).model
     except OSError as error:
-        found = f"{source.text}: {error.strerror or error}"
-        raise refusal(
-            "AOTC-E080",
-            "FUNCTION",
-            found,
-            expected="a model file",
-            hint="correct the path",
-        ) from error
+        found = error.strerror or str(error)
+        cause = "model-file-is-not-readable"
+        raise refusal("AOTC-E080", source.text, found, cause=cause) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
     names = _Names(model)
     parameters: list[Parameter] = []

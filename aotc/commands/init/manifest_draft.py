@@ -146,10 +146,8 @@ def _unknown_parameters(request: Request, answer: Answer) -> Iterator[Finding]:
             yield finding(
                 "AOTC-E083",
                 f"{option} {name}",
-                f"{name} would land in {' or '.join(answer.takes_any)}"
-                if answer.takes_any
-                else name,
-                expected=f"a parameter of {request.function}: {', '.join(known) or 'it has none'}",
+                name,
+                expected=f"one of: {', '.join(known)}" if known else "no parameters",
                 hint=_renamed(name, close, answer),
             )
 
@@ -158,7 +156,7 @@ def _renamed(name: str, close: str | None, answer: Answer) -> str:
     if close:
         return f"did you mean {close}?"
     if answer.takes_any:
-        return f"name it in the signature, or wrap the function: def f({name}, ...)"
+        return f"add it to the signature, or wrap the function: `def f({name}, ...)`"
     return "correct the name"
 
 
@@ -280,15 +278,15 @@ class _ParameterReader:
             case SeenArray():
                 return self._array(seen, path)
             case SeenPlain() if seen.value != {}:
-                self._cannot(path, "arrays inside of an input", f"the value {seen.value!r}")
+                self._cannot(path, "arrays", repr(seen.value))
             case SeenOther():
                 self.problems.append(
                     finding(
                         "AOTC-E082",
                         path,
                         with_article(seen.kind),
-                        expected="arrays, and dicts and lists of arrays, which a manifest writes",
-                        hint=f"let a function return it: --like {name}=package.module:function",
+                        cause="example-has-values-a-manifest-cannot-hold",
+                        hint=f"pass `--like {name}=package.module:function`",
                     )
                 )
         return None
@@ -310,7 +308,7 @@ class _ParameterReader:
         if dtype is None:
             shape = ",".join(str(axis) for axis in stated.shape)
             hint = f"say --input '{path}=float32[{shape}]'"
-            self._says(path, "a dtype, since there is no example", "axes alone", hint)
+            self._says(path, "a dtype", "axes only", hint)
             dtype = "float32"
         if seen is not None:
             self._check_example(path, stated, seen)
@@ -335,15 +333,15 @@ class _ParameterReader:
                 if before != size:
                     self._says(
                         path,
-                        f"{axis} to be {before}, as in {other}",
-                        f"{size} in the example",
+                        f"{axis}={before}, as in {other}",
+                        f"{axis}={size}",
                         "give axes of different sizes different names",
                     )
 
     def _nested(self, path: str) -> ArrayInput:
         """A leaf by its path; there is no example to say whether a step is an index."""
         if any(path.startswith(f"{other}/") for other in self.request.inputs):
-            self._says(path, "a path beside the others", "one below another array", "correct it")
+            self._says(path, "a path of its own", "a path below another array", "correct the path")
         return self._stated(path, self.request.inputs[path], None)
 
     def _maybe_weights(self, name: str, example: list[tuple[Steps, Seen]]) -> None:
@@ -365,14 +363,14 @@ class _ParameterReader:
             finding(
                 "AOTC-E081",
                 f"{self.request.function}, parameter {name}",
-                "no example, no option for it, no annotation with a shape, and no default",
+                "",
                 hint=hint,
             )
         )
 
     def _no_such_leaf(self, path: str) -> None:
         hint = "name an array of the example, as the manifest does: PARAMETER/KEY/INDEX"
-        self._says(path, "the path of an array in the example", "no such array", hint)
+        self._says(path, "an array of the example", "", hint)
 
     def _cannot(self, path: str, expected: str, found: str) -> None:
         self.problems.append(
@@ -380,14 +378,21 @@ class _ParameterReader:
                 "AOTC-E082",
                 path,
                 found,
+                cause="example-has-values-a-manifest-cannot-hold",
                 expected=expected,
-                hint="change the example, or let a function return the structure (--like)",
             )
         )
 
     def _says(self, path: str, expected: str, found: str, hint: str) -> None:
         self.problems.append(
-            finding("AOTC-E083", f"--input {path}", found, expected=expected, hint=hint)
+            finding(
+                "AOTC-E083",
+                f"--input {path}",
+                found,
+                cause="input-does-not-match-the-example",
+                expected=expected,
+                hint=hint,
+            )
         )
 
 

@@ -97,18 +97,12 @@ class TokenKey:
             raise refusal(
                 "AOTC-E019",
                 TOKEN,
-                f"one that it refused: {type(error).__name__}",
-                hint=f"correct {PIN_VARIABLE} or the pin-source; few attempts lock a token",
+                type(error).__name__,
+                cause="pkcs-11-pin-is-wrong",
             ) from error
         except pkcs11.PKCS11Error as error:
             found = f"{type(error).__name__} {error}".strip()
-            raise refusal(
-                "AOTC-E018",
-                TOKEN,
-                found,
-                expected="a token that signs",
-                hint="check the library, the token and the key",
-            ) from error
+            raise refusal("AOTC-E018", TOKEN, found) from error
 
 
 def open_key(uri: str, ask: Ask) -> TokenKey:
@@ -121,13 +115,8 @@ def open_key(uri: str, ask: Ask) -> TokenKey:
     try:
         import pkcs11  # noqa: F401 - whether it is there
     except ImportError as error:
-        raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            str(error),
-            expected="the package python-pkcs11",
-            hint="from a clone: pip install ./runtime ./runtime/serve '.[pkcs11]'",
-        ) from error
+        cause = "python-pkcs11-is-not-installed"
+        raise refusal("AOTC-E018", TOKEN, str(error), cause=cause) from error
     return TokenKey(parsed, _pin(parsed, ask))
 
 
@@ -138,13 +127,12 @@ def _pin(uri: Pkcs11Uri, ask: Ask) -> str:
             pin = data.partition(b"\n")[0].rstrip(b"\r").decode()
         except (OSError, UnicodeDecodeError) as error:
             found = (error.strerror if isinstance(error, OSError) else None) or "not text"
-            raise refusal(
-                "AOTC-E019", TOKEN, found, expected=f"a PIN in {uri.pin_source}"
-            ) from error
+            cause = "pin-file-is-not-readable"
+            raise refusal("AOTC-E019", str(uri.pin_source), found, cause=cause) from error
     else:
         pin = os.environ.get(PIN_VARIABLE) or ask(f"PIN of {uri.token.get('token', 'token')}") or ""
     if not pin:
-        raise refusal("AOTC-E019", TOKEN, "none")
+        raise refusal("AOTC-E019", TOKEN, "")
     return pin
 
 
@@ -161,9 +149,9 @@ def _token(uri: Pkcs11Uri) -> pkcs11.Token:
         raise refusal(
             "AOTC-E018",
             TOKEN,
-            f"{len(matching)}; the tokens here: {there}",
-            expected=f"exactly one token ({wanted})",
-            hint="correct the URI's token=… or serial=…",
+            f"{len(matching)} matching tokens; present: {there}",
+            cause="pkcs-11-token-not-found",
+            expected=f"one token ({wanted})",
         )
     return matching[0]
 
@@ -194,9 +182,8 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
         raise refusal(
             "AOTC-E018",
             TOKEN,
-            str(len(keys)),
-            expected="exactly one private key with the URI's object or id",
-            hint="correct object=…, or name the key by id=…",
+            f"{len(keys)} matching keys",
+            cause="pkcs-11-private-key-not-found",
         )
     return keys[0]
 
@@ -214,9 +201,8 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
         raise refusal(
             "AOTC-E018",
             TOKEN,
-            str(len(keys)),
-            expected="one public key with the id or the label of the private one",
-            hint="store the public key in the token too",
+            f"{len(keys)} public keys with its id or label",
+            cause="pkcs-11-public-key-not-found",
         )
     return keys[0]
 
@@ -225,10 +211,10 @@ def _point(public: pkcs11.Object) -> tuple[str, bytes]:
     """The kind of a public key, and its bytes without the OCTET STRING that tokens wrap it in."""
     import pkcs11
 
-    expected, hint = "an Ed25519 or ECDSA P-256 key", "make such a key in the token"
+    expected, cause = "Ed25519, ECDSA P-256", "unsupported-pkcs-11-key-type"
     if public[pkcs11.Attribute.KEY_TYPE] not in (pkcs11.KeyType.EC, pkcs11.KeyType.EC_EDWARDS):
         found = pkcs11.KeyType(public[pkcs11.Attribute.KEY_TYPE]).name
-        raise refusal("AOTC-E018", TOKEN, f"a key of type {found}", expected=expected, hint=hint)
+        raise refusal("AOTC-E018", TOKEN, found, cause=cause, expected=expected)
     parameters = bytes(public[pkcs11.Attribute.EC_PARAMS])
     point = bytes(public[pkcs11.Attribute.EC_POINT])
     kind = "P-256" if parameters == _P256 else "Ed25519" if parameters in _ED25519 else ""
@@ -237,6 +223,6 @@ def _point(public: pkcs11.Object) -> tuple[str, bytes]:
         point = point[2:]
     if len(point) != size:
         raise refusal(
-            "AOTC-E018", TOKEN, f"another curve, {parameters.hex()}", expected=expected, hint=hint
+            "AOTC-E018", TOKEN, f"curve {parameters.hex()}", cause=cause, expected=expected
         )
     return kind, point

@@ -15,6 +15,9 @@ from aotc_runtime.base.errors import AotcError
 
 SCHEME = "pkcs11:"
 
+WHERE = "PKCS#11 URI"
+"""The place that errors name; a URI may hold what should not be printed."""
+
 TOKEN_ATTRIBUTES = ("token", "serial", "manufacturer", "model", "slot-id")
 KEY_ATTRIBUTES = ("object", "id", "type")
 QUERY_ATTRIBUTES = ("module-path", "pin-source")
@@ -60,12 +63,9 @@ def _attributes(text: str, separator: str, known: tuple[str, ...]) -> dict[str, 
     for part in text.split(separator) if text else []:
         name, equals, value = part.partition("=")
         if name == "pin-value":
-            raise _error(
-                "a PIN from AOTC_PKCS11_PIN, pin-source or a prompt",
-                "pin-value, which every process of this host can read",
-            )
+            raise refusal("AOTC-E017", WHERE, "pin-value", cause="pin-in-the-pkcs-11-uri")
         if not equals or name not in known:
-            raise _error("attributes " + ", ".join(known), name or "an empty one")
+            raise _error("one of: " + ", ".join(known), name or "an empty attribute")
         if name in found:
             raise _error("each attribute once", f"{name} twice")
         found[name] = value
@@ -76,7 +76,7 @@ def _pin_file(source: str) -> Path:
     """A path, or a file: URI without a host."""
     parts = urlsplit(source)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise _error("pin-source=file:/… or a path", "another kind of source")
+        raise _error("pin-source=file:/… or a path", parts.scheme or parts.netloc)
     path = unquote(parts.path if parts.scheme else source)
     if not path or path.startswith("|"):
         raise _error("pin-source=file:/… or a path", "a command" if path else "an empty one")
@@ -84,4 +84,4 @@ def _pin_file(source: str) -> Path:
 
 
 def _error(expected: str, found: str) -> AotcError:
-    return refusal("AOTC-E017", "PKCS#11 URI", found, expected=expected)
+    return refusal("AOTC-E017", WHERE, found, expected=expected)

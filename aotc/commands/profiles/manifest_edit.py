@@ -36,7 +36,7 @@ def write_profiles(suggestion: Suggestion) -> str:
         found = read_build_manifest(written).profiles(space.entry_point, suggestion.target)
         assert list(found) == suggestion.profiles, "the edit was compared with what it should say"
         if manifest.path.read_bytes() != manifest.text:
-            raise refusal("AOTC-E044", str(manifest.path), "a file that was changed meanwhile")
+            raise refusal("AOTC-E044", str(manifest.path), "")
 
     # Through a link, the file it leads to is replaced, not the link.
     write_atomically(manifest.path.resolve(), [text.encode()], check=check)

@@ -95,18 +95,18 @@ def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | N
     if wanted in sized:
         assert wanted is not None, "it is one of the names"
         return wanted
-    if wanted is None:
-        found = f"{len(sized)} of them" if sized else "none: there is nothing to choose"
-    else:
-        found = wanted if wanted not in every else f"{wanted}, which has no dimensions"
+    cause = "entry-point-has-no-dimensions"
+    if wanted is not None and wanted not in every:
+        cause = "entry-point-not-found"
+    elif wanted is None and sized:
+        cause = ""
     raise refusal(
         "AOTC-E042",
         "--entry",
-        found,
-        expected=f"an entry point with dimensions: {', '.join(sized) or 'there is none'}",
-        hint=did_you_mean(wanted, sized, "pass --entry NAME")
-        if sized
-        else "name a dimension in the shape of an input",
+        wanted or "",
+        cause=cause,
+        expected=f"one of: {', '.join(sized)}" if sized else "",
+        hint=did_you_mean(wanted, sized, "pass `--entry NAME`") if sized else None,
     )
 
 
@@ -119,7 +119,6 @@ def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str
             "AOTC-E041",
             str(log),
             ", ".join(f"{reason}: {count}" for reason, count in outside.items()),
-            expected=f"sizes that {space.entry_point} accepts",
-            hint="widen the range in the manifest, or check that the log is of this program",
+            cause="all-logged-calls-exceed-the-accepted-sizes",
         )
     return accepted, outside

@@ -87,7 +87,7 @@ def check_bundle(
             "--target",
             target,
             expected=f"one of: {', '.join(manifests)}",
-            hint=did_you_mean(target, manifests, "pass --target NAME"),
+            hint=did_you_mean(target, manifests, ""),
         )
     first = next(iter(manifests.values()))
     sized = [each for each, entry in first.entry_points.items() if entry.dimensions]
@@ -174,8 +174,8 @@ def gate(
             "AOTC-E971",
             where,
             f"{checked.coverage:.6g}: {checked.requests - checked.covered} of {checked.requests} "
-            f"calls have none; most often {sizes_text(worst.sizes)} ({worst.reason})",
-            expected=f"profiles for at least {min_coverage:.6g} of all calls",
+            f"calls without a profile, most often {sizes_text(worst.sizes)} ({worst.reason})",
+            expected=f"at least {min_coverage:.6g} of all calls",
             hint=_hint(checked),
         )
     if max_padding is not None and checked.padding > max_padding:

@@ -295,24 +295,21 @@ def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) ->
         "AOTC-E041",
         str(path),
         ", ".join(header)[:200] or "an empty file",
-        expected="JSON lines, or CSV with columns named after the dimensions, "
-        f"{', '.join(missing)} among them",
-        hint=f"write a line such as {{{line}}} for each call, or begin the file with a line of "
-        "column names; `count` is optional",
+        cause="traffic-log-does-not-name-the-dimensions",
+        expected=f"columns {', '.join(missing)}",
+        hint=f"write a line such as `{{{line}}}` for each call, or a first line of column names",
     )
 
 
 def _nothing(path: Path, gathered: _Gathered) -> AotcError:
-    found = f"{gathered.lines} lines, none of which does"
+    found = f"{gathered.lines} lines"
     if gathered.bad:
         found += f"; line {gathered.bad[0].number}: {gathered.bad[0].reason}"
     elif gathered.other:
-        found += f"; {gathered.other} requests are of other entry points"
+        found += f"; {gathered.other} calls of other entry points"
     return refusal(
         "AOTC-E041",
         str(path),
         found,
-        expected=f"sizes of {', '.join(gathered.names)}, as calls of {gathered.entry_point} "
-        "have them",
-        hint="check --entry, and that the log names the manifest's dimensions",
+        expected=f"sizes of {', '.join(gathered.names)} for {gathered.entry_point}",
     )

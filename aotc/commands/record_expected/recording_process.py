@@ -97,9 +97,10 @@ def _chosen(
         raise refusal(
             "AOTC-E831",
             f"{manifest_path} entry_points{f'.{wanted}' if wanted else ''}",
-            f"{len(able)} such entry points: {', '.join(able) or 'none'}",
-            expected="an entry point with fixtures.file, whose source is a .onnx or .pt2 file",
-            hint="name one with --entry-point; results are recorded for inputs in a file",
+            f"{len(able)} of them: {', '.join(able)}" if able else "none",
+            cause="no-recorded-inputs-to-run",
+            expected="one entry point with a .onnx or .pt2 file and `fixtures.file`",
+            hint="name one with `--entry-point`" if len(able) > 1 else None,
         )
     return names[0], able[names[0]]
 

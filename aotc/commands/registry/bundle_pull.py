@@ -100,7 +100,7 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
         for bundle, version in sorted(named):
             require_newest(channel, folder, bundle, version, index)
         if not named:
-            raise refusal("AOTC-E327", name, "a bundle without any target")
+            raise refusal("AOTC-E327", name, "", cause="bundle-has-no-targets")
         return accepted
 
     return Accept(accept.attested, accept_newest)

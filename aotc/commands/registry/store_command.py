@@ -90,7 +90,7 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
     there = _open(folder)
     done = there.prune(most)
     if done is None:
-        raise refusal("AOTC-E560", str(there.folder), "another process that adds to it")
+        raise refusal("AOTC-E560", str(there.folder), "", cause="artifact-store-is-in-use")
     gone, removed = done
     document = {
         "folder": str(there.folder),

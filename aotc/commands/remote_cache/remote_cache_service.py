@@ -38,7 +38,7 @@ def share(
     Raises UsageError: AOTC-E062 a URL that nothing installed serves, E063 no trusted key.
     """
     if not trusted:
-        raise refusal("AOTC-E063", OPTION, "none")
+        raise refusal("AOTC-E063", OPTION, "")
     blobs = blobs_at(url)
     return SharedStore(local, RemoteStore(blobs, shown(url), Seals(sealer, trusted), local.limit))
 
@@ -54,24 +54,19 @@ def blobs_at(url: str) -> Blobs:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        hint = "write it as https://HOST/PATH or s3://BUCKET/PATH"
-        raise _unusable(url, str(error), hint) from error
+        raise _invalid(url, str(error)) from error
     if parts.scheme in ("http", "https", "oci"):
         if not parts.hostname:
-            raise _unusable(url, "no host", f"write it as {parts.scheme}://HOST/PATH")
+            raise _invalid(url, "no host")
         if parts.scheme != "oci":
             return HttpBlobs(url)
         if not _REPOSITORY.match(parts.path):
-            raise _unusable(url, "no repository", "write it as oci://HOST/REPOSITORY")
+            raise _invalid(url, "no repository")
         return OciBlobs(url)
     if not parts.scheme:
-        raise _unusable(url, "no scheme", "write file:///PATH for a folder")
+        raise _invalid(url, "no scheme")
     if find_spec("fsspec") is None:
-        raise _unusable(
-            url,
-            "fsspec is not installed",
-            "from a clone: pip install ./runtime ./runtime/serve '.[remote]'",
-        )
+        raise _not_installed(url, "no fsspec")
     import fsspec
 
     try:
@@ -79,8 +74,7 @@ def blobs_at(url: str) -> Blobs:
             lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
         )
     except OutageError as error:
-        hint = "file://, http://, https:// and oci:// need no other package"
-        raise _unusable(url, str(error), hint) from error
+        raise _not_installed(url, str(error)) from error
     # A failed call is reported as a note of the build; without a handler, the library would print
     # each failure to the terminal as well.
     library = type(files).__module__.partition(".")[0]
@@ -88,5 +82,10 @@ def blobs_at(url: str) -> Blobs:
     return FsspecBlobs(files, folder)
 
 
-def _unusable(url: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found, hint=hint)
+def _invalid(url: str, found: str) -> AotcError:
+    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found)
+
+
+def _not_installed(url: str, found: str) -> AotcError:
+    cause = "remote-cache-backend-is-not-installed"
+    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found, cause=cause)

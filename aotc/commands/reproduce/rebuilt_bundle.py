@@ -179,7 +179,7 @@ def reproduce(
 
 
 def _nobody_to_trust(path: Path) -> Finding:
-    return finding("AOTC-E066", f"{path} --install", "none: the packages could be anybody's")
+    return finding("AOTC-E066", f"{path} --install", "")
 
 
 def _module_text(artifact: bytes) -> str:
@@ -214,10 +214,10 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
             yield finding(
                 "AOTC-E944",
                 f"code of {name} {version(name)}",
-                f"{here}, under the same version number",
-                expected=f"{wanted}, which the bundle was built with",
-                hint=f"what differs may come from it: run `aotc reproduce` of the {name} that "
-                "built the bundle",
+                here,
+                cause="aotc-code-does-not-match",
+                expected=wanted,
+                hint=f"run `aotc reproduce` of the {name} that built the bundle",
             )
 
 
@@ -231,11 +231,9 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
             yield finding(
                 "AOTC-E946",
                 f"variable {name}",
-                "it is not set here" if was_set else "it is set here",
-                expected="set, as in the recorded build, which read it"
-                if was_set
-                else "not set, as in the recorded build, which asked for it",
-                hint=f"set {name} to what it was; provenance holds no values"
+                "not set" if was_set else "set",
+                expected="set" if was_set else "not set",
+                hint=f"set {name} as in the recorded build; provenance holds no values"
                 if was_set
                 else f"run `env -u {name} aotc reproduce …`",
             )
@@ -246,14 +244,13 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
     here = worker_environment.clean({})
     shared = [name for name, was_set in variables.items() if was_set and name in here]
     if EVERYTHING in variables:
-        shared.append("all others, which the program read together")
+        shared.append("all others, which the program read")
     if shared:
         yield finding(
             "AOTC-E946",
             "variables",
-            f"set here, perhaps to others: {', '.join(shared)}",
-            expected="the values of the recorded build, which read them; provenance holds none",
-            hint="compare them with those of the recorded build",
+            ", ".join(shared),
+            cause="environment-variable-may-differ",
         )
 
 
@@ -264,11 +261,8 @@ def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Find
             "AOTC-E944",
             f"package {name}",
             here,
-            expected=f"{recipe.packages[name]}, which the bundle was built with",
-            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}"
-            if ours
-            else "--install, with --trust, makes an environment with the recorded versions for "
-            "this one build",
+            expected=recipe.packages[name],
+            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None,
         )
 
 
@@ -331,8 +325,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
                 "AOTC-E940",
                 "the build",
                 quoted(describe_status(process.returncode), lines),
-                expected="the new build to finish",
-                hint="the lines above are what it said last; run `aotc build -v` by hand",
+                cause="rebuild-failed",
             )
         ]
     )

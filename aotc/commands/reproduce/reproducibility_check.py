@@ -69,7 +69,7 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
             f"{difference.stage.value}: {target}{difference.what}",
             quoted(f"{difference.second} in {second}", difference.lines),
             expected=f"{difference.first}, as in {first}",
-            hint="what differs at an early stage is the cause of what differs after it",
+            hint="start with the earliest stage: later differences follow from it",
         )
     more = len(found) - SHOWN_MAX
     if more > 0:
@@ -77,8 +77,7 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
             "AOTC-E940",
             "further differences",
             f"{more} more",
-            expected=f"the same bundle in {first} and {second}",
-            hint="find the cause of the first ones",
+            hint="find the cause of the first differences",
         )
 
 

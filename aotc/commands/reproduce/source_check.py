@@ -40,9 +40,9 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
     raise refusal(
         "AOTC-E942",
         str(source),
-        ", ".join(f"{path}, with another digest" for path in others) or "no such file",
-        expected=f"{recipe.manifest} with {recipe.manifest_digest}, the build manifest",
-        hint=_checkout(recipe) or "name the folder it was built in with --source",
+        ", ".join(f"{path}, with another digest" for path in others) or "",
+        expected=f"{recipe.manifest} with {recipe.manifest_digest}",
+        hint=_checkout(recipe) or "name the directory it was built in with `--source`",
     )
 
 
@@ -56,7 +56,14 @@ def check_files(
     hint = _checkout(recipe) or "take the sources that the bundle was built from"
     found = _digest(manifest)
     if found != recipe.manifest_digest:
-        yield _another("AOTC-E942", manifest, recipe.manifest_digest, found, hint)
+        yield finding(
+            "AOTC-E942",
+            str(manifest),
+            found,
+            cause="build-manifest-does-not-match",
+            expected=recipe.manifest_digest,
+            hint=hint,
+        )
         named: Set[str] = frozenset()
     else:
         read = read_build_manifest(manifest)
@@ -64,7 +71,7 @@ def check_files(
     for name in recipe.targets:
         path = manifest.parent / name
         if name not in named and not _is_source(path, manifest, source):
-            yield _another("AOTC-E943", path, "a target file", LEADS_OUT, hint)
+            yield _another(path, "a target file", LEADS_OUT, hint)
     below, digests = _Below(source), _Digests()
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
@@ -75,14 +82,14 @@ def check_files(
         if found != digest:
             here = "name a --source that holds the whole program"
             missing = name not in named and not os.path.lexists(path)
-            yield _another("AOTC-E943", path, digest, found, f"{here}; {hint}" if missing else hint)
+            yield _another(path, digest, found, f"{here}; {hint}" if missing else hint)
     if recipe.tuning and tuning is None:
         yield finding(
             "AOTC-E943",
             "--tuning",
-            "none named",
-            expected=f"the tuning file that the build used, {recipe.tuning}",
-            hint="pass what `aotc build --save-tuning` wrote; measuring again gives other choices",
+            "",
+            cause="tuning-file-is-missing",
+            expected=recipe.tuning,
         )
 
 
@@ -100,10 +107,9 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
             yield finding(
                 "AOTC-E943",
                 part["name"],
-                f"{digest}, which the new build has read",
-                expected=f"{wanted}, which the bundle was built from",
-                hint="imports lead to another file than that in --source: see PYTHONPATH, and "
-                "packages that are installed for editing",
+                digest,
+                cause="import-comes-from-another-place",
+                expected=wanted,
             )
 
 
@@ -155,9 +161,8 @@ class _Below:
         return next(alike, there[0] if there else None)
 
 
-def _another(code: str, path: Path, digest: str, found: str, hint: str) -> Finding:
-    expected = f"{digest}, which the bundle was built from"
-    return finding(code, str(path), found, expected=expected, hint=hint)
+def _another(path: Path, digest: str, found: str, hint: str) -> Finding:
+    return finding("AOTC-E943", str(path), found, expected=digest, hint=hint)
 
 
 def _is_source(path: Path, manifest: Path, source: Path) -> bool:

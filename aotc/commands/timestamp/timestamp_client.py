@@ -19,6 +19,9 @@ from aotc_serve.http_client import Body, HttpClient
 SECONDS = 60
 """For a whole response of an authority."""
 
+TIMESTAMP_BYTES_MAX = TIMESTAMP_CHARACTERS_MAX // 4 * 3
+"""What verifiers read: their limit counts base64."""
+
 
 def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
     """The envelope with a timestamp beside each signature of this key that has none.
@@ -43,7 +46,8 @@ def _timestamp(signature: bytes, authority: str) -> bytes:
     try:
         import rfc3161_client
     except ImportError as error:
-        raise _refused(authority, str(error)) from error
+        cause = "rfc3161-client-is-not-installed"
+        raise refusal("AOTC-E026", _where(authority), str(error), cause=cause) from error
     asked = rfc3161_client.TimestampRequestBuilder(
         data=signature, hash_algorithm=rfc3161_client.base.HashAlgorithm.SHA256
     ).build()
@@ -55,11 +59,11 @@ def _timestamp(signature: bytes, authority: str) -> bytes:
         told = answer.tst_info
         same = told.message_imprint.message == asked.message_imprint.message
     except ValueError as error:
-        raise _refused(authority, f"an answer that is no timestamp: {error}") from error
+        raise _invalid(authority, str(error)) from error
     if not same or told.nonce != asked.nonce:
-        raise _refused(authority, "an answer to another question")
-    if len(data) > TIMESTAMP_CHARACTERS_MAX // 4 * 3:
-        raise _refused(authority, f"{len(data)} bytes, more than readers take")
+        raise _invalid(authority, "a timestamp of another query")
+    if len(data) > TIMESTAMP_BYTES_MAX:
+        raise _invalid(authority, f"{len(data)} bytes, more than {TIMESTAMP_BYTES_MAX}")
     return data
 
 
@@ -96,4 +100,12 @@ def _over_http(query: bytes, url: str) -> bytes:
 
 
 def _refused(authority: str, found: str) -> AotcError:
-    return refusal("AOTC-E026", f"--timestamp {authority}", found)
+    return refusal("AOTC-E026", _where(authority), found)
+
+
+def _invalid(authority: str, found: str) -> AotcError:
+    return refusal("AOTC-E026", _where(authority), found, cause="timestamp-response-is-invalid")
+
+
+def _where(authority: str) -> str:
+    return f"--timestamp {authority}"

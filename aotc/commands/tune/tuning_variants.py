@@ -58,7 +58,7 @@ def cannot_run(target: str, reason: str) -> Finding:
     return finding(
         "AOTC-E911",
         f"--tune for {target}",
-        f"not tuned: this host cannot run target {target}: {reason}",
+        reason,
     )
 
 

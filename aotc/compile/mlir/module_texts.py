@@ -55,9 +55,7 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
             "AOTC-E057",
             where,
             found,
-            expected=f"a {crash.doing or modules[0][0]} module that this jaxlib reads",
-            hint="use the jaxlib that the bundle was built with; if that does not help, the bundle "
-            "is not as `aotc build` made it",
+            expected=f"a module in {crash.doing or modules[0][0]}",
         ) from crash
 
 

@@ -17,13 +17,8 @@ def disassemble(objects: Iterable[bytes]) -> Iterator[str]:
     try:
         import capstone
     except ImportError as error:
-        raise refusal(
-            "AOTC-E057",
-            "--stage asm",
-            "none",
-            expected="the package capstone, which disassembles",
-            hint="from a clone: pip install ./runtime ./runtime/serve '.[explain]'",
-        ) from error
+        cause = "capstone-is-not-installed"
+        raise refusal("AOTC-E057", "--stage asm", "", cause=cause) from error
     machines = {
         elf.X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
         elf.AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),

@@ -108,13 +108,8 @@ def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
     try:
         import cramjam
     except ImportError as error:
-        raise refusal(
-            "AOTC-E057",
-            "an executable for an accelerator",
-            "none",
-            expected="the package cramjam, which decompresses it",
-            hint="from a clone: pip install ./runtime ./runtime/serve '.[explain]'",
-        ) from error
+        cause = "cramjam-is-not-installed"
+        raise refusal("AOTC-E057", "--stage asm", "", cause=cause) from error
     try:
         return bytes(cramjam.snappy.decompress_raw(data[at:]))
     except cramjam.DecompressionError as error:

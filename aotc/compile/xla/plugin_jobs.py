@@ -96,7 +96,7 @@ def _problem(job: CompileJob, result: Result, said: list[str], platform: Platfor
             "AOTC-E908",
             place_of(job),
             quoted(result.words, said[-LINES_SHOWN:]),
-            expected="a description of devices that the plugin understands",
+            cause="device-description-is-invalid",
             hint=platform.correct,
         )
     if refused := [name for name in result.called if not platform.is_allowed(name)]:

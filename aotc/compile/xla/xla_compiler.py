@@ -164,7 +164,9 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "executables", result.words)
     if result.problem is Problem.TARGET:
-        return _unfollowed(job, f"{result.words} in jaxlib {version('jaxlib')}")
+        found = f"{result.words} in jaxlib {version('jaxlib')}"
+        cause = "target-feature-is-unknown-to-jaxlib"
+        return refusal("AOTC-E905", place_of(job), found, cause=cause)
     # XLA names a target that nobody registered in its message; of a callback, which jaxlib has
     # registered, it only says that an attribute is missing.
     refused = [
@@ -183,6 +185,5 @@ def _unfollowed(job: CompileJob, found: str) -> AotcError:
         "AOTC-E905",
         place_of(job),
         found,
-        expected=f"code for {job.target.cpu} ({job.target.triple}) with the target's features and "
-        "no others",
+        expected=f"code for {job.target.cpu} ({job.target.triple}) and its features",
     )

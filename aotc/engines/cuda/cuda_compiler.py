@@ -137,7 +137,6 @@ def _unknown(where: str, target: Target, device: CudaDevice, installed: Wheels) 
         "AOTC-E908",
         where,
         device.description,
-        expected=f"a description in {cuda_wheels.PLUGIN} {installed.versions[cuda_wheels.PLUGIN]}: "
-        + (", ".join(known) or "it has none"),
+        expected=f"one of: {', '.join(known)}" if known else "",
         hint=hint,
     )

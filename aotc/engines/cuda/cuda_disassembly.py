@@ -18,7 +18,6 @@ from aotc.base.workers import worker_environment
 from aotc.compile.binary import elf, protobuf
 from aotc.compile.compile_refusals import LINES_SHOWN
 from aotc.engines.cuda import cuda_wheels
-from aotc_runtime.base.errors import AotcError
 
 PACKAGE, TOOL = "nvidia-cuda-nvdisasm", "nvdisasm"
 
@@ -79,12 +78,7 @@ def _tool(where: str) -> str:
     packaged = cuda_wheels.file_of(PACKAGE, TOOL)
     found = str(packaged) if packaged else shutil.which(TOOL)
     if found is None:
-        raise _refusal(
-            where,
-            f"NVIDIA's {TOOL}, which disassembles",
-            "none",
-            "from a clone: pip install ./runtime ./runtime/serve '.[explain,explain-cuda13]'",
-        )
+        raise refusal("AOTC-E057", where, "", cause="nvdisasm-is-not-installed")
     return found
 
 
@@ -98,10 +92,6 @@ def _run(tool: str, path: Path, where: str) -> Iterator[str]:
         status, lines = 1, [f"not done after {SECONDS_MAX:g} s"]
     if status != 0:
         found = quoted(describe_status(status), lines[-LINES_SHOWN:])
-        raise _refusal(where, f"a kernel that {TOOL} knows", found, f"install the newest {PACKAGE}")
+        raise refusal("AOTC-E057", where, found, cause="nvdisasm-failed")
     # Lines without an instruction or a label are the same for all kernels.
     yield from (f"    {line.strip()}" for line in lines if line.lstrip().startswith(("/*", ".L_")))
-
-
-def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E057", where, found, expected=expected, hint=hint)

@@ -46,18 +46,25 @@ def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
     """
     found = {name: _distribution(name) for name in NEEDED}
     findings = [
-        _finding(name, f"{file}, {what}", "it is not installed", HINT)
+        _finding(name, f"{file}, {what}", "", HINT)
         for name, (file, what) in NEEDED.items()
         if found[name] is None or _file(found[name], file) is None
     ]
     findings += [
-        _finding(name, f"version {jaxlib}, as jaxlib", installed.version, _pinned(jaxlib))
+        finding(
+            "AOTC-E907",
+            name,
+            installed.version,
+            cause="compiler-version-does-not-match-jaxlib",
+            expected=jaxlib,
+            hint=_pinned(jaxlib),
+        )
         for name in (PLUGIN, KERNELS)
         if (installed := found[name]) and installed.version != jaxlib
     ]
     if _distribution(UNPACKER) is None:
         what = "what unpacks executables, for the evidence of what is in them"
-        findings.append(_finding(UNPACKER, what, "it is not installed", HINT))
+        findings.append(_finding(UNPACKER, what, "", HINT))
     plugin = _file(found[PLUGIN], NEEDED[PLUGIN][0])
     if findings or plugin is None:
         return None, findings

@@ -75,8 +75,8 @@ class IreeBackend:
         E904 a custom call, E907 it is missing, E916 it refused the program at every level.
         """
         if job.mesh is not None:
-            found = f"a program over {len(job.mesh.devices)} devices"
-            raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
+            found, cause = f"{len(job.mesh.devices)} devices", "engine-supports-one-device-only"
+            raise refusal("AOTC-E916", place_of(job), found, cause=cause)
         options = _options(job)
         stated = options.pop(LEVEL, None)
         driver = require_word(job, DRIVER, options.pop(DRIVER, ""), DRIVERS)

@@ -42,8 +42,7 @@ def compiler_version() -> str:
         raise refusal(
             "AOTC-E907",
             "the engine iree",
-            "it is not installed",
-            expected=f"{COMPILER}, which compiles for it",
-            hint="from a clone: `pip install ./runtime ./runtime/serve '.[iree]'`, or name another "
-            "engine in `engines`",
+            "",
+            expected=COMPILER,
+            hint="in a clone, run `pip install ./runtime ./runtime/serve '.[iree]'`",
         ) from error

@@ -33,10 +33,9 @@ def versions(engine: Engine) -> dict[str, str]:
             raise refusal(
                 "AOTC-E907",
                 f"the engine {engine.platform}",
-                f"{name} is not installed",
-                expected=f"{' and '.join(names)}, which compile for it",
-                hint=f"from a clone: `pip install ./runtime ./runtime/serve '.[{engine.extra}]'`, "
-                "or name another engine in `engines`",
+                f"no {name}",
+                expected=" and ".join(names),
+                hint=f"in a clone, run `pip install ./runtime ./runtime/serve '.[{engine.extra}]'`",
             ) from error
     return found
 
@@ -72,8 +71,8 @@ class GraphBackend:
         equal in it.
         """
         if job.mesh is not None:
-            found = f"a program over {len(job.mesh.devices)} devices"
-            raise refusal("AOTC-E916", place_of(job), found, expected="a program on one device")
+            found, cause = f"{len(job.mesh.devices)} devices", "engine-supports-one-device-only"
+            raise refusal("AOTC-E916", place_of(job), found, cause=cause)
         request = Job(artifact=job.module.artifact, weights=job.weights, threads=self._threads(job))
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         if result.problem and result.called:

@@ -52,6 +52,7 @@ class TpuKind(TargetKind[TpuModel]):
                 expected=error.expected,
                 found=spell(model.topology),
                 hint=error.hint,
+                cause="tpu-topology-is-invalid",
             )
             return
         if model.devices > topology.devices:
@@ -61,6 +62,7 @@ class TpuKind(TargetKind[TpuModel]):
                 expected=f"at most the {topology.devices} of {model.topology}",
                 found=str(model.devices),
                 hint="correct the number, or name a larger topology",
+                cause="tpu-topology-is-invalid",
             )
         kind = topology.generation.kind
         if kind not in model.kinds:
@@ -70,6 +72,7 @@ class TpuKind(TargetKind[TpuModel]):
                 expected=f"{spell(kind)}, the devices of {model.topology}",
                 found=", ".join(map(spell, model.kinds)),
                 hint=f"add {spell(kind)}",
+                cause="tpu-topology-is-invalid",
             )
 
     def requirements(

@@ -34,7 +34,7 @@ def find() -> tuple[Path | None, str, list[Finding]]:
     try:
         installed = distribution(PLUGIN)
     except PackageNotFoundError:
-        return None, "", [_finding(expected, "it is not installed", HINT)]
+        return None, "", [_finding(expected, "", HINT)]
     library = Path(str(installed.locate_file(PLUGIN))) / LIBRARY
     if not library.is_file():
         reinstall = f"`pip install --force-reinstall {PLUGIN}=={installed.version}`"
@@ -43,7 +43,16 @@ def find() -> tuple[Path | None, str, list[Finding]]:
         return (
             None,
             "",
-            [_finding(expected, installed.version, f"`pip install {PLUGIN}=={needed}`")],
+            [
+                finding(
+                    "AOTC-E907",
+                    PLUGIN,
+                    installed.version,
+                    cause="compiler-version-does-not-match-jaxlib",
+                    expected=expected,
+                    hint=f"run `pip install {PLUGIN}=={needed}`",
+                )
+            ],
         )
     return library, installed.version, []
 

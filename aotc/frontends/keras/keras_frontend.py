@@ -45,8 +45,8 @@ class KerasFrontend:
         from aotc.frontends.keras import keras_config as config
 
         if file.signature is not None:
-            expected = "no signature: a .keras file holds one model"
-            raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
+            cause = "signature-is-not-supported"
+            raise refusal("AOTC-E845", file.text, file.signature, cause=cause)
         try:
             archive = _three_members(read_archive(file.data))
             version = _version(archive.read(METADATA))
@@ -64,9 +64,9 @@ def _require_jax(file: ModelFile) -> None:
         raise refusal(
             "AOTC-E843",
             file.text,
-            f"Keras was imported on {backend}",
-            expected="Keras on jax",
-            hint="leave KERAS_BACKEND to aotc in the program's modules",
+            backend,
+            cause="keras-uses-another-backend",
+            expected="jax",
         )
 
 
@@ -186,7 +186,8 @@ def _wide(
     ]
     for each in wide:
         hint = "set `enable_x64 = true`, or save the model with 32 bits"
-        yield finding("AOTC-E844", file.text, f"{each}, and 64-bit types are off", hint=hint)
+        cause = "model-uses-64-bit-types"
+        yield finding("AOTC-E844", file.text, each, cause=cause, hint=hint)
 
 
 def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput]:
@@ -195,8 +196,8 @@ def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput
         keys or [each.name for each in model.inputs], model.inputs, strict=True
     ):
         if tensor.sparse or getattr(tensor, "ragged", False) or tensor.dtype == "string":
-            found = f"the input {name!a} of texts, or sparse or ragged"
-            raise refusal("AOTC-E844", file.text, found[:300], expected="arrays of numbers")
+            found = f"the input {name!a} is of strings, sparse or ragged"[:300]
+            raise refusal("AOTC-E844", file.text, found, cause="unsupported-type-in-the-model")
         shape: list[int | str | None] = list(tensor.shape)
         if shape and shape[0] is None:
             shape[0] = BATCH

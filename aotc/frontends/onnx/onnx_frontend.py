@@ -97,9 +97,8 @@ class OnnxFrontend:
             raise refusal(
                 "AOTC-E845",
                 file.text,
-                f"signature {shown(file.signature)}",
-                expected="no signature: an ONNX model has one graph",
-                hint="remove `signature`",
+                shown(file.signature),
+                cause="signature-is-not-supported",
             )
         parsed, cut = _without_maps(_parse(file))
         raise_if(_unsupported(file.text, parsed))

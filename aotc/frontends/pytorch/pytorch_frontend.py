@@ -39,8 +39,8 @@ class PyTorch:
         except Damaged as error:
             raise damaged(file.text, error) from error
         if initial and not any(each.initial is not None for each in model.inputs):
-            expected = "another signature: calls of this model change nothing that it owns"
-            raise refusal("AOTC-E845", file.text, torch_states.INITIAL, expected=expected)
+            cause = "model-has-no-initial-state"
+            raise refusal("AOTC-E845", file.text, torch_states.INITIAL, cause=cause)
         return torch_states.initial_state(model) if initial else model
 
     def operators(self) -> Mapping[str, Sequence[str]]:
@@ -65,8 +65,10 @@ def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
         wanted = wanted.removesuffix(torch_states.INITIAL).removesuffix(":") or None
     if (wanted is None and len(names) > 1) or (wanted is not None and wanted not in names):
         listed = ", ".join(names)[:300]
-        found = "no signature" if file.signature is None else file.signature
-        raise refusal("AOTC-E845", file.text, found, expected=f"one of {listed}")
+        cause = "signature-is-ambiguous" if file.signature is None else ""
+        raise refusal(
+            "AOTC-E845", file.text, file.signature or "", cause=cause, expected=f"one of: {listed}"
+        )
     name = names[0] if wanted is None else wanted
     what = f"models/{name}.json"
     data = archive.read(what)

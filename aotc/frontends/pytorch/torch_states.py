@@ -130,7 +130,7 @@ def shared_memory(
                     "AOTC-E844",
                     where,
                     f"{keys[name]!a} is changed, and {others[0]!a} is in the same memory"[:300],
-                    hint="give each of them memory of its own: register a clone as the buffer",
+                    cause="write-to-shared-memory",
                 )
 
 

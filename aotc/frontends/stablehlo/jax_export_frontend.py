@@ -47,8 +47,8 @@ def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
     """
     exported = jax.export.deserialize(bytearray(file.data))
     if file.signature is not None:
-        expected = "no signature: a file of jax.export holds one function"
-        raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
+        cause = "signature-is-not-supported"
+        raise refusal("AOTC-E845", file.text, file.signature, cause=cause)
     if exported.ordered_effects or exported.unordered_effects or exported.nr_devices != 1:
         effects = [*exported.ordered_effects, *exported.unordered_effects]
         found = ", ".join(map(str, effects)) or f"{exported.nr_devices} devices"
@@ -63,7 +63,9 @@ def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
         if jnp.issubdtype(aval.dtype, jax.dtypes.extended)
     ]
     if unknown:
-        raise refusal("AOTC-E844", file.text, ", ".join(unknown), expected="arrays of numbers")
+        raise refusal(
+            "AOTC-E844", file.text, ", ".join(unknown), cause="unsupported-type-in-the-model"
+        )
     inputs = [
         ModelInput(name, np.dtype(aval.dtype), tuple(map(_axis, aval.shape)))
         for name, aval in zip(names, exported.in_avals, strict=True)

@@ -51,7 +51,8 @@ def require_alone(module: Any, where: str) -> None:
 
     module.operation.walk(visit)
     if found:
-        raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}, which waits for others")
+        cause = "operation-waits-for-another-process"
+        raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}", cause=cause)
 
 
 def parse(data: bytes, where: str, expected: str) -> Any:

@@ -85,8 +85,8 @@ class TensorFlowFrontend:
         are refused when the function is called (AOTC-E846).
         """
         if file.signature is not None:
-            expected = "no signature: the file has the one that was imported"
-            raise refusal("AOTC-E845", file.text, file.signature, expected=expected)
+            cause = "signature-is-not-supported"
+            raise refusal("AOTC-E845", file.text, file.signature, cause=cause)
         try:
             document, weights, parts = described(file)
             verified = rewritten(file, parts, EXPECTED)
@@ -182,8 +182,8 @@ def _require_32_bits(document: _Document, where: str) -> None:
         finding(
             "AOTC-E844",
             where,
-            f"{each.name!a} is {each.dtype}, and 64-bit types are off",
-            hint="set `enable_x64 = true`",
+            f"{each.name!a} is {each.dtype}",
+            cause="model-uses-64-bit-types",
         )
         for each in arrays
         if each.dtype in _WIDE

@@ -35,9 +35,9 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     except RuntimeError as error:
         raise refusal(
             "AOTC-E060",
-            "the default cache",
-            "neither $XDG_CACHE_HOME nor a home of this user",
-            hint="name a folder with --cache, set XDG_CACHE_HOME to one, or build with --cache off",
+            "default cache",
+            "",
+            cause="no-default-cache-directory",
         ) from error
 
 
@@ -48,7 +48,7 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
     cannot be made, E061 a limit that is not a size.
     """
     if place == "":
-        raise _unusable("", "no name of a folder")
+        raise refusal("AOTC-E060", "--cache", "an empty name")
     folder = default_folder(environment) if place is None else Path(place)
     size = size_of(limit)
     try:
@@ -58,23 +58,23 @@ def open_store(place: str | None, limit: str | None, environment: Mapping[str, s
         others = other_writers(folder)
         reachable = folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
     except (FileExistsError, NotADirectoryError) as error:
-        hint = "name a folder with --cache, or build with --cache off"
-        raise refusal("AOTC-E060", f"the cache in {folder}", "no folder", hint=hint) from error
+        raise refusal("AOTC-E060", str(folder), "not a directory") from error
     except OSError as error:
-        raise _unusable(folder, error.strerror or str(error)) from error
+        raise refusal("AOTC-E060", str(folder), error.strerror or str(error)) from error
     if others:
-        raise _unusable(folder, f"{others} may write there")
+        raise _writable(folder, others)
     for inner in inner_folders(folder) if reachable else ():
         with suppress(FileNotFoundError):
             if others := other_writers(inner):
-                raise _unusable(folder, f"{others} may write in {inner.relative_to(folder)}")
+                raise _writable(inner, others)
     return LocalStore(folder, size)
 
 
 def require_removed(store: LocalStore) -> None:
     """Raises UsageError (AOTC-E060) if something could not be removed from the store."""
     if store.unwritable:
-        raise _unusable(store.folder, f"not all of it could be removed: {store.unwritable}")
+        cause = "cache-entries-are-not-removable"
+        raise refusal("AOTC-E060", str(store.folder), store.unwritable, cause=cause)
 
 
 def size_of(text: str | None) -> int:
@@ -87,5 +87,6 @@ def size_of(text: str | None) -> int:
     return size
 
 
-def _unusable(folder: Path | str, found: str) -> AotcError:
-    return refusal("AOTC-E060", f"the cache in {folder}", found)
+def _writable(folder: Path, others: str) -> AotcError:
+    cause = "cache-directory-is-writable-by-other-users"
+    return refusal("AOTC-E060", str(folder), others, cause=cause)

@@ -298,9 +298,9 @@ def _check_x64(manifest: BuildManifest) -> None:
         raise refusal(
             "AOTC-E828",
             manifest.where("enable_x64"),
-            "the program set it to another value",
-            expected=f"jax_enable_x64 as the manifest has it: {stated}",
-            hint="write `enable_x64` in the manifest and leave jax.config alone",
+            f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}",
+            cause="program-changed-jax-enable-x64",
+            expected=f"enable_x64 = {stated}",
         )
 
 
@@ -337,9 +337,8 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             raise refusal(
                 "AOTC-E846",
                 where,
-                "sizes that it was not exported for",
-                expected="the constraints that were stated when the file was exported",
-                hint="keep the profiles within them, or export it anew for these sizes",
+                str(error),
+                cause="sizes-are-excluded-by-the-export",
             ) from error
         except Exception as error:
             raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error

@@ -160,7 +160,7 @@ def _unexpected(
                 "AOTC-E950",
                 f"{key.label} {path or 'result'}",
                 f"{many} differ, by at most {worst:.3g}",
-                expected=f"what was recorded, within {held.atol:g} + {held.rtol:g} * |expected|",
+                expected=f"at most {held.atol:g} + {held.rtol:g} * |expected|",
             )
 
 

@@ -202,10 +202,8 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
         return refusal(
             "AOTC-E842",
             where,
-            f"no end within {seconds:.0f} s",
-            expected="a function that ends for all inputs that callers may pass",
-            hint='state the numbers that callers pass in `ranges`, or `numerics = "finite"` if '
-            "they never are NaN or infinite",
+            f"no result within {seconds:.0f} s",
+            cause="program-does-not-finish",
         )
 
     started = monotonic()

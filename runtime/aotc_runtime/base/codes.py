@@ -77,6 +77,16 @@ class Cause(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+def readable(text: str) -> str:
+    """Return a text of the catalogue for readers: each placeholder is its name in capitals."""
+    return text.format_map(_Names())
+
+
+class _Names(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        return name.upper()
+
+
 class Code(Cause, frozen=True, forbid_unknown_fields=True):
     """Texts for one code, and for each of its causes, which inherit nothing from it."""
 

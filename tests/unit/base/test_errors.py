@@ -54,7 +54,7 @@ def test_a_finding_speaks_in_the_words_of_its_row() -> None:
 
 def test_a_finding_of_a_cause_has_its_title_and_hint() -> None:
     made = finding("AOTC-E006", "key.pem", "RSA", cause="unsupported-key-type")
-    assert (made.title, made.expected) == ("unsupported key type", "")
+    assert (made.title, made.expected) == ("unsupported key type", "Ed25519, ECDSA P-256")
     assert made.hint == "create a key with `aotc keygen`"
     assert family_of(made.code) is UsageError
 

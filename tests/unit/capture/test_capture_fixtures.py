@@ -84,7 +84,7 @@ def test_a_file_that_is_no_npz_is_refused(capture: Capture) -> None:
 def test_a_text_as_fixture_is_said_to_be_none(capture: Capture) -> None:
     manifest = BATCHED + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files={"x.npz": b"hello"}).refusal
-    assert (refusal.code, refusal.found) == ("AOTC-E831", "x.npz: no .npz file")
+    assert (refusal.code, refusal.found) == ("AOTC-E831", "x.npz: not an .npz file")
 
 
 def test_random_integers_need_a_range(capture: Capture) -> None:

@@ -23,38 +23,43 @@ def manifest(function: str = "program:f", *lines: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("function", "source", "expected", "found"),
+    ("function", "source", "title", "found"),
     [
-        ("nowhere:f", "", "nowhere", "nowhere"),
-        ("program.inner:f", "", "program.inner", "program.inner"),
-        ("program:g", "def f(x): return x\ndef _h(): ...", "(it has f)", "no such name"),
-        ("program:f.g", "def f(x): return x", "f.g", "no such name"),
-        ("program:f", "f = 3", "to be a function", "int"),
-        ("program:f", "import missing_module", "program", "missing_module at program.py:5"),
-        ("program:f", "1 / 0", "imports without an error", "ZeroDivisionError"),
-        ("program:f", "import sys\nsys.exit(0)", "imports without an error", "SystemExit"),
+        ("nowhere:f", "", "module not found", "nowhere"),
+        ("program.inner:f", "", "module not found", "program.inner"),
+        ("program:g", "def f(x): return x\ndef _h(): ...", "function not found", "g"),
+        ("program:f.g", "def f(x): return x", "function not found", "f.g"),
+        ("program:f", "f = 3", "name is not a function", "int"),
+        (
+            "program:f",
+            "import missing_module",
+            "dependency is not installed",
+            "missing_module, imported at program.py:5",
+        ),
+        ("program:f", "1 / 0", "module failed to import", "ZeroDivisionError"),
+        ("program:f", "import sys\nsys.exit(0)", "module failed to import", "SystemExit"),
         (
             "program:f",
             "x = 1\ndef f(x:",
-            "imports without an error",
+            "module failed to import",
             "never closed at program.py:6",
         ),
         (
             "program:f",
             "import ast\nast.parse('(', 'other.py')",
-            "imports without an error",
+            "module failed to import",
             "never closed at other.py:1",
         ),
-        ("program:f", "compile('(', '<text>', 'exec')", "an error", "program.py:5"),
+        ("program:f", "compile('(', '<text>', 'exec')", "module failed to import", "program.py:5"),
     ],
 )
 def test_a_function_that_cannot_be_found_is_refused(
-    capture: Capture, function: str, source: str, expected: str, found: str
+    capture: Capture, function: str, source: str, title: str, found: str
 ) -> None:
     refusal = capture(source, manifest(function, f"inputs.x = {LEAF}")).refusal
     assert refusal.code == "AOTC-E820"
     assert key_path(refusal) == "entry_points.f.function"
-    assert expected in refusal.expected
+    assert refusal.title == title
     assert found in refusal.found
 
 
@@ -76,7 +81,7 @@ def test_keras_without_its_backend_is_told_to_take_jax(
     (package / "tree.py").write_text(f"from {backend}.python.trackable import ListWrapper\n")
     refusal = capture("import keras\ndef f(x): return x\n").refusal
     assert refusal.code == "AOTC-E820"
-    assert f"no module named {backend}" in refusal.found
+    assert refusal.found.startswith(backend)
     assert refusal.hint.startswith(hint)
 
 
@@ -153,8 +158,8 @@ def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
         ("def f(): return 1", "entry_points.f.inputs.x", "x"),
         ("def f(*x): return x", "entry_points.f.inputs.x", "x"),
         ("import functools\nf = functools.partial(lambda x: x, 3)", "entry_points.f.inputs.x", "x"),
-        ("def f(**named): return named['x']", "entry_points.f.inputs.x", "x would land in **named"),
-        ("def f(*a, **named): return a", "entry_points.f.inputs.x", "x would land in **named"),
+        ("def f(**named): return named['x']", "entry_points.f.inputs.x", "x"),
+        ("def f(*a, **named): return a", "entry_points.f.inputs.x", "x"),
     ],
 )
 def test_parameters_that_do_not_match_the_manifest_are_refused(
@@ -247,7 +252,7 @@ def test_inputs_of_a_function_that_fails_are_named_with_their_paths(capture: Cap
         """,
     )
     assert outcome.refusal.expected == (
-        "f to trace with params: 6 tensors, batch/image float32[2,4], batch/masks/0 bool[], "
+        "a trace with params: 6 tensors, batch/image float32[2,4], batch/masks/0 bool[], "
         "batch/masks/1 bool[3], scale bfloat16[]"
     )
 

@@ -164,7 +164,7 @@ def test_control_flow_that_needs_values_is_refused_with_its_line(
 def test_numpy_on_a_traced_array_is_refused_with_its_line(capture: Capture, body: str) -> None:
     refusal = capture(f"def f(x):\n    {body}\n").refusal
     assert refusal.code == "AOTC-E826"
-    assert refusal.expected.startswith("jax.numpy operations")
+    assert refusal.title == "numpy call on a traced array"
     assert refusal.hint == "use jnp instead of numpy on line program.py:6"
 
 
@@ -331,7 +331,7 @@ def test_a_program_that_sets_what_the_manifest_says_is_refused(
     source = f"jax.config.update('jax_enable_x64', {program})\ndef f(x): return x + 1"
     refusal = capture(source, header=header).refusal
     assert refusal.code == "AOTC-E828"
-    assert "leave jax.config alone" in refusal.hint
+    assert refusal.title == "program changed `jax_enable_x64`"
 
 
 def test_a_function_that_sets_it_for_itself_is_refused_although_the_next_one_sets_it_back(

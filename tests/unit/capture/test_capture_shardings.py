@@ -135,7 +135,7 @@ def test_every_leaf_gets_its_sharding_and_keys_keep_their_words_together(make: M
             {"inputs": 'keys = ["data"], "key*" = [[]]'},
             "AOTC-E807",
             '22 entry_points.step.shardings.inputs."key*"',
-            'keys, which "keys" matches as well',
+            'keys, which "keys" matches too',
         ),
         (
             {"outputs": '0 = ["data"]'},

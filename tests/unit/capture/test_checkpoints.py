@@ -188,7 +188,7 @@ def test_what_is_no_number_stays_so(tmp_path: Path, special: float) -> None:
 
 def test_a_number_that_a_cast_would_make_infinite_is_refused(tmp_path: Path) -> None:
     files = {"model.safetensors": write_tensors({"x": np.array([1.0, 7e4])}, where="test")}
-    assert refused(tmp_path, files, dtype="float16") == "x in model/model.safetensors holds 70000.0"
+    assert refused(tmp_path, files, dtype="float16") == "70000.0 in x of model/model.safetensors"
 
 
 BOUND = """

@@ -22,8 +22,8 @@ NOT_TOML: dict[str, tuple[str | bytes, str, str, str]] = {
     "an open string": ('schema = 1\nname = "x', "m.toml:2", 'in: name = "x', "quotes"),
     "an open array": ("schema = 1\ntargets = [1,", "m.toml:2", "in: targets = [1,", "syntax"),
     "a program": (b"\x7fELF\x00\x01", "m.toml:1:1", "Invalid statement", "syntax"),
-    "Latin-1": (b"schema = 1\n# \xe9", "m.toml:2:3", "the byte 0xe9", "UTF-8"),
-    "UTF-16": ("schema = 1".encode("utf-16"), "m.toml:1:1", "the byte 0xff", "UTF-8"),
+    "Latin-1": (b"schema = 1\n# \xe9", "m.toml:2:3", "byte 0xe9", "UTF-8"),
+    "UTF-16": ("schema = 1".encode("utf-16"), "m.toml:1:1", "byte 0xff", "UTF-8"),
     "a byte order mark": ("\ufeffschema = 1", "m.toml:1:1", "a byte order mark", "without"),
     "a number of 5000 digits": (f"schema = {'9' * 5000}", "m.toml", "thousands of digits", ""),
 }
@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_refused_naming_the_path_as_typed(tmp_path: Path,
 def test_deep_nesting_is_refused(findings_of: Findings, depth: int) -> None:
     (finding,) = findings_of("x = " + "[" * depth + "]" * depth)
     assert finding.code == "AOTC-E805"
-    assert f"{DEPTH_MAX} deep" in finding.expected
+    assert f"{DEPTH_MAX} levels" in finding.expected
 
 
 def test_an_empty_file_lacks_each_required_key(findings_of: Findings) -> None:

@@ -44,7 +44,7 @@ BAD: dict[str, Bad] = {
     "a rule without its number": (
         "[1, 8, 64]", "{}",
         "AOTC-E804", f"m.toml:11 {DIMENSION}.profiles.multiples_of",
-        "multiples_of", "no such key", "128",
+        "", "", "128",
     ),
     "multiples of nothing": (
         "[1, 8, 64]", "{ multiples_of = 0 }",
@@ -54,7 +54,7 @@ BAD: dict[str, Bad] = {
     "a million profiles": (
         f"{RANGE}\n{PROFILES}", "range = [1, 1000000]\nprofiles = { multiples_of = 1 }",
         "AOTC-E805", f"m.toml:11 {DIMENSION}.profiles.multiples_of",
-        "at most 1024 profiles", "[1, 1000000]", "larger steps",
+        "at most 1024", "[1, 1000000]", "larger steps",
     ),
     "a profile that is no multiple": (
         f"{RANGE}\n{PROFILES}", f"{RANGE}\nmultiple_of = 8\nprofiles = [8, 12]",
@@ -70,12 +70,12 @@ BAD: dict[str, Bad] = {
         f"{RANGE}\n{PROFILES}",
         f"{RANGE}\nmultiple_of = 8\nprofiles = {{ multiples_of = 12 }}",
         "AOTC-E805", f"m.toml:12 {DIMENSION}.profiles.multiples_of",
-        "multiple_of = 8", "12", "no call",
+        "multiple_of = 8", "12", "round it",
     ),
     "no profiles for a grid": (
         f"{PROFILES}\n", "",
         "AOTC-E804", f"m.toml:9 {DIMENSION}.profiles",
-        "the key profiles", "no such key", PROFILES,
+        "", "", PROFILES,
     ),
     "a listed profile outside of the range": (
         "tolerance", "profiles = [{ batch = 65 }]\ntolerance",
@@ -90,12 +90,12 @@ BAD: dict[str, Bad] = {
     "a listed profile without a dimension": (
         "tolerance", "profiles = [{}]\ntolerance",
         "AOTC-E804", f"m.toml:17 {ENTRY}.profiles[0].batch",
-        "a size for batch", "no such key", "add batch",
+        "", "", "add batch",
     ),
     "a listed profile twice": (
         "tolerance", "profiles = [{ batch = 6 }, { batch = 6 }]\ntolerance",
         "AOTC-E807", f"m.toml:17 {ENTRY}.profiles[1]",
-        "each value once", "batch = 6", "remove one",
+        "", "batch = 6", "remove one",
     ),
     "a listed profile that a relation forbids": (
         "tolerance", 'relations = ["2*batch<=16"]\nprofiles = [{ batch = 9 }]\ntolerance',
@@ -110,12 +110,12 @@ BAD: dict[str, Bad] = {
     "a relation of nobody": (
         "tolerance", 'relations = ["bath <= 8"]\ntolerance',
         "AOTC-E806", f"m.toml:17 {ENTRY}.relations[0]",
-        "a dimension: batch", '"bath"', "did you mean batch?",
+        "one of: batch", '"bath"', "did you mean batch?",
     ),
     "relations that leave nothing": (
         "tolerance", 'relations = ["batch >= 65"]\ntolerance',
         "AOTC-E805", f"m.toml:17 {ENTRY}.relations",
-        "some combination", "none of 3", "widen",
+        "", "3 combinations, all of which do", "widen",
     ),
     "a misspelled policy": (
         "tolerance", policy('"padd"'),
@@ -125,17 +125,17 @@ BAD: dict[str, Bad] = {
     "a table without a policy": (
         "tolerance", policy("{ fill = {} }"),
         "AOTC-E804", f"{AT}.policy",
-        "the key policy", "no such key", 'policy = "pad"',
+        "", "", 'policy = "pad"',
     ),
     "a key of another policy": (
         "tolerance", policy('{ policy = "split", mask = "m" }'),
         "AOTC-E803", f"{AT}.mask",
-        "policy", "unknown key mask", "remove it",
+        "policy", "mask", "remove it",
     ),
     "a policy of no dimension": (
         "tolerance", 'out_of_profile.bath = "pad"\ntolerance',
         "AOTC-E806", f"m.toml:17 {ENTRY}.out_of_profile.bath",
-        "a dimension: batch", '"bath"', "did you mean batch?",
+        "one of: batch", '"bath"', "did you mean batch?",
     ),
     "compiling until it is compiled": (
         "tolerance", policy('{ policy = "compile", meanwhile = "compile" }'),
@@ -150,12 +150,12 @@ BAD: dict[str, Bad] = {
     "a fill for no input": (
         "tolerance", policy('{ policy = "pad", fill = { imag = 0 } }'),
         "AOTC-E806", f"{AT}.fill.imag",
-        "batch in its shape: image", '"imag"', "did you mean image?",
+        "one of: image", '"imag"', "did you mean image?",
     ),
     "a fill for an input without the dimension": (
         "tolerance", supplied('{ policy = "pad", fill = { n = 0 } }', COUNT),
         "AOTC-E806", f"m.toml:18 {ENTRY}.out_of_profile.batch.fill.n",
-        "batch in its shape", '"n"', "only arrays with the dimension",
+        "one of: image", '"n"', "only arrays with the dimension",
     ),
     "a fill that is no number": (
         "tolerance", policy('{ policy = "pad", fill = { image = "zero" } }'),
@@ -172,7 +172,7 @@ BAD: dict[str, Bad] = {
     "a mask that is no input": (
         "tolerance", policy('{ policy = "pad", mask = "mask" }'),
         "AOTC-E806", f"{AT}.mask",
-        "an input: image", '"mask"', 'dtype = "bool"',
+        "one of: image", '"mask"', 'dtype = "bool"',
     ),
     "a mask of numbers": (
         "tolerance", policy('{ policy = "pad", mask = "image" }'),
@@ -194,18 +194,18 @@ BAD: dict[str, Bad] = {
         "tolerance", supplied('{ policy = "pad", mask = "mask" }', BOOLS, 'donate = ["mask"]')
         .replace("inputs.donate", "donate"),
         "AOTC-E807", f"m.toml:19 {ENTRY}.out_of_profile.batch.mask",
-        "the loader makes", "mask is donated", "donate",
+        "", "donate", "donate",
     ),
     "splitting a square": (
         "tolerance", supplied('"split"', 's = { shape = ["batch", "batch"], dtype = "int8" }'),
         "AOTC-E807", f"m.toml:18 {ENTRY}.out_of_profile.batch",
-        "at most one axis", 's with shape ["batch", "batch"]', "another policy",
+        "", 's ["batch", "batch"]', "another policy",
     ),
     "profiles for a target that is not built": (
         "tolerance", "tolerance = {}\n[target.cpu-x86-64-v4.dimensions.batch]\nprofiles = [1]\n"
         "[entry_points.other]\nfunction = 'a:b'\ntolerance",
         "AOTC-E806", "m.toml:18 target.cpu-x86-64-v4",
-        "a target: cpu-x86-64-v3", "cpu-x86-64-v4", "did you mean",
+        "one of: cpu-x86-64-v3", "cpu-x86-64-v4", "did you mean",
     ),
     "profiles of a target outside of the range": (
         "tolerance", "tolerance = {}\n[target.cpu-x86-64-v3.dimensions.batch]\nprofiles = [99]\n"
@@ -241,4 +241,4 @@ def test_two_dimensions_cannot_share_a_length(
     text = good.replace("[entry_points.predict]", more).replace('"batch", 64', '"batch", "seq"')
     (finding,) = spoiled(good, text.replace("tolerance", f"inputs.{COUNT}\n{pads}tolerance"))
     assert finding.code == "AOTC-E807"
-    assert finding.found == "n is the length of batch"
+    assert finding.found == "n, the length of batch"

@@ -134,14 +134,14 @@ def test_another_release_is_refused_with_the_one_that_jax_names(site: Path, vers
     assert library is None
     assert (finding.code, finding.where, finding.found) == ("AOTC-E907", "libtpu", version)
     assert finding.expected == "libtpu 0.0.50, for jax 0.12.0.1"
-    assert finding.hint == "`pip install libtpu==0.0.50`"
+    assert finding.hint == "run `pip install libtpu==0.0.50`"
 
 
 @pytest.mark.usefixtures("site")
 def test_none_is_refused_with_the_extra() -> None:
     library, _, (finding,) = tpu_wheels.find()
     assert library is None
-    assert (finding.code, finding.found) == ("AOTC-E907", "it is not installed")
+    assert (finding.code, finding.title) == ("AOTC-E907", "compiler is not installed")
     assert "'.[tpu]'" in finding.hint
 
 

@@ -62,11 +62,11 @@ def nobody(prompt: str) -> str | None:
     return None
 
 
-def refusal(uri: str) -> tuple[str, str, str]:
+def refusal(uri: str) -> tuple[str, str, str, str]:
     with pytest.raises(UsageError) as caught:
         open_signer(uri, nobody).sign(b"message")
     (finding,) = caught.value.findings
-    return finding.code, finding.expected, finding.found
+    return finding.code, finding.title, finding.where, finding.found
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,14 @@ def test_a_plug_in_signs_what_its_public_key_verifies(
 
 def test_an_unknown_scheme_lists_what_is_installed(install: Install) -> None:
     install("good_signer", MODULE, scheme="vault")
-    code, expected, _ = refusal("kms:key")
-    assert code == "AOTC-E022"
-    assert expected.endswith(": pkcs11, vault")
+    code, _, _, found = refusal("kms:key")
+    assert (code, found) == ("AOTC-E022", "signers for pkcs11, vault")
 
 
 def test_a_scheme_that_two_packages_claim_is_refused(install: Install) -> None:
     install("one_signer", MODULE)
     install("two_signer", MODULE)
-    code, _, found = refusal("file:key")
+    code, _, _, found = refusal("file:key")
     assert (code, found) == ("AOTC-E022", "one_signer:open_key, two_signer:open_key")
 
 
@@ -124,39 +123,40 @@ ANOTHER = LocalSigner.ephemeral()
 
 OPENED = "class open_key:\n def __init__(self, uri, ask): 1\n def public_key(self): "
 SIGNING = f"{OPENED}return {ANOTHER.public_pem()!r}\n def sign(self, message): "
-A_PEM = "a PEM public key, Ed25519 or ECDSA P-256"
-A_SIGNATURE = f"a signature by key {ANOTHER.key_id[:16]}"
-UNVERIFIED = "one that does not verify under the public key it gave"
+FAILED = "signer plugin failed"
+NO_KEY = "signer has no valid public key"
+UNVERIFIED = "signer returned an invalid signature"
 
-# Code of a plug-in, what is expected of it, and what is found.
+# Code of a plugin, the title of the error, what the plugin did, and what is found.
 FAILURES = [
-    ("raise ImportError('needs boto')", "to be imported", "ImportError: needs boto"),
-    ("def", "to be imported", "SyntaxError: "),
-    ("x = 1", "to be imported", "AttributeError: "),
+    ("raise ImportError('needs boto')", FAILED, "import", "ImportError: needs boto"),
+    ("def", FAILED, "import", "SyntaxError: "),
+    ("x = 1", FAILED, "import", "AttributeError: "),
     (
         "def open_key(uri, ask): raise ValueError('no such\\nkey')",
-        *("to open the key", "ValueError: no such"),
+        *(FAILED, "opening the key", "ValueError: no such"),
     ),
-    ("def open_key(uri, ask): raise ValueError", "to open the key", "ValueError"),
-    ("def open_key(uri, ask): raise SystemExit(3)", "to open the key", "SystemExit: 3"),
-    ("def open_key(uri, ask): return None", "to give the public key", "AttributeError: "),
-    (OPENED + "raise OSError", "to give the public key", "OSError"),
-    (OPENED + "return b'x'", A_PEM, "a value of type bytes"),
-    (OPENED + "return 'x'", A_PEM, ""),
-    (SIGNING + "raise ConnectionError('gone')", "to sign", "ConnectionError: gone"),
-    (SIGNING + "return bytes(64)", A_SIGNATURE, UNVERIFIED),
-    (SIGNING + "return 'signature'", A_SIGNATURE, UNVERIFIED),
+    ("def open_key(uri, ask): raise ValueError", FAILED, "opening the key", "ValueError"),
+    ("def open_key(uri, ask): raise SystemExit(3)", FAILED, "opening the key", "SystemExit: 3"),
+    ("def open_key(uri, ask): return None", FAILED, "public key", "AttributeError: "),
+    (OPENED + "raise OSError", FAILED, "public key", "OSError"),
+    (OPENED + "return b'x'", NO_KEY, "", "a value of type bytes"),
+    (OPENED + "return 'x'", NO_KEY, "", ""),
+    (SIGNING + "raise ConnectionError('gone')", FAILED, "signing", "ConnectionError: gone"),
+    (SIGNING + "return bytes(64)", UNVERIFIED, "", ""),
+    (SIGNING + "return 'signature'", UNVERIFIED, "", ""),
 ]
 
 
-@pytest.mark.parametrize(("code", "expected", "found"), FAILURES, ids=range(len(FAILURES)))
+@pytest.mark.parametrize(("code", "title", "doing", "found"), FAILURES, ids=range(len(FAILURES)))
 def test_a_plug_in_that_fails_is_one_finding(
-    install: Install, code: str, expected: str, found: str
+    install: Install, code: str, title: str, doing: str, found: str
 ) -> None:
     install("bad_signer", code)
     refused = refusal("file:key")
-    assert refused[:2] == ("AOTC-E016", expected)
-    assert refused[2].startswith(found)
+    where = f"signer file, {doing}" if doing else "signer file"
+    assert refused[:3] == ("AOTC-E016", title, where)
+    assert refused[3].startswith(found)
 
 
 def test_stopping_a_plug_in_is_no_failure_of_it(install: Install) -> None:

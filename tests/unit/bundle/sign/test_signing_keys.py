@@ -57,8 +57,8 @@ def test_other_kinds_of_keys_are_refused_by_name(
     with pytest.raises(UsageError) as caught:
         load_private_key(tmp_path / "k.key", passphrase)
     (finding,) = caught.value.findings
-    assert (finding.code, finding.found) == ("AOTC-E006", f"a key of type {kind}")
-    assert finding.expected == "an Ed25519 or ECDSA P-256 key"
+    assert (finding.code, finding.found) == ("AOTC-E006", kind)
+    assert finding.title == "unsupported key type"
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,11 @@ def test_an_encrypted_key_without_its_passphrase_says_that_it_needs_one(
     (tmp_path / "k.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, kind, ENCRYPTION)
     )
-    for passphrase, found in ((None, "none"), (b"", "none"), (b"wrong", "another passphrase")):
+    for passphrase, title in ((None, "missing"), (b"", "missing"), (b"wrong", "wrong")):
         with pytest.raises(UsageError) as caught:
             load_private_key(tmp_path / "k.key", passphrase)
-        assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E007", found)
+        (finding,) = caught.value.findings
+        assert (finding.code, finding.title) == ("AOTC-E007", f"passphrase is {title}")
     assert load_private_key(tmp_path / "k.key", b"secret").public_key() == key.public_key()
 
 

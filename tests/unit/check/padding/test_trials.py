@@ -205,7 +205,7 @@ def test_a_dimension_that_leaks_is_refused_once_with_the_numbers() -> None:
         "AOTC-E955",
         "entry_points.f.out_of_profile.seq, output y",
     )
-    assert finding.expected == "what plain JAX computes at exactly batch=2,seq=3"
+    assert finding.expected == "the result of plain JAX at exactly batch=2,seq=3"
     assert "padded to batch=2,seq=5 and filled with the largest numbers" in finding.found
     assert "max abs error inf, max rel error 0.25, 9 ulp; 2 of 3 trials differ" in finding.found
 

@@ -144,7 +144,7 @@ def test_who_signs_for_one_bundle_signs_nothing_else_that_waits(
     aotc(*publish("ci"))
     where = ["--channel", "staging", "--key", "release.key", "--online-key", "online.key"]
     told = refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E028")
-    assert "production/digits, which waits for signatures, too" in told.stderr
+    assert "another channel update is pending" in told.stderr
     status = aotc("channel", "status", "channel", "--json").document
     assert status["waiting"] == {"production/digits": 1}
     made = aotc(*publish("release", "--online-key", "online.key"), "--json").document

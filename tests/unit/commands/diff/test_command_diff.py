@@ -53,7 +53,7 @@ def test_explain_says_that_no_signatures_were_checked_without_a_policy(
     assert "signatures were not checked" in text.stderr
     refused(["explain", bundle, "nothing", "--untrusted"], 2, "AOTC-E055")
     no_sizes = ["explain", bundle, "predict", "--untrusted", "--profile", "-"]
-    assert "leave --profile out" in refused(no_sizes, 2, "AOTC-E014").stderr
+    assert "remove `--profile`" in refused(no_sizes, 2, "AOTC-E014").stderr
 
 
 def test_a_damaged_blob_is_refused_before_anybody_reads_it(

@@ -165,7 +165,7 @@ def refusal_of(drafting: Drafting, arguments: Sequence[str]) -> tuple[int, list[
     with pytest.raises(UsageError) as refused:
         drafting(*arguments)
     findings = refused.value.findings
-    said = "\n".join(f"{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
+    said = "\n".join(f"{f.title}\n{f.where}\n{f.expected}\n{f.found}\n{f.hint}" for f in findings)
     return refused.value.exit_code, [finding.code for finding in findings], said
 
 
@@ -304,7 +304,7 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["program"], "AOTC-E080", "a function as package.module:function"),
+        (["program"], "AOTC-E080", "function reference is invalid"),
         (["program.predict"], "AOTC-E080", "did you mean program:predict?"),
         (["program.py"], "AOTC-E080", ".onnx, .pt2"),
         (["p" * 300], "AOTC-E080", "name a function"),
@@ -323,12 +323,12 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
         (
             ["program:predict", "--input=image=f32[3]", "--static=image=1"],
             "AOTC-E080",
-            "one option for image",
+            "parameter described twice",
         ),
         (
             ["program:predict", "--input=image=f32[3]", "--input=image=f32[4]"],
             "AOTC-E080",
-            "each name once",
+            "one value for image",
         ),
         (["program:predict"], "AOTC-E081", "parameter image"),
         (["program:predict", "--example=program:broken"], "AOTC-E082", "no data today"),
@@ -358,12 +358,12 @@ def test_what_cannot_be_described_is_refused_and_nothing_is_written(
         (
             ["program:nested", "--example=program:nested_example", "--input=tokens=[a,a]"],
             "AOTC-E083",
-            "a to be 3",
+            "a=3, as in",
         ),
         (
             ["program:nested", "--example=program:nested_example", "--input=batch/y=[a]"],
             "AOTC-E083",
-            "no such array",
+            "an array of the example",
         ),
         (["program:annotated", "--input=image=[a]"], "AOTC-E083", "a dtype"),
         (["program:annotated", "--example=program:leave"], "AOTC-E082", "SystemExit"),
@@ -522,11 +522,11 @@ def test_whatever_can_be_called_by_name_traces(drafting: Drafting, tmp_path: Pat
         ("spread", [], "spread(*xs)"),
         ("spread", ["--input=xs=float32[4]"], "spread(*xs)"),
         ("by_name", [X], "by_name(**xs)"),
-        ("yields", [X], "it yields"),
-        ("later", [X], "async def"),
+        ("yields", [X], "callable is a generator"),
+        ("later", [X], "callable is a coroutine"),
         ("Model", [X], "calls:model"),
         ("Model.predict", [X], "calls:model.predict"),
-        ("Model.__call__", [X], "a method"),
+        ("Model.__call__", [X], "method has no object"),
     ],
 )
 def test_what_no_manifest_can_call_is_refused(
@@ -548,7 +548,7 @@ def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Draft
     options = ("calls:any_more", X, Y, "--input=other=float32[4]", "--entry-point=f")
     _, codes, said = refusal_of(drafting, options)
     assert codes == ["AOTC-E083"]
-    assert "other would land in *rest or **more" in said
+    assert "--input other" in said
     assert "def f(other, ...)" in said
 
 

@@ -55,13 +55,13 @@ def test_a_uri_names_a_token_and_a_key_in_it(text: str, uri: Pkcs11Uri) -> None:
         (f"pkcs11:object=k;type=cert{MODULE}", "type=cert"),
         (f"pkcs11:object=k;libary=x{MODULE}", "libary"),
         (f"pkcs11:object=k;token{MODULE}", "token"),
-        (f"pkcs11:object=k;{MODULE}", "an empty one"),
+        (f"pkcs11:object=k;{MODULE}", "an empty attribute"),
         (f"pkcs11:object=k{MODULE}&colour=red", "colour"),
         (f"pkcs11:object=k{MODULE}&pin-source=|cat", "a command"),
         (f"pkcs11:object=k{MODULE}&pin-source=", "an empty one"),
-        (f"pkcs11:object=k{MODULE}&pin-source=http://host/pin", "another kind of source"),
-        (f"pkcs11:object=k{MODULE}&pin-source=file://host/pin", "another kind of source"),
-        (f"pkcs11:object=k{MODULE}&pin-source=data:,1234", "another kind of source"),
+        (f"pkcs11:object=k{MODULE}&pin-source=http://host/pin", "http"),
+        (f"pkcs11:object=k{MODULE}&pin-source=file://host/pin", "file"),
+        (f"pkcs11:object=k{MODULE}&pin-source=data:,1234", "data"),
     ],
 )
 def test_what_a_uri_may_not_say_is_named(text: str, found: str) -> None:
@@ -76,7 +76,7 @@ def test_a_pin_in_the_uri_is_refused_and_not_repeated(place: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_uri(f"pkcs11:object=k{place}1234")
     assert caught.value.code == "AOTC-E017"
-    assert "every process of this host can read" in caught.value.findings[0].found
+    assert caught.value.findings[0].title == "PIN in the PKCS#11 URI"
     assert "1234" not in str(caught.value)
 
 

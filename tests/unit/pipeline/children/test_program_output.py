@@ -67,8 +67,8 @@ def test_the_traceback_of_the_program_has_its_own_frames_and_what_it_printed(
 @pytest.mark.parametrize(
     ("init", "body", "found", "hint"),
     [
-        ("", "os._exit(3)", "exit status 3 while tracing f (program:f)", "it said nothing"),
-        ("os._exit(3)", "", "exit status 3 while making weights params (program:init)", "nothing"),
+        ("", "os._exit(3)", "exit status 3 while tracing f (program:f)", "os._exit"),
+        ("os._exit(3)", "", "exit status 3 while making weights params (program:init)", "os._exit"),
         ("", "os.kill(os.getpid(), 9)", "killed by SIGKILL while tracing f (program:f)", "memory"),
     ],
 )
