@@ -84,7 +84,6 @@ def _restored(job: Job) -> Any:
         import numpy as np
         from orbax import checkpoint
     except ImportError as error:
-        expected = "orbax-checkpoint, to read it"
         found = f"{job.text}, and no orbax-checkpoint here"
         raise refusal(
             "AOTC-E830", job.where, found, cause="orbax-checkpoint-is-not-installed"

@@ -246,8 +246,8 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     np.testing.assert_allclose(answer["padded"], expected[:2], atol=1e-5)
     assert answer["refused"] == [
         "AOTC-E755",
-        "abacus to run the executable",
-        "a first number of more than 3 digits",
+        "",
+        "abacus: a first number of more than 3 digits",
     ]
     report = answer["report"]
     assert len(report["fixtures"]) == 2 and report["compilations"] == 0

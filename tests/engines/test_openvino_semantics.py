@@ -156,7 +156,7 @@ def test_the_loader_refuses_weights_that_calls_write_over() -> None:
     with pytest.raises(BackendError) as caught:
         loaded(lowered, result)
     (finding,) = caught.value.findings
-    assert (finding.code, finding.expected) == ("AOTC-E753", "a graph that OpenVINO loads")
+    assert finding.code == "AOTC-E753"
     assert "write over" in finding.found
 
 

@@ -106,9 +106,9 @@ def test_a_token_server_elsewhere_is_asked_over_tls(
 @pytest.mark.parametrize(
     ("code", "body", "found"),
     [
-        (400, b"{}", "HTTP 400 Bad Request by its token server"),
+        (400, b"{}", "HTTP 400 Bad Request by the token server"),
         *(
-            (200, body, "its token server gave no token")
+            (200, body, "no token in the response")
             for body in (
                 b"",
                 b"[]",
@@ -175,8 +175,8 @@ def test_a_host_that_readers_are_sent_to_gets_no_password_by_asking_for_it(
         ("file:///etc/passwd", "file:"),
         ("ftp://127.0.0.1/x", "ftp:"),
         ("http://example.com/x", "without TLS"),
-        ("http://[::1/x", "no place"),
-        ("http://127.0.0.1:port/x", "no place"),
+        ("http://[::1/x", "an invalid address"),
+        ("http://127.0.0.1:port/x", "an invalid address"),
         ("https:///x", "https:"),
         ("", ""),
     ],
@@ -249,10 +249,10 @@ def test_a_helper_gives_an_identity_token(tmp_path: Path) -> None:
     ("name", "text", "found"),
     [
         ("store", "exit 3", "exit code 3: ''"),
-        ("store", "echo nonsense", "an answer that is not what helpers print"),
-        ("store", "exec sleep 20", "no answer within 1 s"),
+        ("store", "echo nonsense", "invalid output of the helper"),
+        ("store", "exec sleep 20", "no output within 1 s"),
         ("missing", "", "No such file or directory"),
-        ("../store", "echo '{}'", "no name of a helper"),
+        ("../store", "echo '{}'", "an invalid helper name"),
     ],
 )
 def test_a_helper_that_cannot_be_used_is_told(
@@ -319,4 +319,4 @@ def test_who_was_refused_by_a_password_is_not_named_again(server: OciServer) -> 
     login = Login(HttpClient(), f"http://{server.address}", "a registry", lambda: ME)
     login.authenticate("pull", "Basic realm=x", {}, NO_PROGRESS)
     again = "pull", "Basic realm=x", login.header("pull"), NO_PROGRESS
-    assert refused(login.authenticate, *again).found == "HTTP 401 for who was named"
+    assert refused(login.authenticate, *again).found == "HTTP 401 with credentials"

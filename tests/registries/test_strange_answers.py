@@ -158,7 +158,7 @@ def test_a_compressed_answer_is_told_as_such(
     compressed = status(200, gzip.compress(b"{}"), Content_Encoding="gzip")
     server.faults.append(always(compressed, text=f"/{kind}/"))
     told = refused(lambda: fetch_attestations(place, resolve(place)), kind=RegistryError)
-    assert told.code == "AOTC-E775" and told.found.startswith("Content-Encoding: gzip,")
+    assert told.code == "AOTC-E775" and told.found == "Content-Encoding: gzip"
 
 
 def test_a_tag_that_means_the_digest_is_told_as_such_when_nothing_else_lists_attestations(

@@ -9,7 +9,6 @@ import click
 from aotc.cli.command_output import Output, command, print_notes
 from aotc.cli.reference_options import (
     BUNDLE_FILE,
-    BUNDLE_HELP,
     profile_option,
     refuse_both,
     verified_options,
@@ -21,7 +20,7 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE, help=f"{BUNDLE_HELP}; or an error code")
+@click.argument("bundle", type=BUNDLE_FILE, help="Bundle file or directory, or an error code")
 @click.argument("entry_point", required=False, help="Entry point to show")
 @verified_options
 @click.option(
@@ -49,10 +48,11 @@ def explain(
     `stablehlo` is the traced module, `hlo` the module that XLA optimized. Nothing is loaded, so
     targets of other machines are shown too. Signatures are checked only with --trust.
 
+    With an error code in place of a bundle, explains the error.
+
     \b
     aotc explain digits-1.0.0.aotb predict --trust trust.toml --profile batch=8 --stage hlo
-
-    With an error code in place of a bundle, explains the error: `aotc explain AOTC-E806`.
+    aotc explain AOTC-E806
     """
     refuse_both(trust, untrusted)
     if entry_point is None:

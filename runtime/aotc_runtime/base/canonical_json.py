@@ -88,13 +88,8 @@ def _check_marks(data: bytes, most: int, where: str) -> None:
     """AOTC-E111: more values than any real document has. Asked before any is made."""
     marks = marks_in(data)
     if marks > most:
-        raise refusal(
-            "AOTC-E111",
-            where,
-            f"{marks} commas, colons and opening brackets",
-            cause="too-many-entries-in-a-document",
-            expected=f"at most {most}",
-        )
+        found, cause = f"{marks} JSON delimiters", "too-many-entries-in-a-document"
+        raise refusal("AOTC-E111", where, found, cause=cause, expected=f"at most {most}")
 
 
 def decode_foreign[T](

@@ -65,13 +65,8 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
         if member.name in members:
             raise refusal("AOTC-E104", place, "", cause="duplicate-archive-member")
         if len(members) >= limits.BLOBS_MAX:
-            raise refusal(
-                "AOTC-E104",
-                where,
-                "more members",
-                cause="too-many-archive-members",
-                expected=f"at most {limits.BLOBS_MAX} members",
-            )
+            many, expected = "too-many-archive-members", f"at most {limits.BLOBS_MAX}"
+            raise refusal("AOTC-E104", where, "more members", cause=many, expected=expected)
         members[member.name] = member
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:

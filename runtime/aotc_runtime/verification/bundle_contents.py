@@ -79,13 +79,9 @@ def read_root(source: BlobSource) -> Root:
         expected = f"one {oci_layout.INDEX_TYPE}, and attestations of {oci_layout.MANIFEST_TYPE}"
         raise refusal("AOTC-E113", where, kinds, expected=expected)
     if len(attestations) > limits.ATTESTATIONS_MAX:
-        raise refusal(
-            "AOTC-E111",
-            where,
-            f"{len(attestations)} attestations",
-            cause="too-many-entries-in-a-document",
-            expected=f"at most {limits.ATTESTATIONS_MAX}",
-        )
+        found, expected = f"{len(attestations)} attestations", f"at most {limits.ATTESTATIONS_MAX}"
+        cause = "too-many-entries-in-a-document"
+        raise refusal("AOTC-E111", where, found, cause=cause, expected=expected)
     if len({entry.digest for entry in index.manifests}) != len(index.manifests):
         raise refusal("AOTC-E113", where, "", cause="duplicate-index-entry")
     return Root(roots[0], tuple(attestations))

@@ -106,7 +106,7 @@ def who_signed(
         raise refusal(
             "AOTC-E111",
             where,
-            f"{marks} commas, colons and opening brackets",
+            f"{marks} JSON delimiters",
             cause="too-many-entries-in-a-document",
             expected=f"at most {limits.MATERIAL_MARKS_MAX}",
         )

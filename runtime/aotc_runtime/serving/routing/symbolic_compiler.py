@@ -68,7 +68,7 @@ class SymbolicCompiler:
         needed = inputs + self._device.features.memory_of(found.executable)
         free = host_probe.free_memory()
         if needed > free:
-            _refuse(found.label, f"{needed} bytes of free memory", f"{free} bytes")
+            _refuse(found.label, "", f"{free} bytes of free memory, {needed} needed for a call")
         shapes = [aval.shape for aval in found.inputs]
         masks = on_device(self._device, masks_of(self._spec), shapes, sizes)
         return Served(found, self._spec.result, masks)
@@ -116,7 +116,7 @@ class SymbolicCompiler:
                 raise refusal(
                     "AOTC-E756",
                     f"{where} output {tensor.path or 'result'}",
-                    str(difference),
+                    f"another result for fixture {found.label}: {difference}",
                     cause="compiled-module-computes-other-results",
                     expected="the recorded result, within the tolerance",
                 )

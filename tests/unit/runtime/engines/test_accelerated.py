@@ -73,4 +73,4 @@ def test_a_process_serves_one_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BackendError) as refused:
         xla_engine.start("cuda")
     (finding,) = refused.value.findings
-    assert (finding.code, finding.found) == ("AOTC-E758", "one for cuda")
+    assert (finding.code, finding.found) == ("AOTC-E758", "cuda")

@@ -101,7 +101,7 @@ def test_a_library_that_cannot_be_imported_is_told_with_what_installs_it() -> No
         ProcessorEngine("abacus", LIBRARY, ("beads",), absent).start("abacus")
     finding = caught.value.findings[0]
     assert finding.code == "AOTC-E758"
-    assert "pip install abacus-base-runtime" in finding.hint and "`beads`" in finding.hint
+    assert "pip install abacus-base-runtime" in finding.hint
 
 
 def message(*fields: tuple[int, bytes]) -> bytes:

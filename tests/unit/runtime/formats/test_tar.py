@@ -68,4 +68,4 @@ def test_a_file_of_text_in_place_of_a_bundle_is_told_as_one(data: bytes, is_text
     with pytest.raises(BundleFormatError) as refused:
         read_members(memoryview(data), where="x")
     (finding,) = refused.value.findings
-    assert (finding.code, finding.found == "a file of text") == ("AOTC-E103", is_text)
+    assert (finding.code, finding.found == "a text file") == ("AOTC-E103", is_text)

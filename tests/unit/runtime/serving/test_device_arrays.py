@@ -88,5 +88,5 @@ def test_an_array_that_is_spread_has_no_dlpack(array: DeviceArray) -> None:
         spread.__dlpack__()
     assert (refused.value.code, refused.value.findings[0].found) == (
         "AOTC-E634",
-        "one on 1 devices",
+        "an array on 1 devices",
     )

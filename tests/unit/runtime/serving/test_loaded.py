@@ -88,7 +88,7 @@ def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
             with pytest.raises(BackendError) as caught:
                 call(image(8))
             assert caught.value.code == "AOTC-E755"
-            assert caught.value.findings[0].found == "RESOURCE_EXHAUSTED: out of memory"
+            assert caught.value.findings[0].found == "XLA: RESOURCE_EXHAUSTED: out of memory"
     assert predict.refusals["AOTC-E755"] == before + 2
     predict(image(8))
 

@@ -104,4 +104,4 @@ def test_where_jaxlib_cannot_run_loading_says_so_before_jaxlib_or_numpy_are_ther
 
 def test_where_jaxlib_cannot_run_names_are_refused_when_they_are_imported() -> None:
     done = python("from aotc_runtime import load")
-    assert "IncompatibleHostError: AOTC-E506" in done.stderr
+    assert "IncompatibleHostError: error[AOTC-E506]" in done.stderr

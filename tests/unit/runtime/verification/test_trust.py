@@ -282,21 +282,21 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
     ("change", "where", "expected", "found"),
     [
         ({"schema": "1"}, "p schema", "1", "'1'"),
-        ({"keys": [{"public_key": 1}]}, "p keys[0].public_key", "a string", "1"),
-        ({"thresold": 1}, "p thresold", "one of schema, name, keys, threshold", "an unknown key"),
-        ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of public_key", "an unknown key"),
-        ({"limits": {"bytes": 1}}, "p limits.bytes", "one of blob_bytes", "an unknown key"),
+        ({"keys": [{"public_key": 1}]}, "p keys[0].public_key", "a non-empty string", "1"),
+        ({"thresold": 1}, "p thresold", "one of: schema, name, keys, threshold", "an unknown key"),
+        ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of: public_key", "an unknown key"),
+        ({"limits": {"bytes": 1}}, "p limits.bytes", "one of: blob_bytes", "an unknown key"),
         ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
-        ({"accepts": {"jaxlib": []}}, "p accepts.jaxlib", "an array that is not empty", "[]"),
+        ({"accepts": {"jaxlib": []}}, "p accepts.jaxlib", "a non-empty array", "[]"),
         ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
-        ({"name": {"public_key": "x"}}, "p name", "a string", "{'public_key': 'x'}"),
-        ({"name": ["x"]}, "p name", "a string", "['x']"),
+        ({"name": {"public_key": "x"}}, "p name", "a non-empty string", "{'public_key': 'x'}"),
+        ({"name": ["x"]}, "p name", "a non-empty string", "['x']"),
         ({"limits": 4096}, "p limits", "a table", "4096"),
         ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", "'ci'"),
         (
             {"minimum_build_time": datetime(2026, 1, 1)},
             "p minimum_build_time",
-            "a time with its offset, such as 2027-01-01T00:00:00Z",
+            "a time such as 2027-01-01T00:00:00Z",
             "2026-01-01T00:00:00",
         ),
     ],
@@ -330,7 +330,7 @@ roots = [
     with pytest.raises(TrustError) as refused:
         read_policy(path)
     found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
-    assert found.pop(":1 schema").found == "no such key"
+    assert found.pop(":1 schema").found == "no value"
     assert sorted(found) == [
         ":13 revoked.roots[0]",
         ":3 thresold",
@@ -340,7 +340,7 @@ roots = [
     ]
     assert found[":3 thresold"].hint == "did you mean `threshold`?"
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
-    assert found[":4 furthest_fallback"].expected == "one of compile, fail, pad, split"
+    assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
     assert "without quotes" in found[":9 keys[0].not_after"].hint
 
 

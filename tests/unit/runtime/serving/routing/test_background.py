@@ -42,7 +42,7 @@ def test_a_request_is_refused_at_once_and_compiled_in_another_thread() -> None:
 
     found = compiler(compile_)
     error = found.request(key(3))
-    assert (error.code, error.findings[0].found) == ("AOTC-E614", "being compiled")
+    assert (error.code, error.findings[0].found) == ("AOTC-E614", "compilation running")
     assert found.request(key(3)).code == "AOTC-E614" and found.find(key(3)) is None
     go.set()
     report = settle(found)
@@ -67,8 +67,8 @@ def test_no_more_wait_than_are_kept() -> None:
     go = threading.Event()
     found = compiler(lambda sizes: go.wait() and sizes)
     for size in (1, 2):
-        assert found.request(key(size)).findings[0].found == "being compiled"
-    assert found.request(key(3)).findings[0].found == "waiting for others to compile"
+        assert found.request(key(size)).findings[0].found == "compilation running"
+    assert found.request(key(3)).findings[0].found == "compilation queued"
     assert len(found.report()["waiting"]) == 2
     go.set()
     settle(found)
