@@ -223,7 +223,7 @@ def test_weights_in_files_leave_a_model_file_without_the_key(
     more = WITH_WEIGHTS.format(weights=weights)
     manifest = written(tmp_path, bytes(made.serialize()), "it.jax", more)
     signer = load_signer(generate_key_pair(tmp_path / "release", None).private, None)
-    told = build(manifest, output=tmp_path / "it.aotb", signer=signer).kept_apart
+    told = build(manifest, output=tmp_path / "it.aotb", signer=signer).isolation
     assert any("no keys are read" in line for line in told) == is_kept_apart
     assert any("with functions of the manifest" in line for line in told) != is_kept_apart
 

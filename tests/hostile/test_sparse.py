@@ -45,4 +45,6 @@ def test_a_target_left_out_is_named_and_the_rest_loads(
     assert [c["target"] for c in report["target_reason"]["candidates"]] == [report["target"]]
     with pytest.raises(IncompatibleHostError) as error:
         aotc_runtime.load(path, trust=trust, target="other")
-    assert error.value.code == "AOTC-E505" and "left out" in error.value.findings[0].found
+    (finding,) = error.value.findings
+    assert (finding.code, finding.found) == ("AOTC-E505", "other")
+    assert finding.title == "target was left out of this copy"

@@ -85,8 +85,8 @@ def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
     with pytest.raises(IncompatibleHostError) as error:
         extract(open_bundle(small), [OTHER, target], tmp_path / "none", Form.ARCHIVE)
     (finding,) = error.value.findings
-    assert (finding.code, finding.where) == ("AOTC-E505", target)
-    assert ("left out" in finding.found) == (target == BUILT)
+    assert (finding.code, finding.found) == ("AOTC-E505", target)
+    assert ("left out" in finding.title) == (target == BUILT)
     assert not (tmp_path / "none").exists()
 
 

@@ -304,10 +304,10 @@ def test_a_structure_of_a_size_that_no_input_has_is_refused_by_the_trace(run: Ru
 NESTED = ":nested --example=program:nested_example"
 TOLD = {
     "AOTC-E080": [
-        ("", "a function as package.module:function"),
-        (".predict", "did you mean program:predict?"),
+        ("", "function reference is invalid"),
+        (".predict", "did you mean `program:predict`?"),
         ("p" * 300, "name a function"),
-        (":predict --input=image=flot32[3]", "did you mean float32?"),
+        (":predict --input=image=flot32[3]", "did you mean `float32`?"),
         (":predict --input=image", "image=float32[batch,64]"),
         (":predict --static=mode=fast", "in quotes"),
         (":predict --weights=params=x", "FILE.safetensors"),
@@ -315,8 +315,8 @@ TOLD = {
         (":predict --like=params=x", "package.module:function"),
         (":predict --dimension=b=1:8", "name an axis in --input"),
         (":predict --input=image=f32[b] --dimension=b=8:1", "LOWEST:HIGHEST"),
-        (":predict --input=image=f32[3] --static=image=1", "one option for image"),
-        (":predict --input=image=f32[3] --input=image=f32[4]", "each name once"),
+        (":predict --input=image=f32[3] --static=image=1", "parameter described twice"),
+        (":predict --input=image=f32[3] --input=image=f32[4]", "one value for image"),
     ],
     "AOTC-E081": [(":predict", "parameter image")],
     "AOTC-E082": [
@@ -327,10 +327,10 @@ TOLD = {
         (":annotated --example=program:leave", "SystemExit"),
     ],
     "AOTC-E083": [
-        (":annotated --input=imgae=f32[3]", "did you mean image?"),
+        (":annotated --input=imgae=f32[3]", "did you mean `image`?"),
         (f"{NESTED} --input=tokens=[a]", "axes that fit the example's shape [3, 4]"),
-        (f"{NESTED} --input=tokens=[a,a]", "a to be 3"),
-        (f"{NESTED} --input=batch/y=[a]", "no such array"),
+        (f"{NESTED} --input=tokens=[a,a]", "a=3, as in tokens"),
+        (f"{NESTED} --input=batch/y=[a]", "an array of the example"),
         (":annotated --input=image=[a]", "a dtype"),
     ],
 }
@@ -352,7 +352,7 @@ def test_what_cannot_be_described_is_refused(
     ("arguments", "exit_code", "code", "says"),
     [
         (["program.py"], 2, "AOTC-E080", ".onnx, .pt2"),
-        (["program:annotated", "--input=imgae=f32[3]"], 2, "AOTC-E083", "did you mean image?"),
+        (["program:annotated", "--input=imgae=f32[3]"], 2, "AOTC-E083", "did you mean `image`?"),
         (["program:nope"], 3, "AOTC-E820", ""),
         (["program:annotated", "--target=cpu-x86-64-v9"], 3, "AOTC-E811", ""),
     ],
