@@ -404,7 +404,9 @@ _Part = Annotated[Error, accepting(lambda v: v <= 1, "a number from 0 to 1", "1 
 _Library = Annotated[
     str,
     accepting(
-        lambda v: v in PLACES, f"one of {', '.join(PLACES)}", "evidence.md says whose is what"
+        lambda v: v in PLACES,
+        f"one of {', '.join(PLACES)}",
+        "docs/concepts/evidence.md explains them",
     ),
 ]
 _Operation = Annotated[

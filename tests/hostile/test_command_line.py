@@ -25,7 +25,7 @@ def test_verify_tells_people_on_stderr_without_steering_their_terminal(
 
 
 ROOT = Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", ROOT / "runtime" / "README.md", *sorted(ROOT.glob("docs/*.md")))
+PAGES = (ROOT / "README.md", ROOT / "runtime" / "README.md", *sorted(ROOT.glob("docs/**/*.md")))
 _COMMAND = re.compile(
     r"^((?:python\S* (?:-P )?-m aotc_runtime|aotc-runtime|aotc) (?:verify|host-info)\b[^#|>\n]*)",
     re.MULTILINE,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from msgspec.structs import replace
 from pydantic import Field
 
-from aotc.base.errors import refusal
-from aotc.compile.binary import elf
 from aotc.compile.compiler_protocol import (
     Backend,
     Candidate,
@@ -138,30 +136,3 @@ class CpuKind(ProcessorKind[CpuModel]):
         from aotc.compile.xla.xla_compiler import XlaBackend
 
         return XlaBackend()
-
-
-def _disassembled(objects: Iterable[bytes]) -> Iterator[str]:
-    """Yield every function in these ELF objects, by name; bytes that are no instruction as `.byte`.
-
-    Raises UsageError (AOTC-E057) without capstone; ValueError for bytes that are no ELF file.
-    """
-    try:
-        import capstone
-    except ImportError as error:
-        expected = "the package capstone, which disassembles"
-        hint = "from a clone: pip install ./runtime ./runtime/serve '.[explain]'"
-        raise refusal("AOTC-E057", "--stage asm", "none", expected=expected, hint=hint) from error
-    machines = {
-        elf.X86_64: (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
-        elf.AARCH64: (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
-    }
-    functions = (function for data in objects for function in elf.functions(data))
-    for function in sorted(functions, key=lambda f: (f.name, f.code)):
-        yield f"{function.name}:  {len(function.code)} bytes"
-        if function.machine not in machines:
-            yield f"    instructions of ELF machine {function.machine}, which are not known here"
-            continue
-        engine = capstone.Cs(*machines[function.machine])
-        engine.skipdata = True
-        for address, _, mnemonic, operands in engine.disasm_lite(function.code, function.address):
-            yield f"    {address:6x}  {mnemonic} {operands}".rstrip()

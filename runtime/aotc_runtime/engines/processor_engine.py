@@ -188,5 +188,5 @@ class ProcessorEngine:
                 str(error),
                 cause="engine-is-not-installed",
                 expected=self._library.name,
-                hint=f"in a clone, run `pip install './runtime[{self._library.extra}]'`",
+                hint=f"run `pip install {self._library.distribution}`",
             ) from error

@@ -159,7 +159,7 @@ def test_a_fixture_file_that_is_none_or_becomes_much_larger_is_refused_before_it
     refusal = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=files).refusal
     assert refusal.code == "AOTC-E831"
     if what == "text":
-        assert refusal.found == "x.npz: no .npz file"
+        assert refusal.found == "x.npz: not an .npz file"
 
 
 def test_a_compressed_fixture_file_of_few_bytes_is_taken(capture: Capture) -> None:

@@ -28,8 +28,8 @@ from aotc_runtime.verification import (
 )
 
 DOCS = Path(__file__).parents[3] / "docs"
-FORMAT = (DOCS / "bundle-format.md").read_text()
-TRUST = (DOCS / "trust.md").read_text()
+FORMAT = (DOCS / "reference" / "bundle-format.md").read_text()
+TRUST = (DOCS / "reference" / "trust-policy.md").read_text()
 
 STRUCTS = [
     value
