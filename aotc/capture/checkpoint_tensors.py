@@ -146,7 +146,8 @@ def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
     if is_header and length <= limits.TENSOR_HEADER_BYTES_MAX:
         _, _, tensor = refused.where.partition(" ")
         place = f" in {tensor}" if tensor else ""
-        return f"damaged{place}: {refused.found}, not {refused.expected}", refused.hint
+        wanted = f", not {refused.expected}" if refused.expected else ""
+        return f"damaged{place}: {refused.found}{wanted}", refused.hint
     known = next((what for magic, what in _OTHER_FORMATS if start.startswith(magic)), None)
     if known and "git-lfs" in known:
         return f"not a safetensors file but {known}", "fetch it: git lfs pull"

@@ -156,12 +156,6 @@ def shards(bundle: Path) -> list[str]:
 COUNTED = r"\d+(\.\d)?/\d+(\.\d)? MB|\d+\.\d [kM]?B of \d+\.\d MB"
 
 
-def test_a_build_shows_how_much_is_packed(built: Path) -> None:
-    shown = (built / "shown.txt").read_bytes().decode()
-    assert re.search(rf"weights\b.*({COUNTED})", shown), shown[-2000:]
-    assert re.search(rf"pack\b.*({COUNTED})", shown), shown[-2000:]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

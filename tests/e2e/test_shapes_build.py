@@ -274,7 +274,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path:
     )
     place = f"manifest.toml:{line} entry_points.f.out_of_profile.rows, output result"
     assert finding.where.endswith(place)
-    assert finding.expected.startswith("what plain JAX computes at exactly rows=")
+    assert finding.expected.startswith("the result of plain JAX at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
     assert "of 52 trials differ" in finding.found

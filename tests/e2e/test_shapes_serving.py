@@ -129,7 +129,9 @@ def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> No
     for name in ("mask", "length"):
         with pytest.raises(AotcError) as caught:
             bundle["encode"](given, **{name: given > 0})
-        assert caught.value.findings[0].hint.startswith(f"leave {name} out: the loader passes")
+        assert caught.value.findings[0].hint.startswith(
+            f"leave out {name}, which the loader passes"
+        )
 
 
 def test_what_leaks_shows_that_the_padding_is_filled_as_declared(

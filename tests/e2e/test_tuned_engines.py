@@ -228,7 +228,7 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
     )
     assert built.document["root_digest"] == tuned.document["root_digest"]
     (finding,) = refused.document["findings"]
-    assert (finding["code"], finding["found"]) == ("AOTC-E031", "a choice of slate")
+    assert (finding["code"], finding["found"]) == ("AOTC-E031", "choices for slate")
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("engines", "more", "found"),
-    [('"xla"', "", None), ('"xla", "iree"', 'objective = "start"', "objective = start")],
+    [('"xla"', "", None), ('"xla", "iree"', 'objective = "start"', 'objective = "start"')],
 )
 def test_mixed_is_for_the_latency_of_several_engines(
     tmp_path: Path, engines: str, more: str, found: str | None

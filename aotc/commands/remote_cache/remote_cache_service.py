@@ -13,12 +13,16 @@ from aotc.commands.remote_cache.bounded_calls import LIBRARY_SECONDS, Bounded, O
 from aotc.commands.remote_cache.cache_seal import Sealer, Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
+from aotc.commands.remote_cache.oci_blobs import OciBlobs
 from aotc.commands.remote_cache.remote_cache import Blobs, RemoteStore, SharedStore
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.public_keys import PublicKey
 
 OPTION = "--remote-cache"
+
+_REPOSITORY = re.compile(r"/[a-z0-9]+([._/-]+[a-z0-9]+)*/?\Z")
+"""Repository names, about as the OCI distribution specification defines them."""
 
 _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 """The secret parts of a URL, even a malformed one: user and password, and the query."""
@@ -51,10 +55,14 @@ def blobs_at(url: str) -> Blobs:
         _ = parts.port
     except ValueError as error:
         raise _invalid(url, str(error)) from error
-    if parts.scheme in ("http", "https"):
+    if parts.scheme in ("http", "https", "oci"):
         if not parts.hostname:
             raise _invalid(url, "no host")
-        return HttpBlobs(url)
+        if parts.scheme != "oci":
+            return HttpBlobs(url)
+        if not _REPOSITORY.match(parts.path):
+            raise _invalid(url, "no repository")
+        return OciBlobs(url)
     if not parts.scheme:
         raise _invalid(url, "no scheme")
     if find_spec("fsspec") is None:

@@ -75,7 +75,7 @@ def test_an_operation_that_a_transformation_repeats_is_reported_once(capture: Ca
 REFERENCE = "REF = jax.new_ref(jnp.zeros(4))\n"
 SILENT = "class Silent(Exception):\n    def __str__(self): return 1 / 0\n"
 NUMPY = (
-    "expected has jax.numpy operations",
+    "title = numpy call on a traced array",
     "hint = use jnp instead of numpy on line program.py:6",
 )
 PYTHON = ("hint = use jnp instead of float() and math on line program.py:7",)

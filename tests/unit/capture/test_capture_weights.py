@@ -206,9 +206,9 @@ def twice(size: int) -> bytes:
             b"version https://git-lfs.github.com/spec/v1",
             "not a safetensors file but the pointer that git-lfs leaves in place of a file",
         ),
-        (write_tensors({"a": ONES}, where="test")[:-1], "damaged: 11 bytes, not 12 bytes of data"),
-        (twice(128), "damaged: a key stands twice in an object, not a JSON header of tensors"),
-        (twice(0x4B50), "damaged: a key stands twice in an object, not a JSON header of tensors"),
+        (write_tensors({"a": ONES}, where="test")[:-1], "damaged: 11 bytes of data, not 12 bytes"),
+        (twice(128), "damaged: a key stands twice in an object"),
+        (twice(0x4B50), "damaged: a key stands twice in an object"),
     ],
 )
 def test_a_file_that_is_no_safetensors_is_refused(

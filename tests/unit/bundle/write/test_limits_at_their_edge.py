@@ -130,7 +130,7 @@ except OSError:
 try:
     open_bundle(sys.argv[1])
 except AotcError as error:
-    print(error.code, error.findings[0].expected)
+    print(error.code, error.findings[0].hint)
 """
 """Opens a folder where only a few maps are left; neighbours of one protection would be one."""
 

@@ -142,4 +142,4 @@ def test_any_bytes_are_a_manifest_or_refused(tmp_path: Path, data: bytes) -> Non
     with pytest.raises(BuildManifestError) as caught:
         read_build_manifest(path)
     assert all(finding.where.startswith(str(path)) for finding in caught.value.findings)
-    assert all(f.expected and f.found and f.hint for f in caught.value.findings)
+    assert all(f.title for f in caught.value.findings)
