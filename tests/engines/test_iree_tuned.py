@@ -85,4 +85,4 @@ def test_a_driver_that_there_is_not_is_refused_before_anything_is_compiled() -> 
         IreeBackend(["false"]).compile(job)
     (finding,) = caught.value.findings
     assert (finding.code, finding.found) == ("AOTC-E908", "iree-driver = local")
-    assert "local-sync or local-task" in finding.expected
+    assert finding.expected == "one of: local-sync, local-task"
