@@ -33,7 +33,7 @@ from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 
 WIDE_DTYPES = frozenset({DType.INT64, DType.UINT64, DType.FLOAT64, DType.COMPLEX128})
-"""What jax narrows to 32 bits unless it is configured otherwise."""
+"""Types that jax narrows to 32 bits unless it is configured otherwise."""
 
 KEY_DTYPES = {impl.dtype_name: impl for impl in KeyImpl}
 """Implementations of typed random keys by the names of their dtypes."""

@@ -69,7 +69,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line says about the parameters of a function.
+    """Descriptions of a function's parameters from the command line.
 
     Attributes:
         inputs: Arrays by leaf path.

@@ -33,7 +33,7 @@ class CallCost(Struct, frozen=True):
         return CallCost(self.work + other.work, self.open_loops + other.open_loops)
 
     def times(self, number: int) -> CallCost:
-        """So often; a loop that is counted once stays one loop."""
+        """Multiply the counts; a loop that is counted once stays one loop."""
         return CallCost(self.work * number, self.open_loops)
 
 

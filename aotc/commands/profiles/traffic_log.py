@@ -28,7 +28,7 @@ from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.system.bundle_files import open_regular
 
 LINES_KEPT, KEPT_BYTES_MAX = 2**16, 2**10
-"""How many lines are kept with what they say, and how long these may be."""
+"""Number of distinct lines that are decoded once only, and their longest length in bytes."""
 
 LINE_BYTES_MAX = 2**20
 REPORT_BYTES_MAX = 16 * 2**20

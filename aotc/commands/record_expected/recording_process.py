@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a framework computed.
+    """Results that a framework computed.
 
     Attributes:
         entry_point: The name of the entry point.

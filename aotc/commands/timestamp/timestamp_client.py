@@ -20,7 +20,7 @@ SECONDS = 60
 """For a whole response of an authority."""
 
 TIMESTAMP_BYTES_MAX = TIMESTAMP_CHARACTERS_MAX // 4 * 3
-"""What verifiers read: their limit counts base64."""
+"""The largest timestamp that verifiers read: their limit counts base64."""
 
 
 def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:

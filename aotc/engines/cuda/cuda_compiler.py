@@ -36,7 +36,7 @@ LEFT_OUT = ("autotuning", "cudnn")
 asks cuDNN for the convolutions that it has for the device."""
 
 OPTIONS = {"xla_gpu_enable_triton_gemm": "False", "xla_disable_hlo_passes": "conv-rewriter"}
-"""What runs without autotuning, as an H100 showed (targets.md): products by cuBLAS, since
+"""Options that work without autotuning, as an H100 showed (targets.md): products by cuBLAS, since
 Triton's default tilings are slow and give wrong results for int8; convolutions by XLA's own
 kernels, since cuDNN refuses the call for which no algorithm was chosen. Target files may differ.
 """

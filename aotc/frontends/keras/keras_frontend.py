@@ -29,7 +29,7 @@ CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 """The members of a file; Keras has a fourth one for vocabularies, which are refused."""
 
 _NARROWED = "Explicitly requested dtype int64"
-"""How jax's warning begins where it computes with int32 instead."""
+"""The start of jax's warning that it computes with int32 instead."""
 
 _WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
 

@@ -1,4 +1,4 @@
-"""What only some engines can do with a device: donation, DLPack, several devices, compiling.
+"""Features that only some engines have: donation, DLPack, several devices, compiling.
 
 Imported for the first bundle or call that needs it.
 """
@@ -22,14 +22,14 @@ array.
 
 
 class Placement(Protocol):
-    """How arrays of one shape lie on several devices.
+    """Placement of arrays of one shape on several devices.
 
     A device has one object for each placement, so they are compared by identity.
     """
 
     @property
     def tiles(self) -> Tiles:
-        """What an executable has to say of such an array."""
+        """Return the tiles that an executable must state for such an array."""
 
 
 class DeviceFeatures:

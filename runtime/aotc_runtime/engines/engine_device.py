@@ -136,7 +136,7 @@ class Device(ABC):
 
     @cached_property
     def features(self) -> DeviceFeatures:
-        """What only some engines can do, imported for the first call that needs it."""
+        """Return the optional features, imported for the first call that needs them."""
         from aotc_runtime.engines.device_features import DeviceFeatures
 
         return DeviceFeatures(self)
