@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
-from aotc.cli.host_options import versions
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.cli.target_option import target_option
+from aotc.cli.version_options import jaxlib_option, versions
 from aotc_runtime.base.rendering import say, warn
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 
@@ -47,14 +47,7 @@ def _releases(
 
 @click.command()
 @click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@click.option(
-    "--jaxlib",
-    "jaxlibs",
-    multiple=True,
-    callback=versions,
-    metavar="VERSION",
-    help="Version of jaxlib to test (repeatable)",
-)
+@jaxlib_option("Version of jaxlib to test (repeatable)")
 @click.option(
     "--with",
     "releases",

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import FILE, Output, command, report_findings
-from aotc.cli.host_options import versions
 from aotc.cli.reference_options import (
     PLACE,
     SOURCE_HELP,
@@ -16,6 +15,7 @@ from aotc.cli.reference_options import (
     looked,
     trust_option,
 )
+from aotc.cli.version_options import jaxlib_option
 from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Inspect and verify"
@@ -33,14 +33,7 @@ HELP_SECTION = "Inspect and verify"
     type=FILE,
     help="Output of `aotc host-info` (repeatable)",
 )
-@click.option(
-    "--jaxlib",
-    "jaxlibs",
-    multiple=True,
-    callback=versions,
-    metavar="VERSION",
-    help="Assume this jaxlib version (repeatable)",
-)
+@jaxlib_option("Assume this jaxlib version (repeatable)")
 @trust_option("Trust policy whose certifiers count")
 @fetching_options
 @command

@@ -1,8 +1,9 @@
-"""Versions of packages, as options name them."""
+"""Options that take versions of packages."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import click
 
@@ -21,3 +22,10 @@ def versions(
                 f"{value!r} is not a version, such as 0.12.0.", context, option
             )
     return values
+
+
+def jaxlib_option[F: Callable[..., object]](help: str) -> Callable[[F], F]:
+    """Add `--jaxlib`, as `jaxlibs`."""
+    return click.option(
+        "--jaxlib", "jaxlibs", multiple=True, callback=versions, metavar="VERSION", help=help
+    )
