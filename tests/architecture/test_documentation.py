@@ -14,6 +14,7 @@ from aotc.cli.command_group import cli
 from aotc_runtime import __main__ as runtime
 from scripts import command_reference
 from scripts.command_reference import is_ours
+from tests.documented import code_of
 
 ROOT = Path(__file__).parents[2]
 TEXTS = (".md", ".py", ".toml")
@@ -67,9 +68,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_the_printed_program_over_several_devices_is_the_one_that_is_built() -> None:
-    page = (ROOT / "docs" / "reference" / "build-manifest.md").read_text()
-    section = page.partition("\n## Programs over several devices\n")[2]
-    printed = section.partition("```toml\n")[2].partition("```\n")[0]
+    page = ROOT / "docs" / "reference" / "build-manifest.md"
+    printed = code_of("toml", page, "Programs over several devices")
     built = (ROOT / "manifests" / "parallel.toml").read_text()
     assert tomllib.loads(printed) == tomllib.loads(built)
 

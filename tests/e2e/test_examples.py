@@ -20,6 +20,7 @@ import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
+from tests.documented import code_of
 
 type Built = Callable[[str], tuple[Path, Path]]
 
@@ -114,12 +115,7 @@ LARGEST = 100_000
 """Bytes of a model file that is committed."""
 
 
-def walk(language: str) -> str:
-    """The first block of a language in the section on examples."""
-    page = (MANIFESTS.parent / "docs" / "reference" / "model-files.md").read_text("utf-8")
-    section = page.partition("\n## Five examples\n")[2].partition("\n## ")[0]
-    (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    return str(block)
+PAGE = MANIFESTS.parent / "docs" / "reference" / "model-files.md", "Five examples"
 
 
 def test_the_walk_in_the_documentation_works_as_it_stands(
@@ -127,13 +123,13 @@ def test_the_walk_in_the_documentation_works_as_it_stands(
 ) -> None:
     (tmp_path / "manifests").symlink_to(MANIFESTS)
     monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line, comments=True) for line in walk("sh").splitlines()]
+    commands = [shlex.split(line, comments=True) for line in code_of("sh", *PAGE).splitlines()]
     assert [words[:2] for words in commands] == [
         ["aotc", each] for each in ("keygen", "trust", "build", "verify")
     ]
     for _, *arguments in commands:
         assert toolchain(arguments) == 0, arguments
-    exec(compile(walk("python"), "docs/reference/model-files.md", "exec"), {})
+    exec(compile(code_of("python", *PAGE), "docs/reference/model-files.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.shell import in_shell
+from tests.documented import Block, blocks_of, in_shell
 
 DOCS = ROOT / "docs"
 ELSEWHERE = {
@@ -28,20 +28,11 @@ ELSEWHERE = {
 TORCH = Path(os.environ.get("AOTC_TORCH", "out/torch/recorded")).parent / "venv" / "bin" / "python"
 NEEDS = {"onnx": ("onnx", "onnxruntime"), "keras": ("keras",), "torch": ()}
 
-_BLOCK = re.compile(
-    r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w+)\n(?P<code>.*?)^```$", re.M | re.S
-)
 _FILE = re.compile(r"# (\S+\.py)\n")
 
 
-def blocks(page: Path) -> list[tuple[str, str, str]]:
-    """Return note, language and code of the blocks of shell and Python of a page."""
-    found = _BLOCK.finditer(page.read_text("utf-8"))
-    return [
-        (each["note"] or "", each["language"], each["code"])
-        for each in found
-        if each["language"] in ("sh", "python")
-    ]
+def blocks(page: Path) -> list[Block]:
+    return [block for block in blocks_of(page) if block.language in ("sh", "python")]
 
 
 def guides() -> list[Path]:

@@ -10,24 +10,24 @@ from pathlib import Path
 import pytest
 from hostile.doors import toolchain
 
+from tests.documented import blocks_of
+
 
 def test_the_commands_of_the_page_work_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """With the encoder of the examples, but for its layers, which take most of the time."""
     root = Path(__file__).parents[2]
-    page = (root / "docs" / "guides" / "profiles.md").read_text()
+    page = root / "docs" / "guides" / "profiles.md"
     shutil.copytree(root / "manifests", tmp_path / "manifests")
     model = tmp_path / "manifests" / "encoder" / "model.py"
     text = model.read_text()
     assert text.count("\nLAYERS = 2\n") == 1
     model.write_text(text.replace("\nLAYERS = 2\n", "\nLAYERS = 0\n"))
-    lines = re.findall(r"^    (\{.*\})$", page, re.MULTILINE)
+    lines = re.findall(r"^    (\{.*\})$", page.read_text("utf-8"), re.MULTILINE)
     assert len(lines) == 3
     (tmp_path / "shapes.jsonl").write_text("".join(f"{line}\n" for line in lines))
-    block = re.search(r"```sh\n(.*?)```", page, re.DOTALL)
-    assert block
-    commands = block.group(1).splitlines()
+    commands = next(block.code for block in blocks_of(page) if block.language == "sh").splitlines()
     assert len(commands) == 3
     monkeypatch.chdir(tmp_path)
     for command in commands:

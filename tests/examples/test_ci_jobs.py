@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from tests.conftest import MANIFESTS, ROOT
+from tests.documented import in_shell
 from tests.examples.started import Kept
 from tests.registries.oci_server import OciServer
-from tests.shell import in_shell
 
 EXAMPLES = ROOT / "examples"
 PLACE = "registry.example.org"

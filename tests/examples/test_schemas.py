@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
+from tests.documented import in_shell
 from tests.examples.started import EXAMPLES
-from tests.shell import in_shell
 
 OUT = ROOT / "out" / "examples"
 KSERVE = os.environ.get("AOTC_KSERVE", "")

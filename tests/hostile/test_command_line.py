@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documented import blocks_of
+
 from .tampering import MemoryBundle, write_folder
 
 
@@ -35,8 +37,9 @@ DOCUMENTED = sorted(
     {
         match[1].strip()
         for page in PAGES
-        for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
-        for match in _COMMAND.finditer(block)
+        for block in blocks_of(page)
+        if block.language == "sh"
+        for match in _COMMAND.finditer(block.code)
         if not any(word in match[1] for word in ("--channel", "oci://"))
     }
 )

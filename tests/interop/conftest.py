@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from . import page
+from tests.documented import run_section
+
 from .softhsm import SoftHsm, find
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "guides" / "signing.md"
 TOOLS = ("base64", "jq", "openssl", "sha256sum", "tar")
 
 
@@ -23,6 +25,12 @@ def skip(reason: str) -> None:
     if os.environ.get("AOTC_INTEROP"):
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def require(heading: str, folder: Path, **variables: str) -> None:
+    """Run the blocks of a section of the page, each of which has to succeed."""
+    done = run_section(PAGE, heading, folder, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +52,7 @@ def _signed(
     folder = tmp_path_factory.mktemp("page")
     shutil.copy(digits_bundle[0], folder / "digits.aotb")
     for heading in ("Keys", "Signing", "Verifying without aotc"):
-        page.require(heading, folder)
+        require(heading, folder)
     return folder
 
 
@@ -58,7 +66,7 @@ def signed(_signed: Path, tmp_path: Path) -> Path:
 def _unpacked(_signed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(shutil.copytree(_signed, tmp_path_factory.mktemp("unpacked") / "page"))
     for heading in ("Digests, with sha256sum", "Signatures, with openssl"):
-        page.require(heading, folder)
+        require(heading, folder)
     return folder
 
 
@@ -75,7 +83,7 @@ def _built_by_ci(_signed: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
         ["sign", "digits.aotb", "--key", "ci.key"],
     ):
         subprocess.run([aotc, *command], cwd=folder, check=True, capture_output=True)
-    page.require("Verifying without aotc", folder)
+    require("Verifying without aotc", folder)
     return folder
 
 

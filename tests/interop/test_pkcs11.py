@@ -17,7 +17,7 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 
-from . import page
+from .conftest import require
 from .softhsm import PIN, SoftHsm
 
 pytestmark = pytest.mark.pkcs11
@@ -103,7 +103,7 @@ def test_a_build_signs_in_the_token(token: SoftHsm, tmp_path: Path) -> None:
 
 def test_the_page_signs_with_a_token(softhsm: SoftHsm, signed: Path) -> None:
     before = (signed / "digits.aotb").read_bytes()
-    page.require("PKCS#11 tokens", signed, **softhsm.environment)
+    require("PKCS#11 tokens", signed, **softhsm.environment)
     assert (signed / "digits.aotb").read_bytes() != before
 
 

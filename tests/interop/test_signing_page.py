@@ -17,8 +17,9 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.sign.signing_keys import KeyType
 from aotc_runtime.formats import in_toto
 from aotc_runtime.verification.public_keys import load_public_key
+from tests.documented import blocks_of, run_section, sections_of
 
-from . import page
+from .conftest import PAGE, require
 
 SHA256SUM = "Digests, with sha256sum"
 OPENSSL = "Signatures, with openssl"
@@ -40,7 +41,7 @@ def content_of(folder: Path) -> list[Path]:
 
 
 def test_every_section_of_the_page_is_known_here() -> None:
-    with_code = [heading for heading in page.headings() if page.blocks(heading)]
+    with_code = [heading for heading in sections_of(PAGE) if blocks_of(PAGE, heading)]
     setup = ["Keys", "Signing", "Verifying without aotc"]
     elsewhere = ["Channels", "PKCS#11 tokens", "Writing a signer", "OpenSSF Model Signing"]
     elsewhere += ["Without key files"]
@@ -49,7 +50,7 @@ def test_every_section_of_the_page_is_known_here() -> None:
 
 def test_a_channel_names_what_is_deployed(signed: Path) -> None:
     pytest.importorskip("tuf", reason="pip install '.[channel]'")
-    page.require("Channels", signed)
+    require("Channels", signed)
     assert {path.name for path in (signed / "channel").glob("*.root.json")} == {
         "1.root.json",
         "2.root.json",
@@ -57,7 +58,7 @@ def test_a_channel_names_what_is_deployed(signed: Path) -> None:
 
 
 def test_sha256sum_finds_every_digest_right_in_both_forms(signed: Path) -> None:
-    page.require(SHA256SUM, signed)
+    require(SHA256SUM, signed)
 
 
 def flip(path: Path, at: int) -> None:
@@ -79,7 +80,7 @@ def test_sha256sum_finds_a_blob_that_is_changed_or_missing(how: str, signed: Pat
             member = archive.getmembers()[-1]
         flip(signed / "digits.aotb", member.offset_data)
         said = f"damaged: {member.name}\n"
-    done = page.run(SHA256SUM, signed)
+    done = run_section(PAGE, SHA256SUM, signed)
     assert done.returncode != 0 and said in done.stdout
 
 
@@ -95,9 +96,9 @@ def test_an_envelope_that_was_changed_after_signing_is_refused(unpacked: Path, n
     envelope = unpacked / f"{name}.json"
     (blob,) = (each for each in blobs(unpacked) if each.read_bytes() == envelope.read_bytes())
     other_payload(envelope)
-    assert page.run(LIBRARIES, unpacked).returncode != 0
+    assert run_section(PAGE, LIBRARIES, unpacked).returncode != 0
     other_payload(blob)
-    done = page.run(OPENSSL, unpacked)
+    done = run_section(PAGE, OPENSSL, unpacked)
     assert done.returncode != 0
     assert done.stdout.count("this bundle") == (0 if name == "ci" else 1)
 
@@ -107,21 +108,21 @@ def test_another_key_is_refused(unpacked: Path, name: str) -> None:
     """The envelope is found by the id of the genuine key; what is verified against is another."""
     kind = KeyType.ED25519 if name == "ci" else KeyType.ECDSA_P256
     (unpacked / f"{name}.pub").write_text(LocalSigner.ephemeral(kind).public_pem())
-    assert page.run(LIBRARIES, unpacked).returncode != 0
-    assert page.run(OPENSSL, unpacked).returncode != 0
+    assert run_section(PAGE, LIBRARIES, unpacked).returncode != 0
+    assert run_section(PAGE, OPENSSL, unpacked).returncode != 0
 
 
 def test_a_bundle_that_its_builders_key_signed_three_times_is_verified_by_all(
     built_by_ci: Path,
 ) -> None:
     for heading in (SHA256SUM, OPENSSL, LIBRARIES):
-        page.require(heading, built_by_ci)
-    assert page.run(OPENSSL, built_by_ci).stdout.count("this bundle") == 2
+        require(heading, built_by_ci)
+    assert run_section(PAGE, OPENSSL, built_by_ci).stdout.count("this bundle") == 2
 
 
 def test_both_kinds_of_signatures_are_verified(unpacked: Path) -> None:
-    assert page.run(OPENSSL, unpacked).stdout.count("this bundle") == 2
-    page.require(LIBRARIES, unpacked)
+    assert run_section(PAGE, OPENSSL, unpacked).stdout.count("this bundle") == 2
+    require(LIBRARIES, unpacked)
 
 
 def forge(folder: Path, name: str, kind: KeyType) -> None:
@@ -171,25 +172,25 @@ def key_id(public: Path) -> str:
 def test_openssl_refuses_a_strangers_envelope_that_claims_a_key_even_where_the_shell_goes_on(
     built_by_ci: Path, name: str, options: str
 ) -> None:
-    page.require(SHA256SUM, built_by_ci)
+    require(SHA256SUM, built_by_ci)
     forge(built_by_ci, name, KeyType.ED25519 if name == "ci" else KeyType.ECDSA_P256)
-    done = page.run(OPENSSL, built_by_ci, options)
+    done = run_section(PAGE, OPENSSL, built_by_ci, options)
     assert done.returncode != 0
     assert done.stdout.count("this bundle") == (0 if name == "ci" else 1)
-    assert page.run(LIBRARIES, built_by_ci).returncode != 0
+    assert run_section(PAGE, LIBRARIES, built_by_ci).returncode != 0
 
 
 @pytest.mark.parametrize("name", ["ci", "release"])
 def test_a_key_that_has_signed_nothing_is_told(built_by_ci: Path, name: str) -> None:
     (built_by_ci / f"{name}.pub").write_text(LocalSigner.ephemeral().public_pem())
-    done = page.run(OPENSSL, built_by_ci, "+e")
+    done = run_section(PAGE, OPENSSL, built_by_ci, "+e")
     assert done.returncode != 0 and f"nothing signed by {name}.pub" in done.stderr
 
 
 def test_model_signing_verifies_a_bundle_and_refuses_it_once_changed(
     model_signing: None, signed: Path
 ) -> None:
-    page.require("OpenSSF Model Signing", signed)
+    require("OpenSSF Model Signing", signed)
     index = signed / "digits" / "index.json"
     index.write_bytes(index.read_bytes() + b" ")
     program = Path(sys.executable).parent / "model_signing"

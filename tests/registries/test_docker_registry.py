@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from tests.conftest import ROOT
+from tests.documented import code_of, in_shell
 from tests.registries.docker_registry import (
     MARKS,
     ORAS,
@@ -225,15 +224,6 @@ def test_the_index_of_referrers_stands_in_where_there_is_no_api(
     assert {each["digest"] for each in json.loads(stand_in.data)["manifests"]} == attached
 
 
-def commands() -> str:
-    """How docs/reference/bundle-format.md has a bundle go through registries, by Debian's tools."""
-    page = (ROOT / "docs" / "reference" / "bundle-format.md").read_text("utf-8")
-    section = page[page.index("### Through registries") :]
-    found = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
-    assert found
-    return found[1]
-
-
 def test_a_signed_bundle_comes_back_from_a_registry_with_the_bytes_that_were_signed(
     registry: str, digits_bundle: Bundle, tmp_path: Path
 ) -> None:
@@ -246,17 +236,13 @@ def test_a_signed_bundle_comes_back_from_a_registry_with_the_bytes_that_were_sig
         f'#!/bin/sh\ncommand=$1\nshift\nexec {SKOPEO} --insecure-policy $command "$@"\n'
     )
     tool.chmod(0o755)
-    plain = commands().replace("registry.example.org", registry)
+    page = ROOT / "docs" / "reference" / "bundle-format.md"
+    plain = code_of("sh", page, "Through registries").replace("registry.example.org", registry)
     plain = plain.replace(
         "skopeo copy", "skopeo copy --src-tls-verify=false --dest-tls-verify=false"
     )
     plain = plain.replace("skopeo list-tags", "skopeo list-tags --tls-verify=false")
-    subprocess.run(
-        ["bash", "-euc", plain],
-        cwd=tmp_path,
-        check=True,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
-    )
+    in_shell(f'PATH="$PWD:$PATH"\n{plain}', tmp_path)
     back = tmp_path / "fetched"
     assert open_bundle(back).digests() == open_bundle(bundle).digests()
     aotc_runtime.load(back, trust=policy).close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.documented import code_of, in_shell
 from tests.registries.docker_registry import MARKS, running
 from tests.registries.oci_server import OciServer
-from tests.shell import in_shell
 
-PAGE = (ROOT / "docs" / "guides" / "push-and-pull.md").read_text("utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+PAGE = ROOT / "docs" / "guides" / "push-and-pull.md"
 
 
 @pytest.fixture
@@ -38,9 +33,8 @@ def walk(address: str, folder: Path) -> str:
     """What it prints."""
     folder.mkdir()
     (folder / "manifests").symlink_to(ROOT / "manifests")
-    (script,) = blocks("python")
-    (folder / "serve.py").write_text(script, "utf-8")
-    commands = "\n".join(blocks("sh")).replace("registry.example.org", address)
+    (folder / "serve.py").write_text(code_of("python", PAGE), "utf-8")
+    commands = code_of("sh", PAGE).replace("registry.example.org", address)
     return in_shell(commands, folder, DOCKER_CONFIG=str(folder))
 
 

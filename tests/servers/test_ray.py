@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shutil
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -24,7 +21,10 @@ from waiting import until
 
 import aotc_runtime
 from aotc_runtime import AotcError
+from tests.documented import code_of, in_shell
 from tests.servers.ray_cluster import OnRay, processes, two_nodes
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "serve.md"
 
 pytestmark = [
     pytest.mark.ray,
@@ -234,27 +234,13 @@ def test_a_replica_that_does_not_find_what_was_pinned_never_serves(
     assert cluster.running() == 1
 
 
-def page(language: str) -> str:
-    """The block of a language in the section of the documentation."""
-    text = (Path(__file__).parents[2] / "docs" / "guides" / "serve.md").read_text("utf-8")
-    section = text.partition("\n## Several machines\n")[2].partition("\n## ")[0]
-    (block,) = re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
-    return str(block)
-
-
-def run(cluster: OnRay, command: str, folder: Path) -> None:
-    """A command of the shell, which finds this cluster."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "RAY_ADDRESS": cluster.address}
-    subprocess.run(["bash", "-e", "-c", command], cwd=folder, env=environment, check=True)
-
-
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_commands_of_the_page_work_as_they_stand(
     cluster: OnRay, digits_bundle: Bundle, tmp_path: Path, probabilities: bytes
 ) -> None:
     shutil.copy(digits_bundle[0], tmp_path / "digits.aotb")
     shutil.copy(digits_bundle[1], tmp_path / "trust.toml")
-    run(cluster, page("sh").replace("8000", str(cluster.port)), tmp_path)
+    commands = code_of("sh", PAGE, "Several machines").replace("8000", str(cluster.port))
+    in_shell(commands, tmp_path, RAY_ADDRESS=cluster.address)
     assert cluster.running() == 2
     assert cluster.infer("digits", INPUTS)[2]["probabilities"] == probabilities

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,7 +27,8 @@ from aotc.base.errors import CaptureError
 from aotc.capture import line_coverage
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.keras.keras_frontend import KerasFrontend
-from tests.frontends import walks
+from tests.conftest import ROOT
+from tests.documented import blocks_of, in_shell, shell
 
 RECORDED = Path(os.environ.get("AOTC_KERAS", "out/keras/recorded")).absolute()
 TENSORFLOW = os.environ.get("AOTC_TENSORFLOW_PYTHON", "")
@@ -36,6 +38,8 @@ MODELS = sorted(path.stem for path in RECORDED.glob("*.keras"))
 
 FAR = {"mixed_float16": 2**-10, "mixed_bfloat16": 2**-7, "bfloat16": 2**-7}
 """Relative to the largest element. Without a line here 1e-5."""
+
+PAGE = ROOT / "docs" / "reference" / "model-files.md"
 
 needs_recorded = pytest.mark.skipif(not MODELS, reason="run make test-keras")
 
@@ -205,7 +209,9 @@ def test_a_file_names_its_inputs_dtypes_and_framework() -> None:
 
 
 def aotc(folder: Path, *arguments: str) -> str:
-    return walks.run(folder, sys.executable, "-m", "aotc.cli.main", *arguments)
+    done = shell(shlex.join([sys.executable, "-m", "aotc.cli.main", *arguments]), folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.skipif(not TENSORFLOW, reason="run make test-keras")
@@ -216,11 +222,11 @@ def test_the_walk_of_the_documentation(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "cache"))
     # Of users who have Keras on another backend.
     monkeypatch.setenv("KERAS_BACKEND", "torch")
-    blocks = walks.blocks_of("Keras")
+    blocks = {block.language: block.code for block in blocks_of(PAGE, "Keras")}
     there = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run([TENSORFLOW, "-c", blocks["python"]], cwd=tmp_path, env=there, check=True)
     (tmp_path / "classifier.toml").write_text(blocks["toml"], encoding="utf-8")
-    built = walks.shell(tmp_path, blocks["sh"])
+    built = in_shell(blocks["sh"], tmp_path)
     inspected = json.loads(aotc(tmp_path, "inspect", "--json", "classifier.aotb"))
     told = json.dumps(inspected)
     assert "expected.npz" in told

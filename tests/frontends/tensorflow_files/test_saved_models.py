@@ -19,7 +19,8 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.commands.import_tensorflow.tensorflow_import import Imported, import_signature, write
 from aotc.frontends.stablehlo.tensorflow_frontend import TensorFlowFrontend
-from tests.frontends import walks
+from tests.conftest import ROOT
+from tests.documented import blocks_of, in_shell
 
 FOLDER = Path(os.environ.get("AOTC_TENSORFLOW", "out/tensorflow/recorded")).absolute()
 PYTHON = Path(os.environ.get("AOTC_TENSORFLOW_PYTHON", "out/tensorflow/venv/bin/python")).absolute()
@@ -129,11 +130,12 @@ def test_results_are_written_with_the_model(tmp_path: Path) -> None:
 
 
 def test_the_walk_of_the_documentation(tmp_path: Path) -> None:
-    blocks = walks.blocks_of("TensorFlow")
+    page = ROOT / "docs" / "reference" / "model-files.md"
+    blocks = {block.language: block.code for block in blocks_of(page, "TensorFlow")}
     subprocess.run([PYTHON, "-c", blocks["python"]], cwd=tmp_path, check=True)
     (tmp_path / "scale.toml").write_text(blocks["toml"], encoding="utf-8")
     (tmp_path / "tensorflow").symlink_to(PYTHON.parents[1], target_is_directory=True)
-    walks.shell(tmp_path, blocks["sh"])
+    in_shell(blocks["sh"], tmp_path)
     code = (
         "import aotc_runtime, numpy as np, sys;"
         "bundle = aotc_runtime.load('scale.aotb', trust='trust.toml');"

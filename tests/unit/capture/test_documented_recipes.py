@@ -4,7 +4,6 @@ and recording results.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ import pytest
 from capturing import Capture
 
 from aotc.capture.weight_sets import read_arrays
+from tests.documented import blocks_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md"
+BLOCKS = [block.code for block in blocks_of(PAGE) if block.language == "python"]
 MODELS = {"equinox": "Equinox", "flax": "Flax NNX"}
 
 MANIFEST = """

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+from tests.documented import code_of
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 
 Run = Callable[..., Any]
@@ -61,13 +62,8 @@ def test_the_rotation_of_the_documentation_keeps_two_people(
 def test_guide_for_two_signers_works_as_it_is_written(
     aotc: Run, refused: Run, bundle: Path, digits_bundle: tuple[Path, Path]
 ) -> None:
-    text = (
-        (ROOT / "docs" / "reference" / "trust-policy.md")
-        .read_text()
-        .partition("### Two signers\n")[2]
-    )
-    blocks = text.partition("\n### ")[0].split("```sh\n")[1:]
-    lines = [line for block in blocks for line in block.partition("```")[0].splitlines()]
+    page = ROOT / "docs" / "reference" / "trust-policy.md"
+    lines = [line for line in code_of("sh", page, "Two signers").splitlines() if line]
     assert len(lines) == 7
     for line in lines:
         program, *arguments = line.split()

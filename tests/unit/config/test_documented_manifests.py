@@ -20,9 +20,11 @@ from aotc.config.build_manifest import (
 from aotc.config.manifest_specs import Gates, ManifestKeys, ToleranceSpec
 from aotc.config.toml_validation import keys_of
 from aotc_runtime.schema.bundle_manifest import DType
+from tests.documented import blocks_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md").read_text()
-BLOCKS = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+PATH = Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md"
+PAGE = PATH.read_text("utf-8")
+BLOCKS = [block.code for block in blocks_of(PATH) if block.language == "toml"]
 MANIFESTS = [block for block in BLOCKS if "[entry_points." in block]
 TARGETS = [block for block in BLOCKS if "triple =" in block]
 

@@ -26,6 +26,7 @@ from aotc_runtime.verification import (
     policy_reader,
     verify_bundle,
 )
+from tests.documented import blocks_of
 
 DOCS = Path(__file__).parents[3] / "docs"
 FORMAT = (DOCS / "reference" / "bundle-format.md").read_text()
@@ -123,9 +124,9 @@ def test_every_key_of_the_policy_is_described() -> None:
 
 
 def test_the_policy_on_the_page_is_a_policy(tmp_path: Path) -> None:
-    example = re.search(r"```toml\n(.*?)```", TRUST, re.DOTALL)
-    assert example
-    (tmp_path / "trust.toml").write_text(example[1])
+    page = DOCS / "reference" / "trust-policy.md"
+    (example, *_) = (block.code for block in blocks_of(page) if block.language == "toml")
+    (tmp_path / "trust.toml").write_text(example)
     shutil.copy(DOCS.parent / "tests" / "golden" / "golden.pub", tmp_path / "ci.pub")
     policy = policy_reader.read_policy(tmp_path / "trust.toml")
     assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "1.0.0")

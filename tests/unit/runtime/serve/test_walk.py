@@ -11,18 +11,12 @@ from pathlib import Path
 
 import pytest
 from served import serving
-from shell import in_shell
 
 from tests.conftest import MANIFESTS
+from tests.documented import code_of, in_shell
 from tests.examples.started import PYTHONS
 
-PAGE = Path(__file__).parents[4] / "docs" / "guides" / "serve.md"
-
-
-def walk(language: str) -> str:
-    """What the section on the server has in a language."""
-    section = PAGE.read_text("utf-8").partition("\n## A server\n")[2].partition("\n## ")[0]
-    return "\n".join(re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL))
+SERVER = Path(__file__).parents[4] / "docs" / "guides" / "serve.md", "A server"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -34,7 +28,7 @@ def test_the_commands_work_as_they_stand(python: str, tmp_path: Path) -> None:
     (tmp_path / "bin" / "aotc-runtime").symlink_to(Path(python).parent / "aotc-runtime")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    commands = 'PATH="$PWD/bin:$PATH"\n' + walk("sh").replace("8000", port)
+    commands = 'PATH="$PWD/bin:$PATH"\n' + code_of("sh", *SERVER).replace("8000", port)
     said = in_shell(commands, tmp_path)
     assert '"profile":"predict[batch=1]"' in said
     assert "aotc_call_seconds" in (tmp_path / "metrics.txt").read_text("utf-8")
@@ -43,7 +37,7 @@ def test_the_commands_work_as_they_stand(python: str, tmp_path: Path) -> None:
 
 def test_the_client_works_as_it_stands(digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:]) as served:
-        code = walk("python").replace("8000", str(served.port))
+        code = code_of("python", *SERVER).replace("8000", str(served.port))
         done = subprocess.run(
             [sys.executable, "-c", code], check=True, capture_output=True, text=True
         )
