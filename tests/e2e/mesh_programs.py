@@ -1,5 +1,7 @@
 """Small programs over a mesh of two by two devices, and their manifest."""
 
+from pathlib import Path
+
 PROGRAM = """
 import jax
 import jax.numpy as jnp
@@ -45,70 +47,4 @@ def turned(x):
     return x.T
 """
 
-MANIFEST = """
-schema = 1
-name = "meshes"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-mesh = { data = 2, model = 2 }
-
-[target.cpu-x86-64-v3]
-devices = 4
-
-[weights.params]
-init = "program:weights"
-
-[weights.params.shardings]
-rows = ["model", []]
-"col*" = [[], ["data", "model"]]
-odd = ["data", []]
-
-[dimensions.batch]
-range = [1, 8]
-profiles = [4, 8]
-
-[entry_points.mixed]
-function = "program:mixed"
-bind = { params = "params" }
-inputs.x = { shape = [8, 512], dtype = "float32" }
-inputs.scale = { shape = [], dtype = "float32" }
-inputs.half = { shape = [4, 6], dtype = "bfloat16" }
-tolerance = { rtol = 1e-4, atol = 1e-4 }
-
-[entry_points.mixed.shardings]
-inputs = { x = [["model", "data"], []], half = ["data", "model"] }
-outputs = { hidden = [[], "model"], normed = [["data", "model"], []], half = [[], "data"] }
-
-[entry_points.step]
-function = "program:step"
-donate = ["state"]
-inputs.state.moment = { shape = ["batch", 64], dtype = "float32" }
-inputs.state.value = { shape = ["batch", 64], dtype = "float32" }
-inputs.state.count = { shape = [], dtype = "int32" }
-inputs.change = { shape = ["batch", 64], dtype = "float32" }
-out_of_profile.batch = "split"
-
-[entry_points.step.fixtures]
-ranges = { "state/count" = [0, 9] }
-
-[entry_points.step.shardings]
-inputs = { "state/mom*" = ["data", "model"], "*/value" = ["data", "model"], change = ["data", []] }
-outputs = { moment = ["data", "model"], value = ["data", "model"] }
-
-[entry_points.noise]
-function = "program:noise"
-inputs.keys = { shape = [4], dtype = "key<fry>" }
-inputs.low = { shape = [], dtype = "float32" }
-
-[entry_points.noise.shardings]
-inputs = { keys = ["data"] }
-outputs = { 0 = ["data", []], 1 = ["model"] }
-
-[entry_points.turned]
-function = "program:turned"
-inputs.x = { shape = [4, 8], dtype = "float32" }
-
-[entry_points.turned.shardings]
-inputs = { x = ["data", "model"] }
-outputs = { result = ["model", "data"] }
-"""
+MANIFEST = Path(__file__).with_name("meshes.toml").read_text("utf-8")

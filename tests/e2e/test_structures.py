@@ -114,63 +114,7 @@ def logarithm(x):
     return checkify.checkify(checked)(x)
 """
 
-MANIFEST = """
-schema = 1
-name = "structures"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-weights.weights = { init = "program:weights" }
-weights.p = { init = "program:tables" }
-
-[entry_points.spread]
-function = "program:spread"
-inputs.x = { shape = [], dtype = "float32" }
-
-[entry_points.width]
-function = "program:width"
-inputs.pair = { like = "program:pair" }
-
-[entry_points.update]
-function = "program:update"
-inputs.state = { like = "program:optimizer" }
-inputs.gradient = { shape = [2], dtype = "float32" }
-donate = ["state"]
-
-[entry_points.append]
-function = "program:append"
-inputs.cache = { like = "program:cache" }
-inputs.x = { shape = [2], dtype = "float32" }
-donate = ["cache"]
-
-[entry_points.train]
-function = "program:train"
-inputs.state = { like = "program:train_state" }
-inputs.x = { shape = [2], dtype = "bfloat16" }
-
-[entry_points.look_up]
-function = "program:look_up"
-inputs.table = { like = "program:table" }
-inputs.index = { shape = [], dtype = "int32" }
-fixtures = { ranges = { index = [0, 3] } }
-
-[entry_points.bound]
-function = "program:bound"
-bind = { weights = "weights" }
-inputs.x = { shape = [2], dtype = "float32" }
-
-[entry_points.same]
-function = "program:same"
-bind = { p = "p" }
-inputs.x = { shape = [4096], dtype = "float32" }
-
-[entry_points.keyed]
-function = "program:keyed"
-inputs.state = { like = "program:texts" }
-
-[entry_points.logarithm]
-function = "program:logarithm"
-inputs.x = { shape = [], dtype = "float32" }
-"""
+MANIFEST = Path(__file__).with_name("structures.toml").read_text("utf-8")
 
 Bundle = tuple[Path, Path]
 

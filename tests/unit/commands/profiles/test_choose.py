@@ -55,13 +55,14 @@ def test_in_two_dimensions_the_choice_is_nearly_the_best_of_all_sets(seed: int) 
 def test_fewer_candidates_than_sizes_give_a_good_choice_all_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Traffic and search are seeded, so that each cost is the same on every machine."""
     points, counts = random_traffic(seed, 25, 6, 6)
     within = space(("batch", 6), ("seq", 6))
     _, optimum = best_of_all(within, points, counts, ATTENTION, 2)
     monkeypatch.setattr("aotc.commands.profiles.profile_choice.CANDIDATES_MAX", 9)
     profiles = choose(within, points, counts, ATTENTION, 2).profiles
     cost = serve(within, points, counts, profiles, ATTENTION).padded_cost
-    assert optimum <= cost * (1 + 1e-9) <= optimum * 1.1
+    assert optimum <= cost * (1 + 1e-9) <= optimum * 1.06
 
 
 @pytest.mark.parametrize("seed", range(6))
