@@ -1,5 +1,6 @@
 """Check that a folder holds the files that a bundle was built from, by the digests in its
-provenance."""
+provenance.
+"""
 
 from __future__ import annotations
 
