@@ -32,9 +32,7 @@ PASSING = ("AOTC-E551",)
 
 
 class Differing(Struct, frozen=True):
-    """A difference that a caller of the bundle finds from plain JAX. where: the call and the path
-    within it.
-    """
+    """A difference from plain JAX that a caller finds: the call and path within it, and values."""
 
     where: str
     expected: str
@@ -103,14 +101,15 @@ def run(
     judge: Judge = lambda calls: [],
     worker: Sequence[str] | None = None,
 ) -> Ran:
-    """Run all fixtures of one target, and the trials that lie in a folder.
+    """Run all fixtures of one target, and the trials in a folder; the caller evaluates trials.
 
-    judge: says which side is right where results differ; by default nobody does, and plain JAX is
-    taken to be.  worker: a command that does it, in place of processes that are forked.
+    `judge` decides which side is right where results differ, by default plain JAX. `worker` is a
+    command that runs in place of forked processes.
 
-    What padded and split calls come to is for the caller to judge. Raises ParityError: AOTC-E951
-    beyond tolerance, E952 the process crashed or hung, E953 the runtime refused the bundle, E959
-    other arguments or results than those of plain JAX, or others in a later call.
+    Raises:
+        ParityError: AOTC-E951 tolerance exceeded, E952 the process crashed or hung, E953 the
+            runtime rejects the bundle, E959 other arguments or results than those of plain JAX, or
+            others in a later call.
     """
     try:
         answer = worker_parent.run(
