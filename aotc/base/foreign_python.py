@@ -1,4 +1,4 @@
-"""Scripts of ours that run where a framework is and aotc is not."""
+"""Runs scripts of aotc in a Python that has a framework, but not aotc."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ LINES_SHOWN = 8
 def run_script(
     python: Path, script: Path, folder: Path, model: str, result: str, expected: str, hint: str
 ) -> None:
-    """Have a Python run a script on the job in a folder, to the end.
+    """Run a script on the job in a folder with another Python, until it ends.
 
-    The script writes why it does not do it to `refused.json`. model: for messages.  result: the
-    file that it writes last.
-    Raises CaptureError: AOTC-E844 for what it does not do, E843 for a Python without what it needs,
-    with what was expected of that and a hint.
+    The script writes its reasons to `refused.json` if it cannot do the job. `model` is for
+    messages; `result` is the file that the script writes last; `expected` and `hint` describe what
+    that Python needs.
+
+    Raises:
+        CaptureError: AOTC-E844 for a refused job, E843 for a Python without the packages it needs.
     """
     command = [str(python.absolute()), "-I", str(script), str(folder)]
     try:

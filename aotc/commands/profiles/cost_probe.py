@@ -25,8 +25,10 @@ class CostKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """The result of probing. probes: how many were traced.  open_loops: loops of which the model
-    counts one step, since how many there are is not known.
+    """The result of probing.
+
+    `probes` is how many were traced; `open_loops` counts loops of unknown length, for which the
+    model counts one step.
     """
 
     model: CostModel

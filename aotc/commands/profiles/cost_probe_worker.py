@@ -1,8 +1,7 @@
-"""`python -m aotc.commands.profiles.cost_probe_worker FOLDER`: what an entry point costs at
-some sizes.
+"""Estimates the cost of an entry point at some sizes, without compiling.
 
-Runs in a process of its own for the reasons of `aotc.pipeline.children.capture_worker`. Nothing is
-compiled.
+Run as `python -m aotc.commands.profiles.cost_probe_worker FOLDER`, for the reasons of
+`aotc.pipeline.children.capture_worker`.
 """
 
 from __future__ import annotations

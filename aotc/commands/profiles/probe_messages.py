@@ -8,9 +8,10 @@ from aotc.base.workers.confined_process import ProcessLimits
 
 
 class Job(Struct, frozen=True):
-    """manifest: as `aotc.config.build_manifest` encodes it.  sizes: what to trace the entry point
-    at.
-    limits: what the process may use, where it runs nothing that a user wrote.
+    """The job of the worker.
+
+    `manifest` is as `aotc.config.build_manifest` encodes it; `sizes` are those to trace; `limits`
+    apply where no code of users runs.
     """
 
     manifest: bytes

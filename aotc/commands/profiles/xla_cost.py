@@ -61,8 +61,10 @@ def _left_out(equation: Any) -> CallCost:
 
 
 def _steps_in_the_module(length: int, unroll: int) -> int:
-    """How many steps of a scan the lowered module holds: those of one turn of its loop, and those
-    that are left over."""
+    """Return how many steps of a scan the lowered module holds.
+
+    They are those of one turn of its loop, and those that are left over.
+    """
     return (unroll if length >= unroll else 0) + length % unroll
 
 

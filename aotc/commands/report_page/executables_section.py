@@ -1,6 +1,4 @@
-"""Every executable in numbers (size, memory, cost, parity), and what happened in every stage: what
-was traced, what the compiler did, and who does the work.
-"""
+"""The figures of every executable (size, memory, cost, parity), and the evidence of every stage."""
 
 from __future__ import annotations
 

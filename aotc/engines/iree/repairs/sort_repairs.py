@@ -43,11 +43,10 @@ def composite(operation: Any) -> None:
 
 
 def sort(operation: Any) -> None:
-    """Let the place decide between equals, since IREE keeps no order of them; sort copies, since it
-    sorts in place: arguments, weights, and what other operations read.
+    """Order equal elements by place, and sort copies: IREE does neither, and sorts in place.
 
-    An operand that holds the places, as that of an argsort does, decides itself: IREE refuses to
-    sort two copies that it sees to be the same.
+    Arguments, weights, and inputs of other operations would be overwritten. An operand that holds
+    the places, as that of an argsort does, decides itself: IREE rejects sorting two equal copies.
     """
     number = ir.IntegerAttr(operation.attributes[NUMBER]).value
     old = operation.regions[0].blocks[0]
@@ -144,10 +143,10 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _copy(operation: Any, value: Any, number: int, joined: str = _JOINED[0]) -> Any:
-    """A copy that IREE makes: zeros that only the numbers' bits tell are added, by steps that no
-    other sort shares. It takes out what it sees to be the same as its operand.
+    """Return a copy that IREE does not remove, by adding zeros that depend on the numbers' bits.
 
-    joined: the operation that adds them, another one for each copy of the same value.
+    Other sorts use other steps, and `joined`, the operation that adds, differs for each copy of one
+    value.
     """
     given, element = kind_of(value)
     if element == "i1":
@@ -212,10 +211,10 @@ def _separated(module: Any) -> bool:
 
 
 def keep_arguments(module: Any, weights: Collection[int]) -> None:
-    """Let the module update copies of its arguments, but for those that callers give up: IREE
-    writes what a scatter or an update changes into the argument itself, if nothing else reads it.
+    """Let the module update copies of its arguments, except donated ones.
 
-    weights: places of parameters that IREE holds as globals, which it does not write to.
+    IREE writes the changes of a scatter or an update into the argument itself, if nothing else
+    reads it. `weights` are parameters that IREE holds as globals, which it does not write to.
     """
     written: set[str] = set()
 
@@ -242,8 +241,9 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
 
 
 def number_sorts(module: Any) -> None:
-    """Give each sort a number from 1, by which its copies differ from those of others; a function
-    with a sort in it that several call becomes one for each of them.
+    """Number the sorts from 1, so that their copies differ.
+
+    A function with a sort is duplicated for each of its callers.
     """
     while _separated(module):
         pass
