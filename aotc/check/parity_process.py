@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import ParityError, finding, refusal
-from aotc.base.workers import worker_parent
+from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
 from aotc.check.value_inputs import SPECIAL
@@ -54,14 +54,21 @@ type Judge = Callable[[Sequence[Call]], list[Judgement]]
 
 
 class Job(Struct, frozen=True):
-    """bundle, policy: paths.  folder: with the calls of plain JAX, and the trials of padded and
-    split ones, if there are any.
+    """The fixtures and trials of a target.
+
+    Attributes:
+        bundle: The path of the bundle.
+        policy: The path of a policy that accepts it.
+        target: The target's name.
+        folder: The calls of plain JAX, and the trials of padded and split ones, if there are any.
+        secrets: Files that the executables must not read.
     """
 
     bundle: str
     policy: str
     target: str
     folder: str
+    secrets: tuple[str, ...] = ()
 
 
 class Answer(Struct, frozen=True):
@@ -110,7 +117,7 @@ def run(
     try:
         answer = worker_parent.run(
             worker or kept(WORKER),
-            Job(str(bundle), str(policy), target, str(folder)),
+            Job(str(bundle), str(policy), target, str(folder), confined_process.secrets()),
             Answer,
             within=folder,
             environment=_variables(),
