@@ -1,6 +1,4 @@
-"""The parameters of a function: what the options of `aotc init` say of them, and what the process
-that looks at the function is asked and answers.
-"""
+"""Parameters of a function: from the options of `aotc init`, and from its inspection."""
 
 from __future__ import annotations
 

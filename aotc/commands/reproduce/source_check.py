@@ -175,9 +175,7 @@ def _lies_in(path: Path, folder: Path) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a regular file; otherwise, why there is none. Never reads a device or a
-    pipe.
-    """
+    """Return the digest of a regular file, else why there is none; never read devices or pipes."""
     try:
         with open_regular(path) as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
