@@ -1,5 +1,7 @@
-"""Rules of every policy on the signed content of a bundle. Each yields what it refuses and what
-would satisfy it. Rules that most policies leave out are in `optional_rules`.
+"""Rules of every policy on the signed content of a bundle.
+
+Each yields what it rejects and what would satisfy it. Rules that most policies leave out are in
+`optional_rules`.
 """
 
 from __future__ import annotations
