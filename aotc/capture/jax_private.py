@@ -363,26 +363,3 @@ def static_module(lowered: Any) -> Any:
             except ValueError as error:  # also for what the module itself asserts of its sizes
                 raise SizesError(str(error)) from error
     return module
-
-
-def cost_analysis(lowered: Any) -> Mapping[str, float]:
-    """XLA's analysis of a `jax.stages.Lowered` before optimization; empty if there is none.
-
-    XLA ends the process for a module whose sizes vary, so that they are filled in first. Raises
-    SizesError.
-    """
-    module = static_module(lowered)
-    if module is lowered.compiler_ir("stablehlo"):
-        return lowered.cost_analysis() or {}
-    with _private("_jax.hlo_module_cost_analysis"):
-        from jax._src.interpreters import mlir
-        from jax._src.lib import _jax
-
-        convert = _jax.mlir.mlir_module_to_xla_computation
-        code = mlir.module_to_bytecode(module)
-        computation = convert(code, use_tuple_args=False, return_tuple=False)
-        backend = lowered._lowering.compile_args["backend"]
-        found: Mapping[str, float] = _jax.hlo_module_cost_analysis(
-            backend, computation.as_hlo_module()
-        )
-    return found

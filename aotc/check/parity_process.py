@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import ParityError, finding, refusal
-from aotc.base.workers import worker_parent
+from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
 from aotc.check.value_inputs import SPECIAL
@@ -51,16 +51,21 @@ type Judge = Callable[[Sequence[Call]], list[Judgement]]
 
 
 class Job(Struct, frozen=True):
-    """The job of the parity worker.
+    """The fixtures and trials of a target.
 
-    `bundle` and `policy` are paths; `folder` has the calls of plain JAX and any padding and split
-    tests.
+    Attributes:
+        bundle: The path of the bundle.
+        policy: The path of a policy that accepts it.
+        target: The target's name.
+        folder: The calls of plain JAX, and the trials of padded and split ones, if there are any.
+        secrets: Files that the executables must not read.
     """
 
     bundle: str
     policy: str
     target: str
     folder: str
+    secrets: tuple[str, ...] = ()
 
 
 class Answer(Struct, frozen=True):
@@ -114,7 +119,7 @@ def run(
     try:
         answer = worker_parent.run(
             worker or kept(WORKER),
-            Job(str(bundle), str(policy), target, str(folder)),
+            Job(str(bundle), str(policy), target, str(folder), confined_process.secrets()),
             Answer,
             within=folder,
             environment=_variables(),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aotc.base.call_memory import over_limit
+from aotc.base.errors import CaptureError
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
@@ -265,7 +266,14 @@ def _compile(
     others = [each for each in targets if each not in run.buildable]
     jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
-    failures.wait([*queue.begin(jobs), reference])
+    compiling = queue.begin(jobs)
+    try:
+        failures.wait([*compiling, reference])
+    except CaptureError as error:
+        if error.code == "AOTC-E842":
+            # What a compiler rejects is no matter of this host: it is the error to report.
+            failures.wait(compiling)
+        raise
     # Some were begun for entry points that the capture has refused after it had traced them.
     finished = failures.results(queue.begun)
     executables = {

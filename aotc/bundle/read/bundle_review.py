@@ -23,8 +23,8 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
-from aotc_runtime.verification.optional_rules import roles_by_digest
 from aotc_runtime.verification.policy_reader import policy_keys
+from aotc_runtime.verification.policy_rules import roles_by_digest
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 from aotc_runtime.verification.root_signatures import who_signed
 

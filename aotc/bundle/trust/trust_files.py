@@ -15,16 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 import tomlkit
-from tomlkit import TOMLDocument
-from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from aotc.base.errors import refusal
 from aotc.bundle.trust.trust_state import holders_in
 from aotc.bundle.trust.trust_text import read_public_key
 from aotc.bundle.write.atomic_files import write_atomically
+from aotc.config import toml_edit
 from aotc_runtime.base.digest import is_digest
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -183,7 +181,7 @@ def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
     """
     wanted = tomllib.loads(text)
     wanted.setdefault(table, []).append(dict(fields))
-    document = _parse(text)
+    document = toml_edit.parse(text, toml_edit.POLICY)
     if table not in document:
         if not _EMPTY_LINE_BEHIND.search(text):
             document.add(tomlkit.nl())
@@ -200,7 +198,7 @@ def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
         if [*document][-1] != table:
             entry.add(tomlkit.nl())
     keys.append(entry)
-    return _checked(document, wanted)
+    return toml_edit.render(document, wanted, toml_edit.POLICY)
 
 
 def with_revoked(
@@ -220,7 +218,7 @@ def with_revoked(
     """
     added = {"keys": keys, "roots": roots, "blobs": blobs}
     wanted = tomllib.loads(text)
-    document = _parse(text)
+    document = toml_edit.parse(text, toml_edit.POLICY)
     if "revoked" not in document:
         if not _EMPTY_LINE_BEHIND.search(text):
             document.add(tomlkit.nl())
@@ -240,31 +238,4 @@ def with_revoked(
             revoked["since"] = tomlkit.inline_table()
         for key, moment in since.items():
             revoked["since"][key] = moment
-    return _checked(document, wanted)
-
-
-def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
-    """The document as text, once another reader finds in it what it should say."""
-    text = tomlkit.dumps(document)
-    try:
-        found = tomllib.loads(text)
-    except ValueError as error:
-        raise _not_in_place(str(error)) from error
-    if found != wanted:
-        raise _not_in_place("a policy that would say something else afterwards")
-    return text
-
-
-def _not_in_place(found: str) -> AotcError:
-    return refusal("AOTC-E024", "policy", found)
-
-
-def _parse(text: str) -> TOMLDocument:
-    try:
-        document = tomlkit.parse(text)
-    except (TOMLKitError, RecursionError) as error:
-        raise _not_in_place(str(error)) from error
-    # Tables of one list that stand apart would be moved together.
-    if tomlkit.dumps(document) != text:
-        raise _not_in_place("a policy whose tables would be moved, such as [[keys]] apart")
-    return document
+    return toml_edit.render(document, wanted, toml_edit.POLICY)

@@ -183,7 +183,7 @@ def targets_run_by(
             "AOTC-E505",
             ", ".join(asked),
             "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
-            cause="no-target-runs-on-this-package",
+            cause="no-target-uses-this-package",
             expected=f"executables that only {package} runs",
         )
     return wanted

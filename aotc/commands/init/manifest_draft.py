@@ -459,7 +459,7 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"range = [{dimension.low}, {dimension.high}]  # what calls may have"
         profiles = dimension.profiles
         shown = list(profiles) if isinstance(profiles, tuple) else profiles
-        yield f"profiles = {_value(shown)}  # compiled; others need out_of_profile, or are refused"
+        yield f"profiles = {_value(shown)}  # compiled; other sizes need out_of_profile"
     at = f"entry_points.{_key(draft.entry_point)}"
     yield ""
     yield f"[{at}]"

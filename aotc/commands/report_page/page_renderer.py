@@ -113,7 +113,6 @@ def page_of(
         ("placement", "Placement of the work", executables_section.placement(review)),
         ("compatibility", "Compatibility", compatibility(review, policy, now)),
         ("capture", "Capture", executables_section.capture(review)),
-        ("compilation", "Compilation", executables_section.compilation(review)),
         ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),
         ("provenance", "Provenance and bill of materials", bundle_section.provenance(review)),
     )

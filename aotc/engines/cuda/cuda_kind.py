@@ -49,7 +49,7 @@ class CudaKind(TargetKind[CudaModel]):
 
     model = CudaModel
     lowered_for = "cuda"
-    checked = "compiled only"
+    checked = "run on H100"
 
     def target(self, model: CudaModel) -> Target:
         """The schema value of a target file."""

@@ -52,6 +52,7 @@ from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.target_files import NATIVE, read_target
+from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.children.user_process import runs_users_code
@@ -288,6 +289,16 @@ def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:
     return platform == HOST and {*engines} <= {"xla"}
 
 
+def _symbolic(traced: TracedEntryPoint) -> CapturedSymbolic | None:
+    """Return the module that hosts compile for sizes outside of all profiles."""
+    if traced.exported is None:
+        return None
+    module = traced.exported.module
+    # The host cannot look for known NaN in what XLA makes of it.
+    constant_nan.guard(module)
+    return CapturedSymbolic(portable(module), traced.exported.arguments)
+
+
 def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
     """Return a traced profile with its modules; `is_file` is whether it is a model file's.
 
@@ -357,9 +368,7 @@ def _freeze(
         },
         coverage=traced.coverage,
         lines=structs.replace(traced.lines, layers=models.lines(plan.name)),
-        symbolic=None
-        if traced.exported is None
-        else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
+        symbolic=_symbolic(traced),
         profiles=tuple(
             _frozen(profile, label(plan.name, profile.sizes), root, is_file=is_file)
             for profile in traced.profiles
