@@ -110,7 +110,7 @@ def _of_coverage(gates: Gates, coverage: Coverage, lines: EntryPointLines) -> It
         return
     hint = "remove lines that this program never needs, or lower the gate"
     if coverage.lines == 0:
-        found = "no traced function is in a file of the program: installed packages do not count"
+        found = "no traced function outside of installed packages"
         yield "min_coverage", f"at least {limit} of the lines traced", found, hint
     elif coverage.traced / coverage.lines < limit:
         missed = [
@@ -134,7 +134,7 @@ def _of_executable(
             "max_executable_size",
             f"at most {limit} bytes for an executable",
             f"{profile.executable.size}, {profile.memory.code_bytes} of them object files",
-            "leave constants and loops to fewer kernels, or raise the gate",
+            "reduce constants and loops, or raise the gate",
         )
     limit = gates.max_temp_memory
     if limit is not None and profile.memory.temp_bytes > limit:
@@ -148,7 +148,7 @@ def _of_executable(
         yield from _of_work(gates, evidence.compiled)
     elif blind := sorted(set(gates.stated()) & _NEED_COMPILED):
         for gate in blind:
-            hint = "this backend does not tell; remove the gate, or the target"
+            hint = "remove the gate, or the target, whose backend reports no evidence"
             yield gate, "evidence of what was compiled", "none", hint
 
 

@@ -215,11 +215,11 @@ def _misfits(
         yield finding("AOTC-E031", f"{recorded.where}{where}", found, expected=expected)
 
     if recorded.file.jaxlib != jaxlib:
-        yield from misfit("", f"choices for jaxlib {jaxlib}", f"those for {recorded.file.jaxlib}")
+        yield from misfit("", f"jaxlib {jaxlib}", f"jaxlib {recorded.file.jaxlib}")
     for target, known in recorded.file.targets.items():
         if target in named and known.tools != tools.get(target, {}):
-            expected = f"choices for {_versions(tools.get(target, {}))}"
-            yield from misfit(f", {target}", expected, f"those for {_versions(known.tools)}")
+            expected = _versions(tools.get(target, {}))
+            yield from misfit(f", {target}", expected, _versions(known.tools))
     wanted = [
         (jobs[target][key], found) for target in named for key, found in named[target].items()
     ]

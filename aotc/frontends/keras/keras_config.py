@@ -128,7 +128,7 @@ class Checking:
             return
         if name in _ARRAYS:
             if not isinstance(inner, dict) or inner.get("dtype") not in _DTYPES:
-                raise Damaged("arrays of numbers", f"{inside} has others")
+                raise Damaged("arrays of numbers", f"other values in {inside}")
             return
         custom = f"{ascii(module)[:100]} {ascii(name)[:100]} in {inside}, which is not Keras's own"
         make = "make the model a JAX function yourself, and name it as `function`"

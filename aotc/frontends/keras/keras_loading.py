@@ -86,7 +86,7 @@ def _walk(file: Any, size: int) -> None:
             each = group[name]
             info = h5py.h5o.get_info(each.id)
             if (info.fileno, info.addr) in seen:
-                raise Damaged("each array once", f"{where} is one that was there before")
+                raise Damaged("each array once", f"another copy at {where}")
             seen.add((info.fileno, info.addr))
             if isinstance(each, h5py.Group):
                 left.append(each)
@@ -95,15 +95,15 @@ def _walk(file: Any, size: int) -> None:
                 raise Damaged("arrays", f"{type(each).__name__} at {where}")
             total += _bytes(each, where)
             if total > size:
-                raise Damaged("arrays that lie beside each other", f"{total} bytes in {size}")
+                raise Damaged("contiguous arrays", f"{total} bytes in {size}")
 
 
 def _bytes(dataset: Any, where: str) -> int:
     """How many bytes an array has. Raises Damaged if they are not all there."""
     if dataset.shape is None or dataset.dtype.kind not in "biufcV" or dataset.dtype.hasobject:
-        raise Damaged("arrays of numbers", f"{where} is {dataset.dtype}")
+        raise Damaged("arrays of numbers", f"{dataset.dtype} at {where}")
     if dataset.chunks is not None or dataset.external or dataset.is_virtual:
-        raise Damaged(f"weights {WRITTEN}", f"{where} is not")
+        raise Damaged(f"weights {WRITTEN}", f"other weights at {where}")
     wanted = int(dataset.size) * int(dataset.dtype.itemsize)
     if dataset.id.get_storage_size() != wanted:
         stored = dataset.id.get_storage_size()

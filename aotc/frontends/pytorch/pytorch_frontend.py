@@ -76,8 +76,8 @@ def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
     version = decode(data, Versions, what)
     if version.schema_version.major != MAJOR:
         raise Damaged(
-            f"schema {MAJOR}, which torch 2.9 and newer write",
-            f"schema {version.schema_version.major}, of torch {version.torch_version!a}"[:200],
+            f"schema {MAJOR} (torch 2.9 or newer)",
+            f"schema {version.schema_version.major} (torch {version.torch_version!a})"[:200],
         )
     return name, decode(data, Program, what), initial
 

@@ -195,14 +195,14 @@ def _bind(step: Step, made: Any, values: Values, plan: Plan) -> None:
     if len(step.outputs) == 1:
         made = [made]
     if len(made) != len(step.outputs):
-        raise Unsupported(f"{len(step.outputs)} results where there are {len(made)}")
+        raise Unsupported(f"{len(step.outputs)} results instead of {len(made)}")
     narrow = step.operator is not None and step.operator.narrow
     for pattern, value in zip(step.outputs, made, strict=True):
         if isinstance(pattern, Ref):
             _put(pattern.name, value, values, plan, narrow)
         elif isinstance(pattern, tuple):
             if len(pattern) != len(value):
-                raise Unsupported(f"{len(pattern)} results where there are {len(value)}")
+                raise Unsupported(f"{len(pattern)} results instead of {len(value)}")
             for ref, item in zip(pattern, value, strict=True):
                 _put(ref.name, item, values, plan, narrow)
 
@@ -220,8 +220,8 @@ def _put(name: str, value: Any, values: Values, plan: Plan, narrow: bool) -> Non
         )
         if value.dtype != wanted or not fits:
             raise Unsupported(
-                f"torch has {wanted}{[s if isinstance(s, int) else '?' for s in sizes]} here, "
-                f"and this frontend {value.dtype}{list(value.shape)}"
+                f"{value.dtype}{list(value.shape)} instead of torch's "
+                f"{wanted}{[s if isinstance(s, int) else '?' for s in sizes]}"
             )
     values.put(name, value)
 

@@ -352,7 +352,7 @@ def _check_names(made: Plan) -> None:
     def make(names: Iterator[str]) -> None:
         for name in names:
             if name in known:
-                raise Damaged("each value made once", f"{name!a} twice"[:200])
+                raise Damaged("each value computed once", f"{name!a} twice"[:200])
             if not name.isprintable() or len(name) > NAMES_MAX or not name:
                 raise Damaged("printable names of values", repr(name)[:200])
             known.add(name)
@@ -361,9 +361,7 @@ def _check_names(made: Plan) -> None:
     for step in made.steps:
         for name in used(step):
             if name not in known:
-                raise Damaged(
-                    f"values that are made before {step.name!a} uses them", f"{name!a}"[:200]
-                )
+                raise Damaged(f"values computed before {step.name!a}", f"{name!a}"[:200])
         if not step.target.isprintable() or len(step.target) > NAMES_MAX:
             raise Damaged("printable names of operators", repr(step.target)[:200])
         if step.in_place is None:
@@ -372,7 +370,7 @@ def _check_names(made: Plan) -> None:
             make(name for name in refs(step.outputs) if name not in set(used(step)))
     for name in refs(made.outputs):
         if name not in known:
-            raise Damaged("results that are made", f"{name!a}"[:200])
+            raise Damaged("names of computed results", f"{name!a}"[:200])
 
 
 def _needed(made: Plan) -> Plan:

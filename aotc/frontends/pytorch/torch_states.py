@@ -136,7 +136,7 @@ def shared_memory(
                 yield finding(
                     "AOTC-E844",
                     where,
-                    f"{keys[name]!a} is changed, and {others[0]!a} is in the same memory"[:300],
+                    f"{keys[name]!a} in the memory of {others[0]!a}"[:300],
                     cause="write-to-shared-memory",
                 )
 
@@ -162,7 +162,7 @@ def with_states(
     for name, number in changes.outputs.items():
         old, new = before[name], jnp.asarray(outputs[number], outputs[number].dtype)
         if (new.dtype, new.shape) != (old.dtype, old.shape):
-            raise Unsupported(f"{name} becomes {new.dtype}{list(new.shape)}")
+            raise Unsupported(f"{name} as {new.dtype}{list(new.shape)}")
         key, path = (state, changes.owned[name]) if name in changes.owned else (INPUTS, name)
         made.setdefault(key, {})[path] = new
     return made

@@ -54,9 +54,7 @@ def read_tensors(
             raise Damaged(f"a tensor {name!a}"[:200], "none")
         folder, payload = places[name]
         if payload.use_pickle:
-            raise Damaged(
-                f"raw bytes of {name!a}"[:200], "a pickle, which is code: it is not opened"
-            )
+            raise Damaged(f"raw bytes of {name!a}"[:200], "a pickle")
         meta = payload.tensor_meta
         if meta is None:
             raise Damaged(f"sizes of {name!a}"[:200], "none")
