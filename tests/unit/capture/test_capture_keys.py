@@ -8,6 +8,7 @@ from capturing import Capture, Outcome, key_path, npz
 
 from aotc.capture.weight_sets import read_arrays
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
+from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 ONE_KEY = """
 [entry_points.f]
@@ -73,10 +74,10 @@ def test_keys_are_described_by_their_data_and_their_implementation(capture: Capt
 def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl: KeyImpl) -> None:
     source = f"""
         def f(key):
-            assert str(key.dtype) == "{impl.dtype_name}" and key.shape == ()
+            assert str(key.dtype) == "{KEY_DTYPES[impl]}" and key.shape == ()
             return jax.random.split(key, 3), jax.random.key_data(key)
     """
-    f = capture(source, ONE_KEY.replace("key<fry>", impl.dtype_name)).f
+    f = capture(source, ONE_KEY.replace("key<fry>", KEY_DTYPES[impl])).f
     assert f.inputs == (spec("key", (impl.words,), impl),)
     assert f.outputs == (spec("0", (3, impl.words), impl), spec("1", (impl.words,), None))
 
