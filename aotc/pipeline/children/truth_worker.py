@@ -1,5 +1,6 @@
-"""`python -m aotc.pipeline.children.truth_worker FOLDER`: judge calls whose results differ from
-those of plain JAX, by the module in float64, or by StableHLO's reference interpreter.
+"""Judges calls whose results differ from plain JAX: `... children.truth_worker FOLDER`.
+
+It uses the module in float64, or StableHLO's reference interpreter.
 """
 
 from __future__ import annotations
@@ -159,8 +160,9 @@ class _Case:
         calls: Sequence[Sequence[Array]],
         options: Mapping[str, str],
     ) -> list[list[Array]]:
-        """The results of a module, or of that in float64, for each call's arguments. Raises
-        AotcError, and what XLA raises.
+        """Return the results of a module, or of its float64 form, for each call's arguments.
+
+        Raises AotcError, and XLA's errors.
         """
         is_wide = artifact is not self._artifact
         results = [_wide(array) if is_wide else array for array in self._plain]

@@ -64,8 +64,9 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 
 class ResidentEntryPoint(Struct, frozen=True):
-    """An entry point with its executables. device: the target's.  dimensions: those of the bundle,
-    by name.  weights: all of the bundle, on that device.
+    """An entry point with its executables on the target's device.
+
+    `dimensions` are those of the bundle, by name, and `weights` all of its weights, on that device.
     """
 
     device: Device

@@ -1,5 +1,6 @@
-"""What is refused between a verified bundle and its calls, in words: each function makes the error
-of one refusal. Imported when something is refused.
+"""Errors between a verified bundle and its calls.
+
+Each function makes one error. Imported when an error occurs.
 """
 
 from __future__ import annotations

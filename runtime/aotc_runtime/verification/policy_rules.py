@@ -1,5 +1,7 @@
-"""Rules of a trust policy on a bundle, each of which yields what it rejects and what would satisfy
-it. Verification imports them for the first policy and bundle that one of them may reject.
+"""Rules of a trust policy on the signed content of a bundle.
+
+Each yields what it rejects and what would satisfy it. Verification imports them for the first
+policy and bundle that one of them may reject.
 """
 
 from __future__ import annotations

@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 
 
 class Parsed(Struct, frozen=True):
-    """A bundle whose layout is sound and within the policy's limits. unread: sizes by digest of
-    weights that were left where they are; with any, it can be evaluated and not used.
+    """A bundle whose layout is valid and within the policy's limits.
+
+    `unread` has the sizes, by digest, of weights that stay in a registry; such a bundle can be
+    evaluated but not used.
     """
 
     source: BlobSource
@@ -93,8 +95,9 @@ def collect(parsed: Parsed) -> Attested:
 
 
 class Signed(Struct, frozen=True):
-    """A root for which enough of the policy's keys vouch. now: the time of checking, seconds since
-    the epoch.
+    """A root that enough of the policy's keys have signed.
+
+    `now` is the time of checking, seconds since the epoch.
     """
 
     parsed: Parsed
@@ -128,8 +131,9 @@ def attribute(
 
 
 class Unpacked(Struct, frozen=True):
-    """A bundle whose documents are the signed ones, and everything small; its weights are still
-    being hashed, until `finish` or the end of the `with` statement that this stands in.
+    """A bundle whose documents and small blobs are the signed ones.
+
+    Its weights are being hashed until `finish`, or the end of the `with` statement.
     """
 
     signed: Signed
@@ -221,8 +225,10 @@ def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) ->
 
 
 class VerifiedBlob(Struct, frozen=True):
-    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
-    nobody verified cannot reach one. data: a read-only view, mapped.
+    """Bytes whose digest and size are the signed ones.
+
+    Engines require this type, so that unverified bytes cannot reach one. `data` is a read-only
+    view, mapped.
     """
 
     digest: str
@@ -303,8 +309,9 @@ def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlo
 
 
 def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
-    """Raise what was found, if anything, but first whatever is wrong with the weights: no rule and
-    no host is to blame for a bundle that is not the signed one.
+    """Raise what was found, if anything, after errors in the weights.
+
+    A bundle that is not the signed one has no findings about rules or hosts.
     """
     try:
         raise_if(findings)
@@ -314,8 +321,9 @@ def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
 
 
 def certificates_of(signed: Signed) -> AskCertificates | None:
-    """Verification step 8: a function that asks certificates about a release, if the policy names
-    certifiers. Nothing is read or imported before it is called.
+    """Return a function for verification step 8: it asks certificates about a release.
+
+    None if the policy names no certifiers. Nothing is read or imported before it is called.
     """
     policy, root, where = signed.parsed.policy, signed.parsed.root_digest, signed.parsed.source.name
     if not policy.certifiers:

@@ -31,11 +31,10 @@ Sizes = dict[str, int]
 def solve(
     name: str, tensors: Sequence[TensorSpec], shapes: Shapes, known: Sequence[Shapes]
 ) -> Sizes:
-    """The size of every dimension, derived from the shapes of the inputs, whose axes must all
-    agree.
+    """Return the size of every dimension, from the shapes of the inputs.
 
-    tensors, shapes, known: of the inputs that a caller passes; known: in each profile.
-    Raises ShapeError (AOTC-E612).
+    All axes of a dimension must agree. `tensors` and `shapes` are of the inputs that a caller
+    passes, `known` their shapes in each profile. Raises ShapeError (AOTC-E612).
     """
     findings = [
         finding
@@ -187,8 +186,9 @@ def shapes_at(
     profile: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
 ) -> list[tuple[int, ...]]:
-    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
-    expression.
+    """Return the shapes at these sizes.
+
+    `profile` has the shapes in a profile, for axes with unknown expressions.
     """
     return [
         tuple(

@@ -33,9 +33,13 @@ NOT_REAL: Array = np.array(False)
 
 
 class RoutedCall(Protocol):
-    """Serves calls of certain sizes. executable: label of the one that does most of it.  device:
-    that this one runs on.  counter: of the calls, for a profile of exactly their sizes; else they
-    are counted by path and executable.
+    """Serves calls of certain sizes.
+
+    Attributes:
+        executable: label of the one that does most of the work.
+        device: of this executable.
+        counter: of the calls, for a profile of exactly their sizes; others are counted by path and
+            executable.
     """
 
     @property
