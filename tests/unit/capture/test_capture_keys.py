@@ -8,7 +8,7 @@ from capturing import Capture, Outcome, key_path, npz
 
 from aotc.capture.weight_sets import read_arrays
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
-from aotc_runtime.schema.tensor_text import KEY_DTYPES
+from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
 
 ONE_KEY = """
 [entry_points.f]
@@ -78,8 +78,8 @@ def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl
             return jax.random.split(key, 3), jax.random.key_data(key)
     """
     f = capture(source, ONE_KEY.replace("key<fry>", KEY_DTYPES[impl])).f
-    assert f.inputs == (spec("key", (impl.words,), impl),)
-    assert f.outputs == (spec("0", (3, impl.words), impl), spec("1", (impl.words,), None))
+    assert f.inputs == (spec("key", (key_words(impl),), impl),)
+    assert f.outputs == (spec("0", (3, impl.words), impl), spec("1", (key_words(impl),), None))
 
 
 def test_keys_inside_a_like_structure_keep_their_place_and_can_be_donated(
