@@ -13,7 +13,7 @@ import pytest
 
 Bundle = tuple[Path, Path]
 
-MODULES_MAX, LINES_MAX = 45, 6_495
+MODULES_MAX, LINES_MAX = 45, 6_575
 
 LAZY = (
     "aotc_serve.channel",

@@ -79,7 +79,7 @@ def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl
     """
     f = capture(source, ONE_KEY.replace("key<fry>", KEY_DTYPES[impl])).f
     assert f.inputs == (spec("key", (key_words(impl),), impl),)
-    assert f.outputs == (spec("0", (3, impl.words), impl), spec("1", (key_words(impl),), None))
+    assert f.outputs == (spec("0", (3, key_words(impl)), impl), spec("1", (key_words(impl),), None))
 
 
 def test_keys_inside_a_like_structure_keep_their_place_and_can_be_donated(
