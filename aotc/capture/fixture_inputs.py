@@ -32,6 +32,7 @@ from aotc.config.build_manifest import (
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
 from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
 
 Where = Callable[..., str]
 """`BuildManifest.where` for keys below one `fixtures` table."""
@@ -349,8 +350,8 @@ def _cut(
     array = recorded[path]
     of_keys = ""
     if isinstance(leaf.dtype, KeyImpl):
-        of_keys = f", data of {leaf.dtype.dtype_name}{list(leaf.shape)}"
-        leaf = InputLeaf((*leaf.shape, leaf.dtype.words), DType.UINT32)
+        of_keys = f", data of {KEY_DTYPES[leaf.dtype]}{list(leaf.shape)}"
+        leaf = InputLeaf((*leaf.shape, key_words(leaf.dtype)), DType.UINT32)
     assert isinstance(leaf.dtype, DType), "of keys, these are their data"
     array = _typed(array, leaf.dtype)
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
@@ -401,7 +402,7 @@ def _drawn(
     shape = _shape(leaf, sizes)
     generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])
     if isinstance(leaf.dtype, KeyImpl):
-        return generator.integers(0, 1 << 32, (*shape, leaf.dtype.words), np.uint32)
+        return generator.integers(0, 1 << 32, (*shape, key_words(leaf.dtype)), np.uint32)
     dtype = jnp.dtype(leaf.dtype.value)
     if dtype == np.bool_:
         return generator.integers(0, 2, shape).astype(np.bool_)

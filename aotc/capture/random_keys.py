@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from aotc_runtime.schema.bundle_manifest import KeyImpl
+from aotc_runtime.schema.tensor_text import key_words
 
 
 @cache
@@ -36,7 +37,9 @@ def impl_of(leaf: Any) -> KeyImpl | None:
 def data_aval(aval: Any) -> Any:
     """The shape and dtype of an array of keys as data; anything else unchanged."""
     impl = impl_of(aval)
-    return aval if impl is None else jax.ShapeDtypeStruct((*aval.shape, impl.words), jnp.uint32)
+    if impl is None:
+        return aval
+    return jax.ShapeDtypeStruct((*aval.shape, key_words(impl)), jnp.uint32)
 
 
 def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:

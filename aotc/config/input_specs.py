@@ -30,12 +30,13 @@ from aotc.config.field_types import (
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import DEFERRED, Section
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema import tensor_text
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 
 WIDE_DTYPES = frozenset({DType.INT64, DType.UINT64, DType.FLOAT64, DType.COMPLEX128})
 """Types that jax narrows to 32 bits unless it is configured otherwise."""
 
-KEY_DTYPES = {impl.dtype_name: impl for impl in KeyImpl}
+KEY_DTYPES = {name: impl for impl, name in tensor_text.KEY_DTYPES.items()}
 """Implementations of typed random keys by the names of their dtypes."""
 
 _ARRAY_EXAMPLE = '{ shape = ["batch", 64], dtype = "float32" }'

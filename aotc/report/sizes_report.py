@@ -15,7 +15,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Split,
     Trial,
 )
-from aotc_runtime.schema.manifest_labels import policies_of
+from aotc_runtime.schema.fallback_policies import policies_of
 
 
 def shapes_report(entry_point: EntryPoint) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.host_facts import Accelerator, HostFacts
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 from aotc_runtime.system.bundle_files import open_bundle

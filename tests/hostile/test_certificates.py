@@ -20,6 +20,7 @@ from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Accepts, Revoked, TrustPolicy
 from aotc_runtime.verification.bundle_examination import Verdict, examine
+from aotc_runtime.verification.choice_report import certified_of
 from aotc_runtime.verification.host_compatibility import choose_target
 
 from .certificates import (
@@ -83,7 +84,7 @@ def test_a_certificate_of_a_trusted_certifier_makes_another_version_acceptable(
 ) -> None:
     verdict = bench.asked(bench.certificate())
     assert codes(verdict) == [] and "host" in verdict.gates and verdict.choice is not None
-    found = verdict.choice.certified
+    found = certified_of(verdict.choice)
     assert found is not None
     assert found.release == Release(package_of(bench.documents), OTHER)
     assert found.keys == (bench.third.key_id,)
@@ -185,7 +186,7 @@ def test_without_the_policys_word_the_builders_version_alone_is_accepted(
     by_both = [bench.certificate(), bench.certificate(bench.ours)]
     verdict = bench.asked(*by_both, policy=policy_for(bench.ours))
     assert codes(verdict) == [bench.refused]
-    assert verdict.choice is not None and verdict.choice.certified is None
+    assert verdict.choice is not None and certified_of(verdict.choice) is None
 
 
 def test_a_certifier_does_not_vouch_for_a_bundle(bench: Certifying, host: HostFacts) -> None:
@@ -219,8 +220,10 @@ def test_of_several_certificates_one_that_did_not_pass_decides(bench: Certifying
 
 def test_of_several_that_count_the_newest_is_named(bench: Certifying) -> None:
     verdict = bench.asked(*[bench.certificate(certified=NOW + days * DAY) for days in (0, 2, 1)])
-    assert verdict.choice is not None and verdict.choice.certified is not None
-    assert verdict.choice.certified.certified_on == "2026-11-23T12:00:00Z"
+    assert verdict.choice is not None
+    found = certified_of(verdict.choice)
+    assert found is not None
+    assert found.certified_on == "2026-11-23T12:00:00Z"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +274,7 @@ def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_version_by_its
         raise AssertionError("nobody asks")
 
     choice = choose_target({manifest.target.name: manifest}, host, None, (), never)
-    assert choice.findings == () and choice.certified is None
+    assert choice.findings == () and certified_of(choice) is None
 
 
 def test_certificates_are_not_even_imported_for_the_builders_version() -> None:

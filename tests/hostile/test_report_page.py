@@ -13,7 +13,7 @@ import pytest
 from aotc.bundle.read.bundle_review import Review, review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.report_page.page_renderer import page_of, render
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from tests.pages import Read, read_page
 

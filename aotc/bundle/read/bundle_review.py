@@ -17,8 +17,8 @@ from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
-from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy

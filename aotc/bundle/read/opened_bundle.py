@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents, Envelopes, Root
 from aotc_runtime.verification.bundle_examination import read_whole

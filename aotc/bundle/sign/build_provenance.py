@@ -16,7 +16,7 @@ from aotc.base.constants import NOT_SET, SET
 from aotc.base.source_locations import stated_at
 from aotc.base.stages import CapturedProgram, Package
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
+from aotc_runtime.formats.slsa_provenance import BUILD_TYPE, MERGE_TYPE, SIGN_TYPE
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 
 if TYPE_CHECKING:

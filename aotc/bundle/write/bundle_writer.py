@@ -30,9 +30,9 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, Finding, IntegrityError
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import (
     AttestationManifest,
-    BlobSource,
     ConfigDescriptor,
     Descriptor,
     EnvelopeDescriptor,

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from aotc.base.errors import refusal
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.verification.bundle_contents import Contents, WeightsHashing
 
 

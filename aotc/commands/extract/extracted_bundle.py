@@ -12,7 +12,7 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import raise_if
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_whole

@@ -37,6 +37,7 @@ from aotc.commands.init.init_request import (
 from aotc.config.build_manifest import SourceFile
 from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -205,7 +206,7 @@ def _is_plain(value: Any) -> bool:
 def _array(value: Any) -> Seen:
     impl = random_keys.impl_of(value)
     if impl is not None:
-        return SeenArray(list(value.shape), impl.dtype_name, 0)
+        return SeenArray(list(value.shape), KEY_DTYPES[impl], 0)
     original = np.dtype(value.dtype)
     dtype = np.dtype(jax.dtypes.canonicalize_dtype(original)) if original.kind != "O" else original
     if dtype.name not in DTYPES:

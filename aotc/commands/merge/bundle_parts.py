@@ -9,13 +9,8 @@ from aotc.bundle.write.bundle_writer import Blob
 from aotc.bundle.write.hashed_weights import unchanged
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import (
-    BlobSource,
-    Descriptor,
-    ImageDescriptor,
-    ImageManifest,
-    RootIndex,
-)
+from aotc_runtime.formats.blob_source import BlobSource
+from aotc_runtime.formats.oci_layout import Descriptor, ImageDescriptor, ImageManifest, RootIndex
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.verification.bundle_contents import Contents
 

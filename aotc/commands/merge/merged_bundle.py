@@ -23,10 +23,9 @@ from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
 from aotc.report.report_text import copy_lines, copy_report
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import BundleFormatError, Finding
-from aotc_runtime.formats.in_toto import SIGN_TYPE
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
-from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.formats.slsa_provenance import SIGN_TYPE, Provenance
 from aotc_runtime.schema.bundle_manifest import ProfileRecord, Tolerance
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy

@@ -16,7 +16,7 @@ from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.read_progress import OnBytes

@@ -19,12 +19,8 @@ from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import RegistryError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.oci_layout import (
-    AttestationManifest,
-    BlobSource,
-    Descriptor,
-    ImageManifest,
-)
+from aotc_runtime.formats.blob_source import BlobSource
+from aotc_runtime.formats.oci_layout import AttestationManifest, Descriptor, ImageManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.read_progress import BytesProgress, OnBytes
 from aotc_serve.oci.oci_references import Reference

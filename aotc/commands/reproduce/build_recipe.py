@@ -18,7 +18,8 @@ from aotc.bundle.sign.build_provenance import is_variable
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.formats.in_toto import BUILD_TYPE, PROVENANCE_TYPE, Statement, open_envelope
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
+from aotc_runtime.formats.slsa_provenance import BUILD_TYPE
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 

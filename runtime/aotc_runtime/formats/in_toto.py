@@ -113,12 +113,6 @@ SILENT_TYPES = frozenset({CERTIFICATE_TYPE, SBOM_TYPE})
 """Predicates that say something of a bundle and vouch for nothing; of no other type can this be
 known: a trusted key may as well have signed "do not load this"."""
 
-BUILD_TYPE = "https://aotc.dev/build/v1"
-SIGN_TYPE = "https://aotc.dev/sign/v1"
-MERGE_TYPE = "https://aotc.dev/merge/v1"
-"""Build types of our provenance. The second is that of `aotc sign`, which built nothing; the third
-that of `aotc merge`, whose sources are bundles."""
-
 
 class Subject(Struct, frozen=True):
     """What a statement is about. digest: algorithm to hex."""

@@ -1,4 +1,4 @@
-"""OCI image layout 1.1: the documents of a bundle and the protocol through which blobs are read.
+"""OCI image layout 1.1: the documents of a bundle.
 
 https://github.com/opencontainers/image-spec/blob/v1.1.0/image-layout.md, image-index.md,
 manifest.md. Documents below the root digest are canonical JSON and hold nothing but these fields,
@@ -6,7 +6,7 @@ with these media types; index.json may be rewritten by registries' tools, so of 
 read.
 """
 
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -134,20 +134,3 @@ class AttestationManifest(_Document, frozen=True):
     config: Descriptor
     layers: tuple[EnvelopeDescriptor, ...]
     subject: Descriptor | None = None
-
-
-class BlobSource(Protocol):
-    """An opened bundle: names and bytes, none of them believed yet."""
-
-    @property
-    def name(self) -> str:
-        """The bundle's path, for messages."""
-
-    def file(self, name: str) -> memoryview | None:
-        """The bytes of `oci-layout` or `index.json`."""
-
-    def blob(self, digest: str) -> memoryview | None:
-        """The bytes stored under a digest; None if there are none."""
-
-    def digests(self) -> frozenset[str]:
-        """Under which digests blobs are stored."""

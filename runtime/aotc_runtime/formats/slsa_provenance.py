@@ -7,6 +7,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+BUILD_TYPE = "https://aotc.dev/build/v1"
+SIGN_TYPE = "https://aotc.dev/sign/v1"
+MERGE_TYPE = "https://aotc.dev/merge/v1"
+"""Build types of our provenance. The second is that of `aotc sign`, which built nothing; the third
+that of `aotc merge`, whose sources are bundles."""
+
 
 class Resource(Struct, frozen=True):
     """A source: a file, a repository, a package. digest: algorithm to hex; may be left out."""

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle, open_bundle
 from aotc_runtime.system.read_progress import OnBytes

@@ -22,8 +22,8 @@ from aotc_runtime.base.errors import (
 )
 from aotc_runtime.base.rendering import document_text
 from aotc_runtime.engines.engine_survey import detect_all
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.host_facts_json import host_document
-from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.loader import bundle_sources
 from aotc_runtime.loader.bundle_sources import Looked
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
@@ -31,7 +31,7 @@ from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.streamed_bundle import OnProgress, PassedMap, ignore_progress, look_into
 from aotc_runtime.verification.bundle_examination import Verdict, examine
-from aotc_runtime.verification.choice_report import certified_report, choice_report
+from aotc_runtime.verification.choice_report import certified_of, certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
 from aotc_runtime.verification.policy_reader import read_policy
 
@@ -155,7 +155,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
         "gates": list(verdict.gates),
         "weights_hashed": "digests" in verdict.gates,
         "host": {"cpu": facts.cpu, "jaxlib": facts.jaxlib, "memory_bytes": facts.memory_bytes},
-        "certified": certified_report(verdict.choice.certified) if verdict.choice else None,
+        "certified": certified_report(certified_of(verdict.choice)) if verdict.choice else None,
         "built_with": {"jaxlib": manifest.built_with.jaxlib} if manifest else None,
     }
     if verdict.findings or manifest is None or verdict.choice is None:
@@ -189,7 +189,7 @@ def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
 
 def _certified(choice: Choice) -> Iterator[str]:
     """By whose word another release than the builder's may run, and what differed."""
-    if (found := choice.certified) is not None:
+    if (found := certified_of(choice)) is not None:
         worst = max((difference.ulp_max for difference in found.differences), default=0)
         by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
         yield f"        certified by {by} on {found.certified_on}, built with {found.built_with}"

@@ -174,23 +174,6 @@ class KeyImpl(StrEnum):
     RBG = "rbg"
     UNSAFE_RBG = "unsafe_rbg"
 
-    @property
-    def dtype_name(self) -> str:
-        """The dtype of such keys, as jax writes it."""
-        return _KEY_DTYPES[self]
-
-    @property
-    def words(self) -> int:
-        """How many numbers of 32 bits a key has."""
-        return 2 if self is KeyImpl.THREEFRY2X32 else 4
-
-
-_KEY_DTYPES = {
-    KeyImpl.THREEFRY2X32: "key<fry>",
-    KeyImpl.RBG: "key<rbg>",
-    KeyImpl.UNSAFE_RBG: "key<urbg>",
-}
-
 
 class ParameterKind(StrEnum):
     """How a parameter may be passed; the names of `inspect.Parameter`'s kinds."""

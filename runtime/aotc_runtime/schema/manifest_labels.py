@@ -14,19 +14,12 @@ from msgspec import UNSET, Struct
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     EntryPoint,
-    OutOfProfilePolicy,
     Pad,
     Parameter,
     ParameterKind,
     Split,
 )
 from aotc_runtime.schema.pytrees import builder, leaves
-
-_POLICIES = {
-    Pad: OutOfProfilePolicy.PAD,
-    Split: OutOfProfilePolicy.SPLIT,
-    CompileHere: OutOfProfilePolicy.COMPILE,
-}
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
@@ -58,15 +51,6 @@ class ExecutableKey(Struct, frozen=True, order=True):
 def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
     """The key of an entry point's executable for these sizes."""
     return ExecutableKey(entry_point, tuple(sorted(sizes.items())))
-
-
-def policies_of(entry_point: EntryPoint) -> dict[str, OutOfProfilePolicy]:
-    """What a call does whose size matches no profile, by dimension."""
-    policies = entry_point.out_of_profile
-    return {
-        name: _POLICIES[type(policies[name])] if name in policies else OutOfProfilePolicy.FAIL
-        for name in entry_point.dimensions
-    }
 
 
 def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.bundle_manifest import KeyImpl, TensorSpec
+
+KEY_DTYPES = {
+    KeyImpl.THREEFRY2X32: "key<fry>",
+    KeyImpl.RBG: "key<rbg>",
+    KeyImpl.UNSAFE_RBG: "key<urbg>",
+}
+"""Dtypes of typed random keys by implementation, as jax writes them."""
+
+
+def key_words(impl: KeyImpl) -> int:
+    """Return how many 32-bit numbers a random key has."""
+    return 2 if impl is KeyImpl.THREEFRY2X32 else 4
 
 
 def tensor_text(spec: TensorSpec) -> str:
     """float32[batch, 64]; key<fry>[batch] for random keys."""
     if spec.key_impl is not None:
-        return _text(spec.key_impl.dtype_name, spec.shape[:-1])
+        return _text(KEY_DTYPES[spec.key_impl], spec.shape[:-1])
     return _text(spec.dtype.value, spec.shape)
 
 

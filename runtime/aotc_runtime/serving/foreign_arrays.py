@@ -10,6 +10,7 @@ import numpy as np
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 
 def is_jax(value: Any) -> bool:
@@ -32,7 +33,7 @@ def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
     expected = spec.dtype.value
     hint = "pass `jax.random.key_data(key)`, an array of uint32"
     if spec.key_impl is not None:
-        expected = spec.key_impl.dtype_name
+        expected = KEY_DTYPES[spec.key_impl]
         hint = f"make the key with `jax.random.key(seed, impl='{spec.key_impl.value}')`"
     raise refusal("AOTC-E606", where, str(value.dtype), expected=expected, hint=hint)
 

@@ -13,7 +13,7 @@ from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.serving.readiness import Difference, Ran
 from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
 from aotc_runtime.serving.serving_refusals import changed_results
-from aotc_runtime.verification.choice_report import certified_report, choice_report
+from aotc_runtime.verification.choice_report import certified_of, certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
 
 
@@ -40,7 +40,7 @@ def bundle_report(
         },
         "target_reason": choice_report(choice),
         "jaxlib": manifest.built_with.jaxlib,
-        "certified": certified_report(choice.certified),
+        "certified": certified_report(certified_of(choice)),
         "threads": device.threads,
         "xla_flags": device.flags or None,
         "devices": manifest.requires.devices,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -18,7 +19,6 @@ from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
     AttestationManifest,
-    BlobSource,
     Descriptor,
     Entries,
     Entry,
@@ -29,6 +29,9 @@ from aotc_runtime.formats.oci_layout import (
 from aotc_runtime.schema.bundle_manifest import FORMAT_VERSION, BlobRef, BundleManifest
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.verification.manifest_consistency import check_consistency
+
+if TYPE_CHECKING:
+    from aotc_runtime.formats.blob_source import BlobSource
 
 ALL_READ: Mapping[str, int] = {}
 """Nothing was left where it is."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.formats.oci_layout import BlobSource
+from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy

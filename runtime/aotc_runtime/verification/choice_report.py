@@ -27,6 +27,12 @@ def choice_report(choice: Choice) -> dict[str, Any]:
     }
 
 
+def certified_of(choice: Choice) -> Certified | None:
+    """Return the certificate by which the release that runs the target is accepted, if any."""
+    found = (each.certified for each in choice.candidates if each.target == choice.target)
+    return next(found, None)
+
+
 def certified_report(certified: Certified | None) -> dict[str, Any] | None:
     """JSON: the certificate by which a release is accepted; None without one."""
     if certified is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from aotc_runtime.base.errors import raise_if
-from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
+from aotc_runtime.formats.blob_source import BlobSource
+from aotc_runtime.formats.oci_layout import ImageManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import policy_rules

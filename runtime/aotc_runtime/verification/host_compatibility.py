@@ -53,12 +53,6 @@ class Choice(Struct, frozen=True):
     candidates: tuple[Candidate, ...]
     absent: tuple[str, ...] = ()
 
-    @property
-    def certified(self) -> Certified | None:
-        """The certificate by which what runs this target here is accepted, if it is."""
-        found = (c.certified for c in self.candidates if c.target == self.target)
-        return next(found, None)
-
 
 GLIBC = "glibc"
 GLIBC_FLOOR = (2, 27)

@@ -14,7 +14,8 @@ from msgspec import UNSET
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
+from aotc_runtime.formats.blob_source import BlobSource
+from aotc_runtime.formats.oci_layout import ImageManifest
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
     BundleManifest,
@@ -22,8 +23,8 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
+from aotc_runtime.schema.fallback_policies import policies_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
-from aotc_runtime.schema.manifest_labels import policies_of
 from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification.bundle_contents import roles_of
 from aotc_runtime.verification.bundle_versions import version_key

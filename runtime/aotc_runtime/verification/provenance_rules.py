@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.formats.in_toto import SIGN_TYPE
-from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.formats.slsa_provenance import SIGN_TYPE, Provenance
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.root_signatures import AcceptedProvenance
 

@@ -25,7 +25,7 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.pytrees import IntDictNode, NamedTupleNode, RecordNode, Tree, children
 from aotc_runtime.schema.shard_layout import misfits, text, untiled
-from aotc_runtime.schema.tensor_text import data_text
+from aotc_runtime.schema.tensor_text import data_text, key_words
 
 type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
 """A tensor: where it stands, how it is cut, the shapes that it has."""
@@ -160,7 +160,7 @@ def check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
     ):
         if spec.key_impl is None:
             continue
-        words = (spec.key_impl.words,)
+        words = (key_words(spec.key_impl),)
         if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
             expected = f"key data: uint32 with a last axis of {words[0]}"
             yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Self
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, Finding, raise_if
-from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
@@ -45,6 +44,7 @@ from aotc_runtime.verification.host_compatibility import (
 )
 
 if TYPE_CHECKING:
+    from aotc_runtime.formats.blob_source import BlobSource
     from aotc_runtime.schema.certified_releases import AskCertificates, Release, Ruling
 
 

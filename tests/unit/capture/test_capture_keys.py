@@ -8,6 +8,7 @@ from capturing import Capture, Outcome, key_path, npz
 
 from aotc.capture.weight_sets import read_arrays
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
+from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
 
 ONE_KEY = """
 [entry_points.f]
@@ -73,12 +74,12 @@ def test_keys_are_described_by_their_data_and_their_implementation(capture: Capt
 def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl: KeyImpl) -> None:
     source = f"""
         def f(key):
-            assert str(key.dtype) == "{impl.dtype_name}" and key.shape == ()
+            assert str(key.dtype) == "{KEY_DTYPES[impl]}" and key.shape == ()
             return jax.random.split(key, 3), jax.random.key_data(key)
     """
-    f = capture(source, ONE_KEY.replace("key<fry>", impl.dtype_name)).f
-    assert f.inputs == (spec("key", (impl.words,), impl),)
-    assert f.outputs == (spec("0", (3, impl.words), impl), spec("1", (impl.words,), None))
+    f = capture(source, ONE_KEY.replace("key<fry>", KEY_DTYPES[impl])).f
+    assert f.inputs == (spec("key", (key_words(impl),), impl),)
+    assert f.outputs == (spec("0", (3, key_words(impl)), impl), spec("1", (key_words(impl),), None))
 
 
 def test_keys_inside_a_like_structure_keep_their_place_and_can_be_donated(

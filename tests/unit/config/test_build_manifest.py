@@ -21,6 +21,7 @@ from aotc.config.build_manifest import (
     read_build_manifest,
 )
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
+from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 Read = Callable[[str | bytes], BuildManifest]
 
@@ -108,7 +109,7 @@ def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:
 @pytest.mark.parametrize("impl", KeyImpl)
 def test_the_dtype_of_random_keys_is_their_implementation(read: Read, impl: KeyImpl) -> None:
     old = 'key = { shape = [], dtype = "uint32" }'
-    new = f'key = {{ shape = ["batch", 3], dtype = "{impl.dtype_name}" }}'
+    new = f'key = {{ shape = ["batch", 3], dtype = "{KEY_DTYPES[impl]}" }}'
     step = read(NESTED.replace(old, new).replace("key = [0, 9], ", "")).entry_points["step"]
     assert step.inputs["key"] == InputLeaf(("batch", 3), impl)
     assert dimensions_of(step.inputs["key"]) == {"batch"}

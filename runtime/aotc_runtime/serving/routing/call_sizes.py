@@ -18,7 +18,8 @@ from aotc_runtime.schema.bundle_manifest import (
     OutOfProfilePolicy,
     TensorSpec,
 )
-from aotc_runtime.schema.manifest_labels import policies_of, sizes_text
+from aotc_runtime.schema.fallback_policies import policies_of
+from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
 from aotc_runtime.schema.tensor_text import data_text
 

@@ -10,11 +10,8 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.schema.bundle_manifest import CompileHere, OutOfProfilePolicy, Pad, TensorSpec
-from aotc_runtime.schema.manifest_labels import (
-    passed_leaves,
-    policies_of,
-    without_compiling,
-)
+from aotc_runtime.schema.fallback_policies import policies_of
+from aotc_runtime.schema.manifest_labels import passed_leaves, without_compiling
 from aotc_runtime.serving.call_metrics import CallMetrics, Path, SizesKey
 from aotc_runtime.serving.executable_calls import ExactCall, Execution
 from aotc_runtime.serving.resident_bundle import ResidentEntryPoint

@@ -9,7 +9,8 @@ from typing import Any
 
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import TensorSpec, engine_name
-from aotc_runtime.schema.manifest_labels import arguments_of, policies_of, positional_count
+from aotc_runtime.schema.fallback_policies import policies_of
+from aotc_runtime.schema.manifest_labels import arguments_of, positional_count
 from aotc_runtime.schema.pytrees import Leaf, leaves
 from aotc_runtime.serving.answered_calls import answer, answer_with_masks
 from aotc_runtime.serving.call_metrics import Answer

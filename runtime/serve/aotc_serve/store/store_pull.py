@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import raise_if, refusal
-from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
+from aotc_runtime.formats.blob_source import BlobSource
+from aotc_runtime.formats.oci_layout import Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.read_progress import BytesProgress, OnBytes
 from aotc_runtime.verification import policy_rules

@@ -10,7 +10,7 @@ import pytest
 from aotc.base.errors import ReproducibilityError
 from aotc.commands.reproduce.build_recipe import Recipe, Revision, recipe_of
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.formats.in_toto import BUILD_TYPE, MERGE_TYPE
+from aotc_runtime.formats.slsa_provenance import BUILD_TYPE, MERGE_TYPE
 
 COMMIT = "0123456789" * 4
 

@@ -1,0 +1,22 @@
+"""The protocol through which the files and blobs of a bundle are read."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class BlobSource(Protocol):
+    """An opened bundle: names and bytes, none of them believed yet."""
+
+    @property
+    def name(self) -> str:
+        """The bundle's path, for messages."""
+
+    def file(self, name: str) -> memoryview | None:
+        """The bytes of `oci-layout` or `index.json`."""
+
+    def blob(self, digest: str) -> memoryview | None:
+        """The bytes stored under a digest; None if there are none."""
+
+    def digests(self) -> frozenset[str]:
+        """Under which digests blobs are stored."""
