@@ -57,7 +57,7 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
 
 
 COMPARED = ("AOTC-E701", "AOTC-E704")
-"""What readiness finds of results, which the build judges by itself."""
+"""The readiness finding about results, which the build evaluates itself."""
 
 
 def outcome(job: Job, progress: Progress) -> Answer:

@@ -29,9 +29,6 @@ from aotc.capture.model_entry_points import judge_lowered
 from aotc.commands.import_tensorflow.tensorflow_import import import_signature
 from aotc.commands.init.drafting_process import draft_manifest
 from aotc.commands.init.init_request import Job, Request
-from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
-from aotc.commands.profiles.size_space import space_of_manifest
-from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
 from tests.unit.capture.test_custom_call_checks import OVERWRITES
@@ -174,7 +171,7 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
 def test_a_loop_without_end_ends_with_the_time_that_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SECONDS_VARIABLE, "20")
+    monkeypatch.setenv(SECONDS_VARIABLE, "6")
     began = time.monotonic()
     found = refusal(written(tmp_path, ENDLESS))
     assert (found.code, time.monotonic() - began < 120) == ("AOTC-E836", True)
@@ -237,23 +234,6 @@ def test_a_kernel_at_sizes_that_only_callers_choose_is_not_shipped(tmp_path: Pat
     data = bytes(symbolic(lying=False).serialize())
     found = refusal(written(tmp_path, data, "it.jax", more))
     assert (found.code, "sizes" in found.findings[0].expected) == ("AOTC-E844", True)
-
-
-def suggest(manifest: Path) -> Probed:
-    """As `aotc profiles suggest` probes it."""
-    read, name = read_build_manifest(manifest), "cpu-x86-64-v3"
-    space = space_of_manifest(read, "f", name)
-    points = space.points([{"n": 2}, {"n": 4}])
-    return probe(read, space, points, CostKind.ANALYSIS)
-
-
-def test_a_kernel_whose_sizes_vary_is_judged_before_its_cost_is_asked(tmp_path: Path) -> None:
-    data = bytes(symbolic(lying=False).serialize())
-    assert suggest(written(tmp_path, data, "it.jax", SYMBOLIC)).probes
-    data = bytes(symbolic(lying=True).serialize())
-    with pytest.raises(CaptureError) as caught:
-        suggest(written(tmp_path, data, "it.jax", SYMBOLIC))
-    assert (caught.value.code, "i32[1]" in caught.value.findings[0].found) == ("AOTC-E844", True)
 
 
 def test_init_reads_a_model_file_with_the_limits_of_a_build(

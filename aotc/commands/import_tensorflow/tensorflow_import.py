@@ -30,8 +30,9 @@ EXPORTER = Script(
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The export of TensorFlow. model: the bytes of a model file.  expected: those of an .npz file
-    with its results, if inputs were given.
+    """The export of TensorFlow.
+
+    `model` is a model file; `expected` an .npz file with its results, if inputs were given.
     """
 
     model: bytes
@@ -73,8 +74,10 @@ def import_signature(
 
 
 def _digest(saved_model: Path) -> str:
-    """Return a digest of the files of a SavedModel and their names. Raises CaptureError
-    (AOTC-E843) for a folder that has none, or that cannot be read.
+    """Return a digest of the files of a SavedModel and their names.
+
+    Raises:
+        CaptureError: AOTC-E843 for a folder without a model, or that cannot be read.
     """
     graph = saved_model / "saved_model.pb"
     try:
@@ -93,8 +96,10 @@ def _files(saved_model: Path) -> list[Path]:
 
 
 def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, Any]:
-    """Write the model file, and the results beside it; what was written. Raises UsageError
-    (AOTC-E003).
+    """Write the model file and the results; return a report.
+
+    Raises:
+        UsageError: AOTC-E003.
     """
     beside = {}
     if expected is not None and imported.expected is not None:
