@@ -14,7 +14,6 @@ ENDING = "answer("
 """Of `aotc.base.workers.worker_child`."""
 
 OTHERS = {
-    "base/foreign_python.py": "asks the system for the same before it becomes another program",
     "cli/main.py": "the command itself",
     "base/foreign_python.py": "asks the system for the same before it becomes the command",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
