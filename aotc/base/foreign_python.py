@@ -1,6 +1,6 @@
 """Scripts of ours that run where a framework is and aotc is not, on model files of others.
 
-`python -m aotc.base.foreign_python FOLDER COMMAND...` confines itself and becomes the command: a
+`python -m aotc.base.foreign_python LIMITS COMMAND...` confines itself and becomes the command: a
 framework runs operations of the file while it loads it, which may read and write files.
 """
 
@@ -28,8 +28,6 @@ LIBRARY_BYTES = 8 * 2**30
 """Files that a framework maps, CUDA's libraries among them."""
 
 LINES_SHOWN = 8
-
-LIMITS = "limits.json"
 
 
 class _Confined(Struct, frozen=True):
@@ -74,8 +72,7 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
     """
     limits = ProcessLimits.stated(size + LIBRARY_BYTES, str(folder))
     confined = _Confined(limits, confined_process.secrets())
-    (folder / LIMITS).write_bytes(msgspec.json.encode(confined))
-    own = [*worker_parent.module(__name__), str(folder)]
+    own = [*worker_parent.module(__name__), msgspec.json.encode(confined).decode()]
     command = [str(python.absolute()), "-I", str(script.path), str(folder)]
     environment = {**inherited(without=()), "TMPDIR": str(folder)}
     try:
@@ -103,10 +100,9 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Confine this process, and become the command. arguments: the folder, and the command."""
-    folder, *command = arguments
-    data = (Path(folder) / LIMITS).read_bytes()
-    confined = msgspec.json.decode(data, type=_Confined)
+    """Confine this process, and become the command. arguments: the limits, and the command."""
+    limits, *command = arguments
+    confined = msgspec.json.decode(limits, type=_Confined)
     end_with_parent()  # which the command inherits, as it does all measures
     confined_process.keep_secret(*confined.secrets)
     confined_process.begin(confined.limits)

@@ -294,15 +294,11 @@ def test_a_framework_that_opens_a_model_is_confined(
     with pytest.raises(CaptureError) as caught:
         import_signature(saved, python, None, [{}], None)
     found = json.loads(caught.value.findings[0].found)
+    limited = {name: found[name] for name in ("socket", "inside", "memory")}
+    assert limited == {"socket": "PermissionError", "inside": "done", "memory": True}
     if found["elsewhere"] == "done":
         pytest.skip("no Landlock here")
-    assert found == {
-        "key": "PermissionError",
-        "elsewhere": "PermissionError",
-        "socket": "PermissionError",
-        "inside": "done",
-        "memory": True,
-    }
+    assert found["key"] == found["elsewhere"] == "PermissionError"
 
 
 def test_a_framework_without_end_ends_with_the_time_that_it_has(

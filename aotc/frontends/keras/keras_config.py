@@ -61,7 +61,7 @@ _KINDS = (
 def read(data: memoryview) -> dict[str, Any]:
     """A model's configuration without what only training needs. Raises Damaged."""
     try:
-        config = json.loads(json_text(data, "config.json"))
+        config = json.loads(json_text(data, "config.json"), object_hook=_without_lora)
     except (ValueError, RecursionError) as error:
         raise Damaged("config.json of a model", type(error).__name__) from error
     if not isinstance(config, dict) or config.get("class_name") not in MODELS:
@@ -69,6 +69,16 @@ def read(data: memoryview) -> dict[str, Any]:
         raise Damaged(f"a model: {', '.join(sorted(MODELS))}", named)
     config.pop("compile_config", None)
     return config
+
+
+def _without_lora(value: dict[str, Any]) -> dict[str, Any]:
+    """Remove the rank of a layer's LoRA, whose product Keras adds to the kernel when it saves it.
+
+    Keras would make arrays of that rank, of zeros, however large it is.
+    """
+    if isinstance(value.get("name"), str) and isinstance(value.get("lora_rank"), int):
+        del value["lora_rank"]
+    return value
 
 
 @dataclass(frozen=True, slots=True)

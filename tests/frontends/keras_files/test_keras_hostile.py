@@ -285,6 +285,24 @@ def test_a_layer_of_giant_shape_takes_no_memory(good: bytes) -> None:
     assert _resident() - before < 2**30
 
 
+def test_a_giant_rank_of_lora_takes_no_memory(good: bytes) -> None:
+    bad = configured(good, lambda d: layer(d, "first")["config"].update(lora_rank=10**7))
+    before = _resident()
+    assert {*read(bad).weights} == {*read(good).weights}
+    assert _resident() - before < 2**27
+
+
+def test_lora_is_in_the_kernel_that_is_read(tmp_path: Path) -> None:
+    x = keras.Input((6,), name="x")
+    dense = layers.Dense(4, name="first")
+    model = keras.Model(x, dense(x))
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones((2, 4), np.float32))
+    found = read(saved(model, tmp_path)).weights
+    assert {*found} == {"first/kernel", "first/bias"}
+    np.testing.assert_allclose(found["first/kernel"], dense.kernel, rtol=1e-6)
+
+
 def _resident() -> int:
     pages = Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
