@@ -198,9 +198,7 @@ def _traces() -> Traces:
 
 
 class _Stop:
-    """That somebody wants the server to end. Who asks again does not want to wait for
-    --drain-delay, and who asks a third time for nothing at all.
-    """
+    """Requests to stop: a second one skips --drain-delay, a third ends at once."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

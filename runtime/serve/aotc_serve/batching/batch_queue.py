@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 
 async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: object) -> T:
-    """What work gives, in a thread. Whoever is cancelled meanwhile goes on only when the thread has
-    ended, because it uses what they hold; work that has not begun never does.
+    """Run work in a thread, and return its result.
+
+    If the caller is cancelled, it goes on only when the thread has ended, because the thread uses
+    what it holds; work that has not begun never runs.
     """
     running = pool.submit(work, *arguments)
     waiting = asyncio.wrap_future(running)
@@ -78,8 +80,10 @@ Took = Callable[[float], None]
 
 
 class WaitingRequest:
-    """A request in a queue. sized: once it is known where it waits.  is_called: whether a call for
-    it has begun, which uses its arrays until the future is done.
+    """A request in a queue.
+
+    `sized` is set once its queue is known. `is_called` says whether a call has begun, which uses
+    its arrays until the future is done.
     """
 
     __slots__ = ("arrays", "finish", "future", "is_called", "received_at", "sized", "spans", "took")
@@ -142,9 +146,7 @@ class BatchQueues:
             raise
 
     def alone(self, model: Model, waiting: WaitingRequest) -> Any:
-        """In a thread: what a request gets that no other one is joined with. Raises what the call
-        raises.
-        """
+        """Return the result of a request that is not combined, in a thread."""
         started = perf_counter()
         found = waiting.finish(self.call(model, waiting.arrays, waiting.spans), 1)
         waiting.took(perf_counter() - started)

@@ -162,9 +162,7 @@ class Chooser:
         return profile.sizes[self._plan.dimension]
 
     def sized(self, arrays: Sequence[Array]) -> Sized | None:
-        """A request's sizes; None for one that does not fit the model, and is told so when it is
-        called alone.
-        """
+        """Return a request's sizes, or None if it does not fit the model."""
         shapes = tuple([array.shape for array in arrays])
         if shapes not in self._sized:
             if len(self._sized) >= KNOWN_MOST:
@@ -185,8 +183,9 @@ class Chooser:
         return Sized(rows, mixed, tuple(sizes.items()))
 
     def choose(self, waiting: Sequence[Sized]) -> list[int]:
-        """The places of those that make the call which costs least of what they cost alone; the
-        most, if several do. The first is always one of them. All have the same `others`.
+        """Return the indices of those whose common call saves most.
+
+        The first is always one of them, and ties take the most. All have the same `others`.
         """
         first = waiting[0]
         best, chosen = float("inf"), [0]
@@ -210,9 +209,7 @@ class Chooser:
         return chosen
 
     def _cost_of(self, sized: Sized) -> float | None:
-        """What a call of these sizes costs: operations and bytes as the manifest has them, and
-        those of a call; None if there is no such call.
-        """
+        """Return the cost of a call of these sizes, or None if it is impossible."""
         if sized not in self._costs:
             if len(self._costs) >= KNOWN_MOST:
                 self._costs.clear()

@@ -43,10 +43,11 @@ Files = dict[str, str]
 
 @contextmanager
 def kept(folder: Path) -> Iterator[Path]:
-    """A folder with what was kept, to change; what it holds at the end is kept, also when the body
-    raises an AotcError: python-tuf has believed what it wrote. Others wait meanwhile.
+    """Yield a folder with the kept state, to change.
 
-    Raises TrustError (AOTC-E332) if the state is damaged, or cannot be read or written.
+    Its contents are kept at the end, also after an AotcError, since python-tuf trusts what it
+    wrote. Other processes wait. Raises TrustError (AOTC-E332) if the state is damaged, or cannot be
+    read or written.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -76,9 +77,7 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def _require_ours(folder: Path) -> None:
-    """Reject a directory that other users can write to or replace (AOTC-E332): they could reset the
-    state.
-    """
+    """Reject a directory that other users can write to or replace (AOTC-E332)."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
         found = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"

@@ -35,9 +35,7 @@ def is_server(source: str) -> bool:
 
 
 def fetcher_for(source: str, folder: Path) -> tuple[FetcherInterface, str]:
-    """What fetches a channel's files, and the URL below which it does. folder: relative to which a
-    source that is one is looked for.
-    """
+    """Return the fetcher of a channel's files, and their base URL."""
     if is_server(source):
         return Server(SECONDS), source
     return Mirror(folder / source), "mirror:"

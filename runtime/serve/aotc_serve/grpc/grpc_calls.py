@@ -166,9 +166,7 @@ class Calls:
             self._check_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
 
     def _is_bounded(self, connection: Connection, now: float) -> bool:
-        """Whether it is known how much of its messages has arrived; that is counted, and calls are
-        refused that are too slow or for which there is no room.
-        """
+        """Return whether the arrived bytes are known; if so, count and limit them."""
         limits, unread = self._limits, connection.unread(self._limits.body)
         if unread is not None:
             try:

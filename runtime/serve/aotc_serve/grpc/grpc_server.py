@@ -122,8 +122,10 @@ class _Calls:
         self._calls = Calls(service.memory, service.limits)
 
     def handlers(self) -> Any:
-        """How gRPC finds what answers a call. Streams on this side are plain calls on the wire, and
-        let each message be waited for, and each answer, for a limited time.
+        """Return gRPC's handlers of calls.
+
+        They are streams on this side, plain calls on the wire, so that each message and each answer
+        has a timeout.
         """
         answered: dict[str, Answer] = {
             "ServerLive": self.live,

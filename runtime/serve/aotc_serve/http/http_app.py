@@ -105,8 +105,9 @@ class Rest:
         return app
 
     def at_once(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Any:
-        """The response to an inference request that is known to be quick, as a client's connection
-        has it; None for any other, which the application answers.
+        """Return the response to an inference request that is known to be quick.
+
+        None leaves the request to the application.
         """
         service = self._service
         if b"%" in url or b"?" in url or service.is_draining or service.traces is not None:

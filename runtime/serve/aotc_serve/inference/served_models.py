@@ -1,6 +1,4 @@
-"""An entry point of a loaded bundle as the Open Inference Protocol sees it: a model with named
-tensors.
-"""
+"""An entry point of a loaded bundle as a model of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -114,8 +112,9 @@ def port_of(tensor: TensorSpec) -> Port:
 
 
 def models_of(bundle: LoadedBundle) -> dict[str, Model]:
-    """The models of a bundle by every name that they answer to: `BUNDLE.ENTRY_POINT`, and `BUNDLE`
-    where there is only one.
+    """Return the models of a bundle by each name.
+
+    The names are `BUNDLE.ENTRY_POINT`, and `BUNDLE` if there is only one entry point.
     """
     names = list(bundle.entry_points)
     found: dict[str, Model] = {}

@@ -1,5 +1,6 @@
-"""`oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`, as
-https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md names repositories and tags.
+"""References to repositories: `oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`.
+
+The names are those of https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md.
 """
 
 from __future__ import annotations

@@ -32,8 +32,10 @@ class _Token(Struct, frozen=True):
 
 
 class Login:
-    """Says who asks one registry; threads may share it. origin: of the registry. where: for
-    messages.  given: asked for the credentials once the registry wants some.
+    """The authentication to one registry, shared by threads.
+
+    `origin` is the registry's, `where` is for messages, and `given` returns the credentials once
+    the registry needs some.
     """
 
     def __init__(

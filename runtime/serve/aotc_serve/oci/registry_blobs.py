@@ -1,6 +1,4 @@
-"""Blobs of a repository: sent in chunks and fetched in ranges, each going on where a connection
-broke.
-"""
+"""Blobs of a repository: sent in chunks, fetched in ranges, and resumed."""
 
 from __future__ import annotations
 
@@ -53,8 +51,9 @@ def push_blob(
     progress: Progress = NO_PROGRESS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> bool:
-    """Have a blob in a repository; whether it was sent, and was not there already. sources: other
-    repositories of the registry that may have it.
+    """Put a blob into a repository; return whether it was sent.
+
+    `sources` are other repositories of the registry that may have it.
     """
     if repository.has_blob(digest, progress):
         return False
@@ -69,9 +68,7 @@ def push_blob(
 
 
 def _mounted(repository: Repository, digest: str, source: str, progress: Progress) -> str:
-    """Nothing, if the registry has taken a blob over from another repository of its own; else the
-    upload that it has begun.
-    """
+    """Mount a blob from another repository; return "", or the upload that began."""
     place = repository.with_query("blobs/uploads/", mount=digest, **{"from": source})
 
     def work() -> str:

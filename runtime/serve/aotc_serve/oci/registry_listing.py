@@ -1,6 +1,4 @@
-"""What a registry has of a bundle: its documents, of which each is asked for by its digest, and its
-attestations, wherever registries and their tools keep those.
-"""
+"""Documents and attestations of a bundle in a registry."""
 
 from __future__ import annotations
 
@@ -49,9 +47,10 @@ class Target(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """A bundle in a repository. documents: bytes by digest, each of which has it: root index, image
-    manifests, bundle manifests, and all of the attestations.  absent: what the root calls the
-    targets that are not there.
+    """A bundle in a repository.
+
+    `documents` are verified bytes by digest: root index, image and bundle manifests, attestations.
+    `absent` are names of targets that are not there.
     """
 
     root: Entry
@@ -66,9 +65,7 @@ class Listing(Struct, frozen=True):
         return {digest: found[digest] for digest in sorted(found)}
 
     def only(self, names: tuple[str, ...]) -> Listing:
-        """With these targets alone. Raises IncompatibleHostError (AOTC-E505) for one that is not
-        there.
-        """
+        """Return the listing with these targets alone (AOTC-E505 for a missing one)."""
         if not names:
             return self
         there = {target.name for target in self.targets}
@@ -131,9 +128,7 @@ class Memory:
 
 
 def resolve(repository: Repository) -> Stored:
-    """The root index that the repository's place names: asked for once, so that a tag that moves
-    meanwhile moves nothing. Raises RegistryError (AOTC-E774).
-    """
+    """Return the root index of the repository's reference, resolved once (AOTC-E774)."""
     name = repository.place.name
     found = repository.manifest(name, limits.INDEX_BYTES_MAX) if name else None
     if found is None:
@@ -143,8 +138,9 @@ def resolve(repository: Repository) -> Stored:
 
 
 def fetch_attestations(repository: Repository, root: Stored) -> Listing:
-    """Fetch the attestations of a root, and nothing else of the bundle, which may be as large as
-    its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
+    """Fetch the attestations of a root, and nothing else of the bundle.
+
+    Raises RegistryError, IntegrityError, BundleFormatError.
     """
     entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=root.digest, size=len(root.data))
     documents = {root.digest: root.data}

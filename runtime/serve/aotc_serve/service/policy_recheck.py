@@ -27,8 +27,9 @@ def is_refused_by_policy(error: AotcError) -> bool:
 
 
 def revocations(bundle: LoadedBundle, policy: TrustPolicy) -> tuple[Finding, ...]:
-    """Return what a policy revokes of a bundle that serves, whose files may have been replaced:
-    its root, its blobs, the keys that signed it, its name or version.
+    """Return what a policy revokes of a bundle that serves.
+
+    This is its root, its blobs, the keys that signed it, its name or version.
     """
     return tuple(_revocations(bundle, policy))
 

@@ -1,6 +1,4 @@
-"""Requests of any protocol: how many may be under way, how much memory they may hold, the threads
-that they run in, and how long a client waits for one.
-"""
+"""Limits of requests of any protocol: number, memory, threads and time."""
 
 from __future__ import annotations
 
@@ -84,8 +82,9 @@ class Quick:
         self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
 
     def took_in_batch(self, kind: Kind, seconds: float) -> None:
-        """A call that served it, perhaps with others, took so long. That is more than it takes
-        alone, which is tried now and then; but never where a call is long.
+        """Record the time of a call that may have served others, too.
+
+        It is longer than the time alone, which is measured now and then, but not for long calls.
         """
         known = self._seconds.get(kind)
         if known is None or seconds >= QUICK_SECONDS:

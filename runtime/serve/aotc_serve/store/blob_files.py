@@ -1,5 +1,7 @@
-"""Blobs as files under their digests. A file has its name when all of it is there and was hashed;
-until then it lies in `partial`, locked by who writes it, and who is killed leaves it to the next.
+"""Blobs as files named by their digests.
+
+A file gets its name once it is complete and hashed. Until then it lies in `partial`, locked by its
+writer; the next writer takes over after a crash.
 """
 
 from __future__ import annotations
@@ -112,10 +114,10 @@ class BlobFiles:
     def receiving(
         self, digest: str, size: int, wait: Callable[[float], None] = time.sleep
     ) -> Iterator[FileSink | None]:
-        """A sink for a blob, which has its name at the end if that went well; None if it is there
-        already. wait: lets time pass while another process writes it.
+        """Yield a sink for a blob, or None if the blob is present.
 
-        Raises ResourceError (AOTC-E560).
+        The blob gets its name at the end. `wait` sleeps while another process writes it. Raises
+        ResourceError (AOTC-E560).
         """
         self.make()
         partial = self.folder / PARTIAL / digest.removeprefix("sha256:")
@@ -192,8 +194,9 @@ class BlobFiles:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """While this lasts, nobody removes what nothing refers to yet; unless the lock is held by
-        another process for longer than `LOCK_SECONDS`.
+        """Prevent the removal of unreferenced blobs during a block.
+
+        The lock is given up if another process holds it for longer than `LOCK_SECONDS`.
         """
         with self._lock(fcntl.LOCK_SH, LOCK_SECONDS):
             yield
