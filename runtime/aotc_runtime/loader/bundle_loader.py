@@ -48,7 +48,6 @@ def load(
     this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
     written into while it is loaded.
     """
-
     laps = Laps()
     require_numbers(threads, devices, memory_limit)
     policy = policy_of(trust)

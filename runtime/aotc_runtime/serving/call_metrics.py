@@ -54,6 +54,7 @@ class Latency(Struct, frozen=True):
     cumulative: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the counters as JSON-able values."""
         return {
             "calls": self.calls,
             "seconds": self.seconds,

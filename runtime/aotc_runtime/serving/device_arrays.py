@@ -34,10 +34,12 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
         return self._aval.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The array's dtype."""
         return self._aval.dtype
 
     @property
@@ -47,6 +49,7 @@ class DeviceArray:
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self._aval.shape)
 
     @property

@@ -72,6 +72,7 @@ class BytesProgress:
         self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
+        """Add a number of bytes."""
         with self._lock:
             self._done += number
             self._on_bytes(self._done, self._total)

@@ -275,6 +275,7 @@ class _Versioned(Struct):
 
 
 def bundle_manifest(data: bytes, where: str) -> BundleManifest:
+    """Parse a bundle manifest, its format version first."""
     # The version first: a later one may hold fields that this reader would call malformed.
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         _check_format(decoder(_Versioned).decode(data).format_version, where)

@@ -227,6 +227,7 @@ class Response:
 
     @property
     def status_line(self) -> str:
+        """The status line, for messages."""
         return f"HTTP {self.status} {self.reason}".rstrip()
 
     def __enter__(self) -> Response:

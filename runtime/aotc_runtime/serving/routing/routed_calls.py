@@ -42,22 +42,35 @@ class RoutedCall(Protocol):
     """
 
     @property
-    def counter(self) -> CallCounter | None: ...
+    def counter(self) -> CallCounter | None:
+        """The counter of calls of exactly these sizes."""
 
     @property
-    def path(self) -> Path: ...
-    @property
-    def executable(self) -> str: ...
-    @property
-    def padding(self) -> Padding | None: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def outputs(self) -> tuple[Aval, ...]: ...
-    @property
-    def device(self) -> Device: ...
+    def path(self) -> Path:
+        """The path of the call."""
 
-    def run(self, leaves: list[Any]) -> list[Result]: ...
+    @property
+    def executable(self) -> str:
+        """The label of the executable."""
+
+    @property
+    def padding(self) -> Padding | None:
+        """The padding of the call."""
+
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+
+    @property
+    def outputs(self) -> tuple[Aval, ...]:
+        """The shapes and dtypes of the results."""
+
+    @property
+    def device(self) -> Device:
+        """The device of the executable."""
+
+    def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
 
 
 class Filling(Struct, frozen=True):
@@ -114,6 +127,7 @@ class PaddedCall:
         self.padding = Padding(real, whole - real, flops)
 
     def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
         execution, served = self._execution, self._served
         with execution.on_host(leaves, served.label, self._leaves) as given:
             for filling in self._fillings:
@@ -162,6 +176,7 @@ class SplitCall:
         self.padding = sum(paddings, Padding()) if paddings else None
 
     def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
             found: list[list[Array]] = []
             start = 0

@@ -57,7 +57,8 @@ class Call(Protocol):
 
     def __call__(
         self, model: Model, arrays: list[Array], spans: Sequence[Span], masks: Masks = None, /
-    ) -> Answer: ...
+    ) -> Answer:
+        """Answer a request, alone or with others."""
 
 
 def caller(traces: Traces | None) -> Call:
@@ -169,14 +170,17 @@ class BatchQueues:
 
     @property
     def delay(self) -> float:
+        """The longest wait, in seconds."""
         return self._delay
 
     @property
     def pool(self) -> Executor:
+        """The threads of calls."""
         return self._pool
 
     @property
     def metrics(self) -> Metrics:
+        """The server's metrics."""
         return self._metrics
 
 

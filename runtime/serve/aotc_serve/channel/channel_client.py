@@ -46,6 +46,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def root_digest(self) -> str:
+        """The root digest of the named bundle."""
         return f"sha256:{self.described.hashes.get('sha256', '')}"
 
     @property

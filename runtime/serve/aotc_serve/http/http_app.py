@@ -57,9 +57,7 @@ CONTROL_BODY_MAX = 2**16
 def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
     """Return the routes of a server.
 
-    Args:
-        control: Whether clients may load and unload models.
-        change: The cause of the error for clients that may not.
+    `control` lets clients load and unload models; `change` is the cause of the error otherwise.
     """
     return Rest(service, control, change).application()
 

@@ -51,6 +51,7 @@ class Parts(Response):
         claim.resize(0 if self._is_small else length)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response (ASGI)."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         if self._is_small:

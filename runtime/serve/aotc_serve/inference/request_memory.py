@@ -65,6 +65,7 @@ class Memory:
 
     @property
     def limit(self) -> int:
+        """The limit in bytes."""
         return self._limit
 
     @property
@@ -97,6 +98,7 @@ class Memory:
         )
 
     def give_back(self, size: int) -> None:
+        """Release reserved bytes."""
         with self._lock:
             self.used -= size
 
@@ -142,6 +144,7 @@ class Claim:
         self.total += size
 
     def give_back(self, size: int) -> None:
+        """Release reserved bytes."""
         self.total -= size
         self._memory.give_back(size)
 

@@ -22,9 +22,11 @@ class Counted:
     def __init__(self, tally: BytesProgress, size: int) -> None:
         self._tally, self._size, self._moved = tally, size, 0
 
-    def on_response(self) -> None: ...
+    def on_response(self) -> None:
+        """Ignore the response's beginning."""
 
     def on_received(self, number: int) -> None:
+        """Report the bytes received so far."""
         self.at(self._moved + number)
 
     on_sent = on_received

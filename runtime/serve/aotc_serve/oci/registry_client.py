@@ -365,6 +365,7 @@ class Repository:
         return found
 
     def with_query(self, url: str, **query: str) -> str:
+        """Return the URL with more query parameters."""
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def _said(self, response: Response) -> str:

@@ -99,12 +99,15 @@ class Documents:
         }
 
     def file(self, name: str) -> memoryview | None:
+        """Return the bytes of a file, or None."""
         return memoryview(self._files[name]) if name in self._files else None
 
     def blob(self, digest: str) -> memoryview | None:
+        """Return the bytes of a blob, or None."""
         return memoryview(self._blobs[digest]) if digest in self._blobs else None
 
     def digests(self) -> frozenset[str]:
+        """Return the digests of all documents."""
         return frozenset(self._blobs)
 
 
@@ -115,15 +118,19 @@ class Memory:
         self.data = bytearray()
 
     def written(self) -> int:
+        """The number of bytes written."""
         return len(self.data)
 
     def restart(self) -> None:
+        """Drop what was written."""
         self.data.clear()
 
     def write(self, data: bytes) -> None:
+        """Append bytes."""
         self.data += data
 
     def digest(self) -> str:
+        """Return the digest of what was written."""
         return sha256(self.data)
 
 

@@ -55,9 +55,11 @@ class FileSink:
             raise unusable(shown, error) from error
 
     def written(self) -> int:
+        """The number of bytes written."""
         return self._written
 
     def restart(self) -> None:
+        """Drop what was written."""
         try:
             os.ftruncate(self._descriptor, 0)
         except OSError as error:
@@ -65,6 +67,7 @@ class FileSink:
         self._written, self._hash = 0, hashes.Hash(hashes.SHA256())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
         view = memoryview(data)
         while view:
             try:
@@ -79,6 +82,7 @@ class FileSink:
             view = view[number:]
 
     def digest(self) -> str:
+        """Return the digest of what was written."""
         return "sha256:" + self._hash.copy().finalize().hex()
 
 
@@ -89,6 +93,7 @@ class BlobFiles:
         self.folder = folder
 
     def path(self, digest: str) -> Path:
+        """Return the path of a blob."""
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
     def size(self, digest: str) -> int | None:

@@ -79,7 +79,6 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
 
     now, name: as of `signed_by`.  ask: as of `choose`.
     """
-
     signed = signed_by(policy, now, name)
 
     def chosen(listing: Listing) -> Listing:

@@ -55,6 +55,7 @@ class StoredBundle(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
+        """The size of all blobs."""
         return sum(self.blobs.values())
 
 
@@ -77,6 +78,7 @@ class Store:
 
     @property
     def folder(self) -> Path:
+        """The folder of the store."""
         return self.files.folder
 
     def __fspath__(self) -> str:
