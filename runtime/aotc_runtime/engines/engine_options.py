@@ -52,8 +52,7 @@ def _is_number(value: Any, least: int) -> bool:
 def no_engine(platform: str, group: str) -> AotcError:
     """Return the error (AOTC-E758) for a platform whose engine is not installed.
 
-    Args:
-        group: The group of the engines' entry points.
+    `group` is the group of the engines' entry points.
     """
     return refusal(
         "AOTC-E758",

@@ -1,5 +1,6 @@
-"""Arrays over several devices in jaxlib's terms; only bundles with a mesh need this module.
-`client` hands over the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
+"""Arrays over several devices in jaxlib's terms, for bundles with a mesh.
+
+`xla_client` passes the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
 
     HloSharding: replicate, iota_tile, from_proto, tile_assignment_dimensions,
         tile_assignment_devices, replicate_on_last_tile_dim, is_replicated
@@ -64,8 +65,9 @@ class MeshPlacement:
         return self._assembled(parts, aval, semantics)
 
     def share(self, array: Array, aval: Aval, semantics: Any) -> Buffer:
-        """Use pieces that are aligned and in one place of memory where they are; of others, devices
-        that hold the same share a copy.
+        """Use shards in place if they are aligned and contiguous.
+
+        Devices that hold the same shard share its copy otherwise.
         """
         made: dict[Piece, Array] = {}
         parts = []
@@ -76,8 +78,10 @@ class MeshPlacement:
         return self._assembled(parts, aval, semantics)
 
     def _assembled(self, parts: Sequence[Array], aval: Aval, semantics: Any) -> Buffer:
-        """One array of what each device gets. Each is put by itself: jaxlib ends with
-        `bad_function_call` where two parts are the same memory.
+        """Return one array of the shards of all devices.
+
+        Each is put by itself: jaxlib ends with `bad_function_call` if two shards are the same
+        memory.
         """
         put = self._put
         held = []
@@ -139,8 +143,9 @@ def executable_tiles(
 
 
 def tiles(sharding: Any, devices: int) -> Tiles | None:
-    """What jaxlib's sharding says each of so many devices holds; None for anything but equal tiles
-    and copies.
+    """Return the tiles of jaxlib's sharding by device, or None.
+
+    None for anything but equal tiles and copies.
     """
     if sharding.is_replicated():
         return ((),) * devices
