@@ -1,4 +1,4 @@
-"""What a caller of `load` asks of engines, where it asks for anything, and what is refused."""
+"""The options of `load` for engines, and their errors."""
 
 from __future__ import annotations
 

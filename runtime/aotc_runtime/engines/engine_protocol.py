@@ -1,4 +1,4 @@
-"""What the runtime needs of an engine: the library that runs the executables of a bundle.
+"""The protocol of engines: libraries that run the executables of a bundle.
 
 A distribution brings an engine by an entry point of the group `aotc_runtime.engines`, which names
 an `Engine` and has the engine's name. A target says which engine it needs
@@ -31,7 +31,7 @@ from aotc_runtime.schema.host_facts import Accelerator, Machine
 
 
 class Engine(Protocol):
-    """What an entry point of the group `aotc_runtime.engines` names: a module or an object."""
+    """The object of an entry point of `aotc_runtime.engines`: a module or an instance."""
 
     @property
     def platforms(self) -> Sequence[str]:

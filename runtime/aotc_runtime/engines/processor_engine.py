@@ -43,7 +43,7 @@ def packed(array: Array) -> Array:
 
 
 def is_small(avals: Sequence[Aval]) -> bool:
-    """Whether copying arrays of these avals takes less time than passing them in place."""
+    """Return whether copying arrays of these avals is faster than passing them in place."""
     return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
 
 

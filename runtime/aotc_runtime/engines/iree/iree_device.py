@@ -78,7 +78,7 @@ _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
 
 
 class IreeError(Exception):
-    """What IREE says of an executable that failed while it ran."""
+    """Return IREE's message about a failed run."""
 
 
 class Hal(NamedTuple):
@@ -369,7 +369,7 @@ class IreeDevice(ProcessorDevice):
 
 
 def _can_be_copied(avals: Sequence[Aval]) -> bool:
-    """Whether arrays are so small that copying them is what takes least, and can be."""
+    """Return whether arrays are small enough that copying is fastest, and possible."""
     return is_small(avals) and all(
         0 not in each.shape and ELEMENTS[each.dtype.name].stored == each.dtype for each in avals
     )

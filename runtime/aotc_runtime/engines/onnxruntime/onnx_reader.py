@@ -15,7 +15,7 @@ from aotc_runtime.engines.onnxruntime import onnxruntime_names
 from aotc_runtime.formats.protobuf_wire import VARINT, WireError, read_field
 
 _DEPTH_MAX = 64
-"""How deep bodies of loops and branches may lie within each other."""
+"""The maximum nesting of bodies of loops and branches."""
 
 _EXTERNAL = 1
 """TensorProto.DataLocation."""
@@ -24,7 +24,7 @@ type View = memoryview[int]
 
 
 class Graph(NamedTuple):
-    """What a graph takes and returns.
+    """Inputs and outputs of a graph.
 
     Attributes:
         weights: indices of its weights.

@@ -45,7 +45,7 @@ _BITS = {"bfloat16": np.dtype(np.uint16)}
 
 
 class OnnxError(Exception):
-    """What ONNX Runtime says of an executable that failed while it ran."""
+    """Return ONNX Runtime's message about a failed run."""
 
 
 class Bound(NamedTuple):

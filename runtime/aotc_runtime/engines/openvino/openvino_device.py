@@ -30,7 +30,7 @@ ELEMENTS = {
 
 
 class OpenvinoError(Exception):
-    """What OpenVINO says of an executable that failed while it ran."""
+    """Return OpenVINO's message about a failed run."""
 
 
 class Held(NamedTuple):

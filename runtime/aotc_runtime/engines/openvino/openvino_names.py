@@ -1,4 +1,4 @@
-"""What executables for OpenVINO are called inside, for the compiler and the engine."""
+"""Names within executables for OpenVINO, for the compiler and the engine."""
 
 from __future__ import annotations
 

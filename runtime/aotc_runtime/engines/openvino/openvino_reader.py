@@ -20,13 +20,13 @@ VERSION = "11"
 """The format's version."""
 
 _DOCTYPE = b"<!"
-"""How declarations of XML begin, of which a graph has none: no entities."""
+"""Prefixes of XML declarations, which are rejected, so there are no entities."""
 
 type Shape = tuple[int, ...]
 
 
 class Graph(NamedTuple):
-    """What a graph takes and returns.
+    """Inputs and outputs of a graph.
 
     Attributes:
         xml, constants: the input of OpenVINO.
@@ -110,7 +110,7 @@ def _places(names: list[str], letter: str) -> tuple[int, ...]:
 
 
 def _results(net: Element, top: dict[str, Element]) -> Iterator[tuple[Shape, str]]:
-    """What each result is. Several may have one source, and all of its names."""
+    """Return shape and type of each result. Several may share a source, and its names."""
     edges = net.find("edges")
     sources = {
         edge.get("to-layer", ""): (edge.get("from-layer", ""), edge.get("from-port", ""))

@@ -54,7 +54,7 @@ def detect() -> Accelerator:
 
 
 def facts(driver: Driver | None, plugin: str) -> Accelerator:
-    """What a bundle's requirements are compared with. driver: None where there is none."""
+    """Return the host's GPUs. driver: None without a driver."""
     if driver is None:
         return Accelerator(platform=PLATFORM, devices=0, plugin=plugin)
     capability = min((gpu.capability for gpu in driver.gpus), default=None)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
-"""What makes XLA read `XLA_FLAGS`, and starts nothing."""
+"""Code that makes XLA read `XLA_FLAGS`, and starts nothing."""
 
 
 class LoadedExecutable(Struct, frozen=True, weakref=True):
@@ -131,7 +131,7 @@ class XlaDevice(Device):
 
     @cached_property
     def features(self) -> XlaFeatures:
-        """What few bundles and calls need, imported for the first of them."""
+        """Rare features, imported for the first bundle or call that needs one."""
         from aotc_runtime.engines.xla.xla_features import ProcessorFeatures, XlaFeatures
 
         return (ProcessorFeatures if self.compiles_symbolic else XlaFeatures)(self)
@@ -233,7 +233,7 @@ _THREADS_VARIABLE = "PJRT_NPROC"
 
 
 def default_threads() -> int:
-    """What XLA takes: the variable, or the processors this process may run on."""
+    """Return XLA's thread count: the variable, or the processors this process may use."""
     stated = os.environ.get(_THREADS_VARIABLE, "")
     return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
 
@@ -243,10 +243,10 @@ BUILT_IN = 1
 
 
 def is_plain(aval: Aval) -> bool:
-    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
+    """Return whether results can be read in place: one shard, of one of numpy's types."""
     return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
 
 
 def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
-    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
+    """Return whether XLA packs two numbers into a byte, where ml_dtypes uses one each."""
     return dtype.name in ("int4", "uint4")

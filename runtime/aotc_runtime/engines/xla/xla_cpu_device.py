@@ -32,7 +32,7 @@ PLATFORM = "cpu"
 
 
 class _FastPath(NamedTuple):
-    """What jaxlib's dispatcher asks of a cache miss (jaxlib/pjit.cc)."""
+    """Handler of a cache miss of jaxlib's dispatcher (jaxlib/pjit.cc)."""
 
     xla_executable: Any
     out_pytree_def: Any

@@ -28,7 +28,7 @@ ALIGNMENT = 64
 
 
 class MeshPlacement:
-    """How arrays of one shape lie on the devices of a mesh.
+    """The placement of arrays of one shape on a mesh.
 
     key: equal for equal placements.  tiles: what an executable has to say of such an array.
     """
@@ -101,7 +101,7 @@ class Placements:
         self._made: dict[Key, MeshPlacement] = {}
 
     def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> MeshPlacement:
-        """How arrays of this shape lie on a mesh whose devices there are."""
+        """Return the placement of arrays of this shape on a mesh."""
         key = (mesh.devices, pieces(mesh, sharding, shape))
         found = self._made.get(key)
         if found is None:
@@ -135,7 +135,7 @@ def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
 def executable_tiles(
     names: Any, loaded: Any
 ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
-    """What jaxlib's executable says of its parameters and of its results."""
+    """Return the shardings of an executable's parameters and results, by jaxlib."""
     count, read = len(loaded.local_devices()), names.HloSharding.from_proto
     shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
     parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
