@@ -26,7 +26,7 @@ type Buffer = Any
 """An array on a device, never a numpy array; only its engine looks into it."""
 
 type Executable = Any
-"""A buffer or executable of an engine, released with its last reference."""
+"""A loaded executable of an engine, released with its last reference."""
 
 
 class Aval(Struct, frozen=True):

@@ -32,7 +32,7 @@ class Verified:
 
     @property
     def root_digest(self) -> str:
-        """What was signed."""
+        """The signed root digest."""
         return self._accepted.signed.parsed.root_digest
 
     @property

@@ -1,4 +1,4 @@
-"""What `aotc verify` and `aotc-runtime verify` say: one document, one text."""
+"""The report of `aotc verify` and `aotc-runtime verify`, as JSON and text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REFUSALS = (
     IncompatibleRuntimeError,
     IncompatibleHostError,
 )
-"""What a bundle is refused with, whoever asks; other errors are about asking."""
+"""Errors of the bundle itself; other errors are about the command."""
 
 
 class Report(Struct, frozen=True):
@@ -223,6 +223,6 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 
 def host_report() -> Report:
-    """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
+    """Return the facts of this host, JSON in either form. Raises what `detect` raises."""
     document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))

@@ -658,5 +658,5 @@ class BundleManifest(_Part, frozen=True):
         return (self.target.platform, *(self.requires.engines or ()))
 
     def platform_of(self, record: ProfileRecord) -> str:
-        """The key of the executable."""
+        """Return the platform of an executable."""
         return self.target.platform if record.platform is UNSET else record.platform

@@ -13,7 +13,7 @@ from aotc_runtime.schema.bundle_manifest import TensorSpec
 
 
 def is_jax(value: Any) -> bool:
-    """Whether a value is a jax array."""
+    """Return whether a value is a jax array."""
     array = getattr(sys.modules.get("jax"), "Array", None)
     return array is not None and isinstance(value, array)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Whether a bundle can be called."""
+    """The state of a bundle: callable, or closed."""
 
     READY = "ready"
     CLOSED = "closed"
@@ -172,7 +172,7 @@ class LoadedEntryPoint:
 
     @property
     def signature(self) -> inspect.Signature:
-        """What a caller passes, in Python's terms."""
+        """The signature of a call, in Python's terms."""
         from aotc_runtime.serving.call_signature import signature_of
 
         return signature_of(self.parameters)
@@ -192,7 +192,7 @@ class LoadedEntryPoint:
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many calls each executable served; a split call counts for its largest part."""
+        """The number of calls by executable; a split call counts for its largest part."""
         return self.metrics.calls
 
     @property
@@ -206,7 +206,7 @@ class LoadedEntryPoint:
         return self._checked.compiles if self._checked is not None else None
 
     def report(self) -> dict[str, Any]:
-        """What was counted; JSON-able. docs/guides/serve.md tells every field."""
+        """JSON-able metrics, as docs/guides/serve.md describes them."""
         return {**self.metrics.report(), "compiles": self.compiles}
 
     def _checked_calls(self) -> CheckedCalls:

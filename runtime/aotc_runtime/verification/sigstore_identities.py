@@ -39,9 +39,7 @@ MATERIAL_CHARACTERS_MAX = 2**16
 """Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
 
 _EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
-"""What asking about one identity counts for: a millisecond or two, and several copies of what was
-signed.
-"""
+"""Cost of one trial of an identity: a millisecond or two, and several copies of the payload."""
 
 
 def key_id(identity: Identity) -> str:
@@ -240,7 +238,7 @@ def _read_root(trusted_root: str) -> Any:
 
 
 def _sigstore() -> Any:
-    """Names of the packages `sigstore` and `sigstore-models`; none uses the network."""
+    """Return the used names of `sigstore` and `sigstore-models`; none uses the network."""
     try:
         from sigstore.models import Bundle, TrustedRoot
         from sigstore.verify.policy import Identity as Rule

@@ -221,7 +221,7 @@ class Response:
 
     @property
     def size(self) -> int | None:
-        """How many bytes the body has, as the server says; None if it does not."""
+        """The length of the body as the server states it, or None."""
         length = self.header("Content-Length")
         return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
 

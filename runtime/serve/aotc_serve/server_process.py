@@ -35,13 +35,12 @@ if TYPE_CHECKING:
     from aotc_serve.inference.request_spans import Traces
 
 LAST_SECONDS = 0.2
-"""How long requests are still taken when the server ends, so that clients which keep a connection
+"""Time in which a stopping server still takes requests, so that clients with open connections
 learn of its end with their next response.
 """
 
 FIRST_SECONDS = 1.0
-"""How long the first request of a connection is waited for: who has just connected is about to ask.
-"""
+"""Timeout of the first request of a connection while the server stops."""
 
 STEP_SECONDS = 0.02
 

@@ -1,4 +1,4 @@
-"""How a call is served: padded, in parts, or by an executable of exactly its sizes.
+"""Calls that are padded, split, or of an executable's own sizes.
 
 Each takes the leaves of a call, masks and lengths among them only where its rows have their own,
 and gives its results in order: device buffers, or numpy arrays

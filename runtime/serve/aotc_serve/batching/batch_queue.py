@@ -62,7 +62,7 @@ class Call(Protocol):
 
 
 def caller(traces: Traces | None) -> Call:
-    """How models are called."""
+    """Return the function that calls models, with or without spans."""
     return traces.call if traces is not None else _untraced
 
 
@@ -113,7 +113,7 @@ class BatchQueues:
         self._queues: dict[tuple[Model, Others], _BatchQueue] = {}
 
     def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
-        """How the model's requests are joined, if they are: where it is proven and saves enough."""
+        """Return the batching of the model's requests, or None without proof or savings."""
         if model not in self._plans:
             plan = plan_of(model)
             if plan is not None and (chooser := Chooser(model, plan)).is_worth_it:
@@ -123,7 +123,7 @@ class BatchQueues:
         return self._plans[model]
 
     async def answer(self, model: Model, waiting: WaitingRequest) -> Any:
-        """What a request gets of its answer, which waits for others first.
+        """Wait for a batch, and return a request's part of its answer.
 
         Cancelled, it leaves the queue; if its call has begun, it waits for the end of that.
         Raises what the call raises.

@@ -44,7 +44,7 @@ Others = tuple[tuple[str, int], ...]
 """The sizes in which requests have to be alike to be joined, by dimension."""
 
 CALL_COST = 100_000
-"""What a call costs beside its work, as operations: some 20 µs, in which a core does so many."""
+"""Fixed cost of a call, in operations: those of some 20 µs on one core."""
 
 WORTH = 0.8
 """Requests are joined where one call costs at most so much of what they cost alone: two changes of
@@ -56,7 +56,7 @@ KNOWN_MOST = 4096
 
 
 class Plan(Struct, frozen=True):
-    """How a model's requests are joined. dimension: along which.
+    """The batching of a model's requests. dimension: along which.
 
     inputs, outputs: the axis of each.  largest: what is joined at most.  mixed: padded dimensions
     in which requests of one call may differ.
@@ -149,7 +149,7 @@ class Chooser:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether any profile serves as many requests as it has rows for less than they cost."""
+        """Return whether a profile serves several requests for less than they cost alone."""
         return any(
             _cost(profile) <= WORTH * _cost(smaller) * rows / least
             for profile in self._spec.profiles

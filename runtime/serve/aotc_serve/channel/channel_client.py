@@ -191,7 +191,7 @@ def _is_of_small_order(public: bytes) -> bool:
 
 
 def _public_bytes(key: Key) -> bytes:
-    """What a key is, however it is spelled; of what is none, its text: nobody signs by that."""
+    """Return the same bytes for every spelling of a key, or the text if it is not a key."""
     text: str = key.keyval["public"]
     try:
         if key.keytype == "ed25519":

@@ -88,7 +88,7 @@ class GrpcServer:
 
 
 def _arguments(limits: Limits) -> list[tuple[str, int]]:
-    """What grpc itself bounds; each connection of it is known to take memory."""
+    """Return grpc's own limits; memory of each of its connections is known."""
     connections = limits.memory // 8 // COSTS.grpc_connection
     return [
         ("grpc.max_receive_message_length", limits.body + ENVELOPE),
@@ -115,7 +115,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 class _Calls:
-    """What answers each call; it gives a message, or raises an AotcError."""
+    """Return the handlers of calls, which return a message or raise an AotcError."""
 
     def __init__(self, service: Service, control: bool) -> None:
         self._service, self._control = service, control

@@ -237,11 +237,11 @@ class Rest:
         return encode_json(found, 200 if is_ready else 503)
 
     async def server(self, _: Request) -> Response:
-        """What this server is."""
+        """Return the metadata of this server."""
         return encode_json({"name": "aotc", "version": VERSION, "extensions": EXTENSIONS})
 
     async def metadata(self, request: Request) -> Response:
-        """What a model takes and gives."""
+        """Return the metadata of a model."""
         model = self._find(request)
         return encode_json(
             {

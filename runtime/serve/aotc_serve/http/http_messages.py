@@ -1,4 +1,4 @@
-"""What requests over HTTP ask for and hold, and the answers to them."""
+"""Requests and responses of HTTP."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Parts(Response):
 
 
 def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """What is written, piece by piece: neighbours that are small together."""
+    """Yield the chunks to write, with small neighbours combined."""
     together: list[bytes | memoryview] = []
     size = 0
     for part in parts:

@@ -64,7 +64,7 @@ class Request(Struct, forbid_unknown_fields=True):
 
 
 class Form(Struct, frozen=True):
-    """What the JSON before binary tensors says, checked: where each tensor lies behind it.
+    """The parsed JSON before binary tensors, with the offset of each tensor.
 
     inputs: place, tensor, shape, first and last byte.
     """

@@ -1,4 +1,4 @@
-"""What errors are called over HTTP and gRPC, and the text that clients get: never a stack trace."""
+"""Statuses and texts of errors over HTTP and gRPC, without stack traces."""
 
 from __future__ import annotations
 

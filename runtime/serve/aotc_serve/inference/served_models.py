@@ -73,12 +73,12 @@ class Model:
 
     @property
     def platform(self) -> str:
-        """What runs the model, for the protocol's metadata."""
+        """The engine of the model, for the protocol's metadata."""
         return f"aotc_{engine_name(self.bundle.manifest.target)}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the protocol has no field for: identity, profiles, other sizes; JSON-able."""
+        """Identity, profiles and policies, JSON-able; the protocol has no fields for these."""
         spec = self.entry_point.spec
         dimensions = {
             name: {"minimum": d.minimum, "maximum": d.maximum, "multiple_of": d.multiple_of}

@@ -52,7 +52,7 @@ class Metrics:
         memory: Callable[[], float],
         bundles: Callable[[], Iterable[LoadedBundle]],
     ) -> None:
-        """What to read whenever somebody asks. requests, memory: under way, in bytes."""
+        """Set the sources of gauges. requests, memory: in flight, in bytes."""
         under_way = Gauge(
             "aotc_server_requests", "Inference requests under way", registry=self._registry
         )
@@ -67,14 +67,14 @@ class Metrics:
         _observe(bundles)
 
     def watch_connections(self, connections: Callable[[], float]) -> None:
-        """How many connections of HTTP are open."""
+        """The number of open HTTP connections."""
         gauge = Gauge(
             "aotc_server_connections", "Connections of HTTP that are open", registry=self._registry
         )
         gauge.set_function(connections)
 
     def watch_revoked(self, revoked: Callable[[], float]) -> None:
-        """How many bundles were revoked since they were loaded."""
+        """The number of bundles that were revoked since they were loaded."""
         gauge = Gauge(
             "aotc_server_revoked_bundles",
             "Bundles that serve, or did, and that their policy has revoked since",

@@ -32,7 +32,7 @@ class Counted:
     on_sent = on_received
 
     def at(self, moved: int) -> None:
-        """So many bytes of the blob are there; fewer than before if it begins anew."""
+        """Report the bytes present; fewer than before after a restart."""
         moved = min(moved, self._size)
         self._tally.add(moved - self._moved)
         self._moved = moved

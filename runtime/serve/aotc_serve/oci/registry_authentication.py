@@ -1,4 +1,4 @@
-"""What a registry is told of who asks: nothing, a password, or a token.
+"""Authentication to a registry: none, a password, or a token.
 
 https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/. A password is sent
 to the registry that it is for, or to the token server which that registry names, over TLS; a token
@@ -47,7 +47,7 @@ class Login:
         self._headers: dict[str, dict[str, str]] = {}
 
     def header(self, purpose: str) -> dict[str, str]:
-        """What a request for this purpose says of us so far."""
+        """Return the current authorization header for a purpose."""
         with self._lock:
             return self._headers.get(purpose, {})
 

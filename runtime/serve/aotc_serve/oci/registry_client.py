@@ -44,7 +44,7 @@ INVALID = "registry-response-is-invalid"
 REDIRECTS_MAX = 5
 LOGINS_MAX = 2
 PATIENCE_SECONDS = 300.0
-"""How long requests wait in all for one that does not succeed, unless the caller says otherwise."""
+"""Total time of retries of a failing request, unless the caller sets one."""
 
 LATER = frozenset(
     {
@@ -84,7 +84,7 @@ class RetryableError(Exception):
 
 
 class RetryLimits(Struct, frozen=True):
-    """How often to repeat a request, with exponential backoff and jitter, in seconds.
+    """Retries of a request, with exponential backoff and jitter, in seconds.
 
     patience: seconds without progress after which a registry is given up, whatever it asks for.
     """
@@ -178,7 +178,7 @@ class Repository:
         return self.trying(work)
 
     def has_blob(self, digest: str, progress: Progress = NO_PROGRESS) -> bool:
-        """Whether the registry says that it has a blob."""
+        """Return whether the registry has a blob, by its own account."""
 
         def work() -> bool:
             with self.ask("HEAD", f"blobs/{digest}", PULL, progress) as response:

@@ -25,7 +25,7 @@ from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import INVALID, Repository, Stored
 
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
-"""How many referrers are looked at, those of others included."""
+"""Maximum number of referrers that are read, unrelated ones included."""
 
 DOCUMENTS_BYTES_MAX = 4 * limits.MANIFEST_BYTES_MAX
 """Image manifests and bundle manifests of all targets: they are held in memory, and without a
@@ -60,7 +60,7 @@ class Listing(Struct, frozen=True):
     documents: Mapping[str, bytes]
 
     def layers(self) -> dict[str, Descriptor]:
-        """What is there besides the documents, by digest: executables, weights and the like."""
+        """Blobs besides the documents, by digest: executables, weights and the like."""
         found = {layer.digest: layer for target in self.targets for layer in target.image.layers}
         return {digest: found[digest] for digest in sorted(found)}
 
@@ -190,7 +190,7 @@ class _Named(Struct):
 
 
 def target_name(config: bytes, where: str) -> str:
-    """What a bundle manifest calls its target. Raises BundleFormatError (AOTC-E101)."""
+    """Return the target's name in a bundle manifest. Raises BundleFormatError (AOTC-E101)."""
     try:
         return canonical_json.decoder(_Named).decode(config).target.name
     except (ValueError, RecursionError) as error:
@@ -324,7 +324,7 @@ def tags(repository: Repository, prefix: str) -> list[str]:
 
 
 def _next(link: str, path: str) -> str:
-    """What a page says follows it, below the repository; nothing if that is elsewhere."""
+    """Return the link to the next page below the repository, or ""."""
     found = _NEXT.search(link)
     _, is_there, rest = (found[1] if found else "").partition(f"/{path}")
     return f"{path}{rest}" if is_there else ""

@@ -42,13 +42,13 @@ from aotc_serve.service.request_service import Service
 __all__ = ["app"]
 
 EXPORT_SECONDS = 5.0
-"""How often a replica gives its metrics to the node."""
+"""Interval in which a replica exports its metrics to the node."""
 
 REQUESTS_AT_ONCE = 100
 """Sent by Ray to one replica: enough for batches. Others wait for any replica."""
 
 SURGE_PERCENT = 25
-"""How many of the replicas, at least one, may start beside the old ones that they replace."""
+"""Part of the replicas, at least one, that may start beside the old ones."""
 
 
 @serve.ingress()

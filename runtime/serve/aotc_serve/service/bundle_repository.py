@@ -356,7 +356,7 @@ class Repository:
 
     @property
     def revoked(self) -> int:
-        """How many bundles serve, or did, that their policy has revoked since."""
+        """The number of bundles that served and that their policy has revoked since."""
         return sum(bool(place.revoked) for place in list(self._places.values()))
 
     def is_model_ready(self, name: str, version: str = "") -> bool:
@@ -369,7 +369,7 @@ class Repository:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a thread loads or looks for changes: a registry may keep it for many minutes."""
+        """Return whether a thread loads or checks for changes, which can take minutes."""
         return self._lock.locked()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a policy says now about a bundle that already serves."""
+"""Evaluate the current policy for a bundle that serves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ keys that have expired, bundles that are damaged.
 
 
 def is_refused_by_policy(error: AotcError) -> bool:
-    """Whether a policy refused a bundle, rather than anything else having failed."""
+    """Return whether an error is a policy's rejection of a bundle."""
     return all(found.code in REFUSED_BY_POLICY for found in error.findings)
 
 

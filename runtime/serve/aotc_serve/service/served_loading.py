@@ -1,4 +1,4 @@
-"""How a server loads its bundles: as it was told, and the pinned one alone where one was pinned."""
+"""Load a server's bundles, or the pinned one alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Settings(Struct, frozen=True):
 
 
 def is_tag(reference: str) -> bool:
-    """Whether it names what may be another bundle the next time."""
+    """Return whether a reference may name another bundle later."""
     return is_reference(reference) and not parse(reference).digest
 
 

@@ -22,8 +22,8 @@ from aotc_runtime.formats import oci_layout
 BLOBS, PARTIAL, BUNDLES, LOCK = oci_layout.BLOB_FOLDER, "partial", "bundles", "lock"
 TICK_SECONDS = 0.05
 LOCK_SECONDS = 10.0
-"""How long a lock is waited for that other users may be able to hold. Without it, what is fetched
-may be removed meanwhile, which is noticed, and fetched again.
+"""Timeout of a lock that other users may be able to hold. Without it, fetched blobs may be removed
+meanwhile, which is detected, and fetched again.
 """
 
 READ_BYTES = 2**20
@@ -104,7 +104,7 @@ class BlobFiles:
             return None
 
     def has(self, digest: str, size: int) -> bool:
-        """Whether a file of this name and size is there; who uses it hashes it."""
+        """Return whether a file of this name and size exists; its user hashes it."""
         return self.size(digest) == size
 
     def make(self) -> None:
@@ -208,13 +208,13 @@ class BlobFiles:
 
     @contextmanager
     def alone(self, patience: float) -> Iterator[bool]:
-        """Whether nobody adds anything while this lasts. patience: how long to wait, seconds."""
+        """Yield whether the folder is locked exclusively. patience: the timeout, in seconds."""
         with self._lock(fcntl.LOCK_EX, patience) as is_held:
             yield is_held
 
     @contextmanager
     def _lock(self, kind: int, patience: float) -> Iterator[bool]:
-        """Whether the lock is held while this lasts, or is not needed."""
+        """Yield whether the lock is held, or not needed."""
         try:
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
         except OSError:

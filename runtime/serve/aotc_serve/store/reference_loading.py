@@ -21,7 +21,7 @@ from aotc_serve.store.store_pull import for_host, pull, signed_by
 from aotc_serve.store.stored_bundles import Store, sizes_of
 
 ATTEMPTS = 4
-"""How often to fetch what another process removes meanwhile."""
+"""Number of fetches of blobs that another process removes meanwhile."""
 
 UNREACHABLE = "AOTC-E772"
 

@@ -142,7 +142,7 @@ def pull(
 
 
 def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
-    """Whether a blob could be taken from a bundle that is there."""
+    """Return whether a blob could be copied from a bundle that is present."""
     data = have.blob(digest)
     if data is None or len(data) != size:
         return False

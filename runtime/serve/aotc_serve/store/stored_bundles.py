@@ -85,7 +85,7 @@ class Store:
         return os.fspath(self.folder)
 
     def bundles(self) -> list[StoredBundle]:
-        """What it has, the one that was used last first."""
+        """Return the bundles, by last use, the latest first."""
         try:
             names = [path.name for path in (self.folder / BUNDLES).iterdir()]
         except OSError:
