@@ -44,8 +44,10 @@ LARGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArrayInput:
-    """low, high: the numbers its fixtures are drawn from, of an array of integers. guessed: that
-    nobody said so.
+    """An array in the draft.
+
+    `low` and `high` are the range of fixtures for an array of integers; `guessed` is whether no
+    source states it.
     """
 
     shape: tuple[int | str, ...]

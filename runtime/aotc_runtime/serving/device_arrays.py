@@ -9,7 +9,8 @@ import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.suggestions import with_article
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Aval, Buffer
+from aotc_runtime.engines.engine_device import Device
 
 Array = np.ndarray[Any, Any]
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, ShapeError, refusal
-from aotc_runtime.engines.engine_device import Buffer, Device
+from aotc_runtime.engines.engine_arrays import Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.serving.call_metrics import Path
 from aotc_runtime.serving.device_arrays import DeviceArray
 from aotc_runtime.serving.resident_bundle import ResidentExecutable

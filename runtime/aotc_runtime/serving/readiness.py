@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.engine_device import Array, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Array, Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import EntryPoint, TensorSpec
 from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint, ResidentProfile

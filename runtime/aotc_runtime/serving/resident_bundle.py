@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import engine_registry
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Executable, Stored
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Executable, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, tensor_views
 from aotc_runtime.schema.bundle_manifest import (
     Argument,

@@ -26,7 +26,7 @@ from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
-from aotc_runtime.verification import policy_rules, root_signatures
+from aotc_runtime.verification import root_signatures
 from aotc_runtime.verification.bundle_contents import (
     ALL_READ,
     Contents,
@@ -70,10 +70,10 @@ def parse(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = A
     """Verification step 1."""
     root = read_root(source)
     if policy.limits != SizeLimits():
-        # Imported here and below, because most policies need none of these rules.
-        from aotc_runtime.verification import optional_rules
+        # Imported here and below, because most loads need none of these rules.
+        from aotc_runtime.verification import policy_rules
 
-        raise_if(optional_rules.check_limits(source, policy.limits, unread))
+        raise_if(policy_rules.check_limits(source, policy.limits, unread))
     return Parsed(source, policy, root, unread)
 
 
@@ -87,7 +87,10 @@ class Attested(Struct, frozen=True):
 def collect(parsed: Parsed) -> Attested:
     """Verification step 2."""
     source, policy = parsed.source, parsed.policy
-    raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
+    if policy.revoked.roots:
+        from aotc_runtime.verification import policy_rules
+
+        raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
     return Attested(parsed, read_envelopes(source, parsed.root))
 
 
@@ -212,9 +215,9 @@ def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) ->
     contents, policy = accepted._contents, accepted.signed.parsed.policy
     manifests = contents.manifests
     if policy.engines is not None or policy.accepts != Accepts():
-        from aotc_runtime.verification import optional_rules
+        from aotc_runtime.verification import policy_rules
 
-        manifests, findings = optional_rules.accepted_targets(manifests, facts, policy, target)
+        manifests, findings = policy_rules.accepted_targets(manifests, facts, policy, target)
         _refuse(accepted, findings)
     certificates = certificates_of(accepted.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
@@ -340,20 +343,28 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     """Verification step 7: everything that the policy refuses in the signed content."""
     policy, where = signed.parsed.policy, signed.parsed.source.name
     manifests = contents.manifests.values()
-    yield from policy_rules.check_identity(next(iter(manifests)), policy)
-    if policy.revoked.blobs:
-        from aotc_runtime.verification import optional_rules
+    manifest = next(iter(manifests))
+    if manifest.name != policy.name or policy.minimum_version:
+        from aotc_runtime.verification import policy_rules
 
-        roles = optional_rules.roles_by_digest(
+        yield from policy_rules.check_identity(manifest, policy)
+    if policy.revoked.blobs:
+        from aotc_runtime.verification import policy_rules
+
+        roles = policy_rules.roles_by_digest(
             contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
-        yield from optional_rules.check_revoked_blobs(roles, policy)
+        yield from policy_rules.check_revoked_blobs(roles, policy)
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance_rules
 
         yield from provenance_rules.check_builds(signed.provenance, policy, where, signed.now)
-    yield from policy_rules.check_fallbacks(manifests, policy)
-    if policy.numerics is not None:
-        from aotc_runtime.verification import optional_rules
+    entry_points = (each for manifest in manifests for each in manifest.entry_points.values())
+    if any(entry_point.out_of_profile for entry_point in entry_points):
+        from aotc_runtime.verification import policy_rules
 
-        yield from optional_rules.check_numerics(manifests)
+        yield from policy_rules.check_fallbacks(manifests, policy)
+    if policy.numerics is not None:
+        from aotc_runtime.verification import policy_rules
+
+        yield from policy_rules.check_numerics(manifests)

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.device_features import Tiles
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, ExecutableTiles, Tiles
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
 
@@ -132,9 +131,7 @@ def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
     )
 
 
-def executable_tiles(
-    names: Any, loaded: Any
-) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+def executable_tiles(names: Any, loaded: Any) -> ExecutableTiles:
     """Return the shardings of an executable's parameters and results, by jaxlib."""
     count, read = len(loaded.local_devices()), names.HloSharding.from_proto
     shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Aval, Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.call_metrics import Padding, Path
 from aotc_runtime.serving.executable_calls import Execution
