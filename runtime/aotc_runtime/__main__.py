@@ -54,10 +54,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Command(Protocol):
-    """Module that another distribution registers as a command, by an entry point of the group
-    `aotc_runtime.commands`. It prints a line for each event, as JSON with `--json`.
+    """A command of another distribution, in the entry-point group `aotc_runtime.commands`.
 
-    HELP: Summary of the command, an imperative in one line.
+    It prints a line for each event, as JSON with `--json`. HELP is its summary, an imperative in
+    one line.
     """
 
     HELP: str

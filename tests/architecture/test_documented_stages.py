@@ -26,7 +26,7 @@ class Step(NamedTuple):
 
 def table() -> list[Step]:
     """docs/reference/trust-policy.md, The steps."""
-    section = _section("## The steps", "### When what happens")
+    section = _section("## The steps", "### Order of a load")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()]
     return [
         Step(int(row[0]), row[1].strip("`"), _codes_in(row[3]))

@@ -71,7 +71,7 @@ def check_keys(data: bytes) -> None:
 
 
 def _keys(data: bytes) -> int:
-    """How many keys a JSON text has: colons outside of strings."""
+    """Return the number of keys of a JSON text: colons outside of strings."""
     if b"\\" in data:  # so that every quote that is left begins or ends a string
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     return sum(part.count(b":") for part in data.split(b'"')[::2])

@@ -68,7 +68,7 @@ def begin_hashing(data: Sequence[memoryview], threads: int) -> ParallelCalls[mem
 
 
 def cores() -> int:
-    """How many processors this process may run on."""
+    """Return the number of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
@@ -79,5 +79,5 @@ def sha256_each(data: Sequence[memoryview]) -> list[str]:
 
 
 def is_digest(text: str) -> bool:
-    """Whether the text is a well-formed sha256 digest; no other algorithm is accepted."""
+    """Return whether a text is a well-formed sha256 digest; there is no other algorithm."""
     return PATTERN.match(text) is not None

@@ -33,6 +33,7 @@ class Finding(Struct, frozen=True):
     title: str = ""
 
     def to_json(self) -> dict[str, str]:
+        """Return the finding's fields as JSON-able text."""
         from aotc_runtime.base.rendering import to_json
 
         return to_json(self)

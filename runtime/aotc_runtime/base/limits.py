@@ -60,13 +60,12 @@ SIGNATURES_MAX = 64
 """Signatures in one envelope: one is the rule, and each may be tried with every key of a policy."""
 
 TRIED_BYTES_MAX = 128 * 2**20
-"""What is hashed to try the signatures of a bundle with the keys of a policy: a message is hashed
-anew for every key that a signature is tried with. 256 attestations by a stranger, tried with 7
-keys each, stay below; it takes a quarter of a second."""
+"""Bytes hashed to try the signatures of a bundle with the keys of a policy: a message is hashed
+again for every key that a signature is tried with. 256 attestations by unknown keys, tried with 7
+keys each, stay below this limit; hashing takes a quarter of a second."""
 
 TRIAL_BYTES = 2**16
-"""What a trial counts for beside its message: arithmetic on the curve takes as long as hashing
-this."""
+"""Cost of a trial beside its message: arithmetic on the curve takes as long as hashing this."""
 
 TIMESTAMP_CHARACTERS_MAX = 2**16
 """The timestamp of a signature in base64: with a chain of certificates they have 4 to 8 kB."""

@@ -1,4 +1,5 @@
-"""Engines: the libraries that run executables. `protocol` and `device` say what the
-runtime needs of one, `registry` finds them and asks them about this host; `xla` is the one that
-comes along.
+"""Engines: the libraries that run executables.
+
+`engine_protocol` and `engine_device` state what the runtime needs of one, `engine_registry` finds
+them and asks them about this host. `xla` comes with this distribution.
 """

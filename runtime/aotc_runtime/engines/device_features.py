@@ -55,8 +55,9 @@ class DeviceFeatures:
         return False
 
     def delete(self, buffer: Buffer) -> None:
-        """Give the memory of a donated buffer back that the call could not reuse; by default it
-        goes with the last reference.
+        """Release the memory of a donated buffer that the call could not reuse.
+
+        By default, it is released with the last reference.
         """
         del buffer
 
@@ -76,8 +77,9 @@ class DeviceFeatures:
         raise NotImplementedError(f"{self._engine} has one device")
 
     def tiles(self, executable: Executable) -> ExecutableTiles:
-        """Return how the parameters and results of an executable lie on its devices, as the engine
-        itself says. Called where `placement` is.
+        """Return how parameters and results lie on the devices, by the engine itself.
+
+        Called if `placement` is set.
         """
         raise NotImplementedError(f"{self._engine} has one device")
 
@@ -94,8 +96,9 @@ class DeviceFeatures:
         raise only_profiles(module.where, self._platform)
 
     def memory_of(self, executable: Executable) -> int:
-        """Return the bytes that a call of an executable, compiled here, allocates beside its
-        inputs.
+        """Return the bytes that a call of an executable allocates beside its inputs.
+
+        The executable was compiled in this process.
         """
         raise NotImplementedError(f"{self._engine} compiles nothing here")
 

@@ -55,8 +55,9 @@ class Device(ABC):
 
     @abstractmethod
     def execute(self, executable: Executable, arguments: list[Buffer]) -> list[Buffer]:
-        """Run on the calling thread until the results are there; other Python threads go on
-        meanwhile. Raises `error`.
+        """Run on the calling thread until the results are complete.
+
+        Other Python threads run meanwhile. Raises `error`.
         """
 
     @abstractmethod
@@ -64,8 +65,9 @@ class Device(ABC):
         """A result as numpy: a copy, or a read-only view that keeps the buffer alive."""
 
     def share(self, array: Array, aval: Aval) -> Buffer:
-        """An array that never changes, such as a weight in a mapped file: in place if that is
-        possible. By default a copy.
+        """Return a buffer for an array that never changes, such as a mapped weight.
+
+        It is used in place if possible; by default it is copied.
         """
         return self.put(array, aval)
 
@@ -76,12 +78,11 @@ class Device(ABC):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function of the input leaves, numpy arrays and buffers of exactly their avals, that
-        runs an executable faster than `put` and `execute` do; None if there is none.
+        """Return a faster function than `put` and `execute` for an executable, or None.
 
-        Asked only for an executable that takes the weights first, then every input, and donates
-        none. It may have an attribute `on_host`: the same from arrays to arrays, where that is
-        faster.
+        It takes the input leaves, numpy arrays and buffers of exactly their avals. It is requested
+        only for executables that take the weights first, then every input, and donate none. Its
+        optional attribute `on_host` does the same from arrays to arrays, if that is faster.
         """
         return None
 
@@ -91,14 +92,17 @@ class Device(ABC):
         return lambda buffer: read(buffer, aval)
 
     def compilations(self) -> int:
-        """Executables alive that were neither deserialized nor compiled for calls under a policy
-        that allows it: 0, or a bug.
+        """Return the number of live executables that were compiled without permission.
+
+        These were neither deserialized nor compiled for calls under a policy that allows it. Any
+        other number than 0 is a bug.
         """
         return 0
 
     def forget_released(self) -> None:
-        """Let go of memory that released buffers and executables used in place; by default nothing
-        is kept.
+        """Release memory that released buffers and executables used in place.
+
+        By default, none is kept.
         """
         return
 

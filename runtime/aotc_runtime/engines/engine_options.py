@@ -1,4 +1,4 @@
-"""What a caller of `load` asks of engines, where it asks for anything, and what is refused."""
+"""The options of `load` for engines, and their errors."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ def _is_number(value: Any, least: int) -> bool:
 def no_engine(platform: str, group: str) -> AotcError:
     """Return the error (AOTC-E758) for a platform whose engine is not installed.
 
-    Args:
-        group: The group of the engines' entry points.
+    `group` is the group of the engines' entry points.
     """
     return refusal(
         "AOTC-E758",

@@ -1,4 +1,4 @@
-"""What the runtime needs of an engine: the library that runs the executables of a bundle.
+"""The protocol of engines: libraries that run the executables of a bundle.
 
 A distribution brings an engine by an entry point of the group `aotc_runtime.engines`, which names
 an `Engine` and has the engine's name. A target says which engine it needs
@@ -31,33 +31,35 @@ from aotc_runtime.schema.host_facts import Accelerator, Machine
 
 
 class Engine(Protocol):
-    """What an entry point of the group `aotc_runtime.engines` names: a module or an object."""
+    """The object of an entry point of `aotc_runtime.engines`: a module or an instance."""
 
     @property
     def platforms(self) -> Sequence[str]:
-        """The platforms that `aotc_runtime host` asks about; facts are also asked for others by
-        name.
+        """Return the platforms that `aotc_runtime host` lists.
+
+        Facts are also requested for others by name.
         """
 
     def machine(self, threads: int | None, devices: int | None) -> Machine | None:
-        """This host's processor, where the engine's compiler decides what is a feature of it; the
-        engine may be started for that. None leaves it to the system, as most engines do.
+        """Return this host's processor, if the engine's compiler defines its features.
 
-        threads: of its pool, None for one per processor.  devices: how many to make of the
-        processor, None if nobody says; at most `host_facts.PROCESSOR_DEVICES_MAX`.
+        The engine may be started for that. None leaves it to the system, as most engines do.
+        `threads` is the size of its pool, None for one per processor. `devices` is how many to make
+        of the processor, or None; at most `host_facts.PROCESSOR_DEVICES_MAX`.
         """
 
     def facts(self, platform: str) -> Accelerator | None:
-        """What of a platform this host has: how many devices, of which kinds, and the version of
-        what runs the executables. Without devices where there are none; None for a platform that
-        the engine does not know. Starts no threads and allocates nothing on a device.
+        """Return what this host has of a platform, or None for an unknown platform.
+
+        This is the number of devices, which may be none, their names, and the version of what runs
+        executables. It starts no threads and allocates nothing on a device.
         """
 
     def start(self, platform: str, threads: int | None, devices: int | None) -> Device:
-        """The devices of a platform: started, or those that run in this process already, which are
-        always the same object.
+        """Start the devices of a platform, or return the running ones.
 
-        threads: of its pool, None for one per processor.  devices: how many to make of a processor,
-        None if nobody says. Raises BackendError (AOTC-E758) where the host has none that the engine
-        can use, and ResourceError (AOTC-E552) where it runs with another number of threads.
+        The same object is returned each time. `threads` is the size of its pool, None for one per
+        processor; `devices` is how many to make of a processor, or None. Raises BackendError
+        (AOTC-E758) if the host has none that the engine can use, and ResourceError (AOTC-E552) if
+        it runs with another number of threads.
         """

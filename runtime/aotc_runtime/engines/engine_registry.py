@@ -1,5 +1,6 @@
-"""The engines of this host: XLA is found by itself, others by the Python entry-point group
-`aotc_runtime.engines`; they and the system are asked what this host is.
+"""The engines of this host, and its facts.
+
+XLA is built in; others are found by the entry-point group `aotc_runtime.engines`.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
 def prepare(
     wanted: Wanted, threads: int | None, devices: int | None, memory_limit: int | None
 ) -> HostFacts:
-    """The facts of this host for a bundle that is trusted, once the engines that describe the
-    processor were started for it.
+    """Return the facts of this host for a trusted bundle.
 
-    wanted: what the bundle needs.  threads, devices, memory_limit: what the caller of `load` asks
-    for. Raises what `detect` raises, and ResourceError (AOTC-E555) for more devices than there are.
+    Engines that describe the processor are started first. `wanted` is what the bundle needs; the
+    others are arguments of `load`. Raises what `detect` raises, and ResourceError (AOTC-E555) for
+    more devices than exist.
     """
     count = wanted.devices if devices is None else devices
     if count > PROCESSOR_DEVICES_MAX:
@@ -108,8 +109,9 @@ def detect(
 
 
 def accelerators(platforms: Mapping[str, Collection[str]]) -> tuple[Accelerator, ...]:
-    """The devices of each of these platforms of which there is a device or a plugin, as its engine
-    says. May start the driver of these devices.
+    """Return the devices of these platforms with a device or a plugin.
+
+    This may start the driver of these devices.
     """
     found = (
         engine.facts(platform)

@@ -1,6 +1,4 @@
-"""What every engine that is installed has here: for commands and builds, which ask before they know
-of a bundle.
-"""
+"""Facts about every installed engine, for commands without a bundle."""
 
 from __future__ import annotations
 
@@ -26,7 +24,8 @@ def _every_platform() -> dict[str, Sequence[str]]:
 
 @cache
 def installed() -> frozenset[str]:
-    """The names of the engines that are installed. It takes milliseconds: whoever forks processes
-    asks before them.
+    """Return the names of the installed engines.
+
+    It takes milliseconds; call it before forking.
     """
     return frozenset(point.name for point in entry_points(group=GROUP))

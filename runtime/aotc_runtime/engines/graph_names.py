@@ -1,6 +1,4 @@
-"""What values of a graph are called that aotc made of a program, for compilers and for engines that
-take graphs.
-"""
+"""Names of values in the graphs that aotc makes, for compilers and engines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Engines whose one device is this host's processor, in this process, and whose library is a
-distribution that a host has or lacks (`protocol.Engine`); and what their devices share.
+"""Engines whose one device is this host's processor, in this process.
+
+The library is a distribution that a host may lack (`engine_protocol.Engine`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def packed(array: Array) -> Array:
 
 
 def is_small(avals: Sequence[Aval]) -> bool:
-    """Whether copying arrays of these avals takes less time than passing them in place."""
+    """Return whether copying arrays of these avals is faster than passing them in place."""
     return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
 
 
@@ -58,13 +59,16 @@ class ProcessorDevice(Device):
 
     @abstractmethod
     def load(self, stored: Stored) -> Executable:
-        """Load one executable. Raises BackendError (AOTC-E753) for bytes that are not the engine's,
-        are damaged, refer to anything outside of them, or have other results.
+        """Load one executable.
+
+        Raises BackendError (AOTC-E753) for bytes that are not the engine's, are damaged, refer to
+        other data, or have other results.
         """
 
     @abstractmethod
     def bind(self, executable: Executable, weights: Mapping[int, Any]) -> Any:
-        """Return what runs an executable with these weights, by their place among its arguments.
+        """Bind an executable to weights, by their index among its arguments.
+
         Raises BackendError (AOTC-E753).
         """
 
@@ -94,8 +98,13 @@ class ProcessorDevice(Device):
 
 
 class Library(Struct, frozen=True):
-    """What runs executables. package: as it is imported.  distribution: that brings it.  extra: of
-    aotc-runtime, that installs it.  name: the engine's, in messages.
+    """The library that runs executables.
+
+    Attributes:
+        package: the name it is imported by.
+        distribution: the distribution that has it.
+        extra: the extra of aotc-runtime that installs it.
+        name: the engine's, in messages.
     """
 
     package: str
@@ -121,8 +130,10 @@ class Library(Struct, frozen=True):
 
 
 class ProcessorEngine:
-    """kinds: the engine's words for the processor.  make: imports the library and makes the device,
-    for a number of threads; once in a process.
+    """An engine for the processor.
+
+    `kinds` are the engine's names for the processor. `make` imports the library and makes the
+    device for a number of threads, once in a process.
     """
 
     def __init__(
@@ -134,8 +145,9 @@ class ProcessorEngine:
         self._lock = threading.Lock()
 
     def facts(self, platform: str) -> Accelerator | None:
-        """The processor as the engine runs on it, with the host's memory; without devices where the
-        library is missing. None for other platforms.
+        """Return the processor as the engine runs on it, with the host's memory.
+
+        It has no devices if the library is missing. None for other platforms.
         """
         if platform != self._platform:
             return None

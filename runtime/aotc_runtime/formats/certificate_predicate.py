@@ -84,7 +84,7 @@ class Certificate(Struct, frozen=True):
 
     @property
     def release(self) -> Release:
-        """What ran the target."""
+        """The release that ran the target."""
         if self.jaxlib:
             return Release(JAXLIB, self.jaxlib)
         return Release(self.package, self.version)

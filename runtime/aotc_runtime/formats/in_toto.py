@@ -41,7 +41,7 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
-    """What is signed: "DSSEv1" SP LEN(type) SP type SP LEN(payload) SP payload."""
+    """Return the signed message: "DSSEv1" SP LEN(type) SP type SP LEN(payload) SP payload."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -115,7 +115,7 @@ known: a trusted key may as well have signed "do not load this"."""
 
 
 class Subject(Struct, frozen=True):
-    """What a statement is about. digest: algorithm to hex."""
+    """The subject of a statement. digest: algorithm to hex."""
 
     name: str
     digest: dict[str, str]

@@ -45,7 +45,7 @@ class Layout(Struct, frozen=True):
 
 
 class Platform(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What an image manifest is for; variant as Go names amd64 levels: v2, v3, v4."""
+    """The platform of an image manifest; variants as Go names amd64 levels: v2, v3, v4."""
 
     architecture: str
     os: str
@@ -64,7 +64,7 @@ class Descriptor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """What is read of an entry of index.json; other tools may add to it or leave out the rest."""
+    """An entry of index.json; other tools may add or leave out other fields."""
 
     mediaType: str
     digest: Digest
@@ -72,14 +72,14 @@ class Entry(Struct, frozen=True, kw_only=True):
 
 
 class Entries(Struct, frozen=True, kw_only=True):
-    """What is read of index.json."""
+    """The fields of index.json."""
 
     schemaVersion: Literal[2]
     manifests: tuple[Entry, ...]
 
 
 class _Document(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What every image index and image manifest holds."""
+    """The fields of every image index and image manifest."""
 
     schemaVersion: Literal[2]
     artifactType: str = ""

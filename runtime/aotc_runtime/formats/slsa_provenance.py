@@ -1,4 +1,4 @@
-"""What is read of SLSA provenance v1: https://slsa.dev/spec/v1.0/provenance."""
+"""The parsed fields of SLSA provenance v1: https://slsa.dev/spec/v1.0/provenance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parameters(Struct, frozen=True):
 
 
 class BuildDefinition(Struct, frozen=True):
-    """What was built from what."""
+    """The inputs of a build."""
 
     buildType: str
     externalParameters: Parameters = Parameters()
@@ -37,7 +37,7 @@ class BuildDefinition(Struct, frozen=True):
 
 
 class Builder(Struct, frozen=True):
-    """Who built. id: a URI."""
+    """The builder. id: a URI."""
 
     id: str
 

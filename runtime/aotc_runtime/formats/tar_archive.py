@@ -23,7 +23,7 @@ NAME = re.compile(r"\A(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9.
 """No part is empty or begins with a dot, so no name is absolute or climbs out of the bundle."""
 
 _OCTAL = re.compile(rb"\A *([0-7]+)[ \0]*\Z")
-"""What every reader takes for the same number: some end at the first zero byte."""
+"""Numbers that every reader parses alike: some readers end at the first zero byte."""
 
 TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
 """Two zero blocks end an archive; tools pad to records of 20 blocks."""

@@ -48,7 +48,6 @@ def load(
     this process. The weights stay mapped: the file may be replaced (renamed over) but must not be
     written into while it is loaded.
     """
-
     laps = Laps()
     require_numbers(threads, devices, memory_limit)
     policy = policy_of(trust)
@@ -68,7 +67,7 @@ def load(
 
 
 class Laps:
-    """How long the stages of a load take, in seconds."""
+    """Seconds of the stages of a load."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -97,7 +96,7 @@ def load_accepted(
     memory_limit: int | None,
     laps: Laps,
 ) -> LoadedBundle:
-    """What `load` does with a bundle that the policy accepts; its weights may yet be hashed."""
+    """Load a bundle that the policy accepts; its weights may still be being hashed."""
     # An engine is started only for a bundle that is trusted, and has executables for it.
     facts = engine_registry.prepare(accepted.wanted(target), threads, devices, memory_limit)
     laps.end("runtime")

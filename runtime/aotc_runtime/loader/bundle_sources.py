@@ -53,8 +53,10 @@ class Looked(Struct, frozen=True):
 
 
 class BundleSource(Protocol):
-    """Bundles of one scheme. Both functions raise BundleFormatError, IntegrityError, RegistryError,
-    ResourceError and TrustError.
+    """The source of bundles of one reference scheme.
+
+    Both functions raise BundleFormatError, IntegrityError, RegistryError, ResourceError and
+    TrustError.
     """
 
     def fetch(
@@ -103,8 +105,10 @@ class ChannelSource(Protocol):
     def require_named(
         self, channel: Channel, folder: Path, name: str, version: str, index: bytes
     ) -> ChannelStamp:
-        """Raise TrustError (AOTC-E327 to E335) unless the channel names this bundle. folder: of the
-        policy.  index: the document whose digest is the root digest; who signed it is known.
+        """Raise TrustError (AOTC-E327 to E335) unless the channel names this bundle.
+
+        `folder` is the policy's. `index` is the document whose digest is the root digest; its
+        signatures have been verified.
         """
 
 
@@ -115,8 +119,9 @@ def scheme_of(place: object) -> str:
 
 
 def source_of(place: str) -> BundleSource:
-    """Return what reaches a reference. Raises IncompatibleRuntimeError (AOTC-E406) where nothing
-    that is installed does.
+    """Return the source for a reference.
+
+    Raises IncompatibleRuntimeError (AOTC-E406) if none is installed for it.
     """
     return cast(BundleSource, _registered(scheme_of(place), place))
 
@@ -131,8 +136,9 @@ def fetch(
     kind: MapOf = mmap.mmap,
     ca: Path | None = None,
 ) -> MappedBundle:
-    """Open a bundle to be loaded, as `BundleSource.fetch`; a path that only looks like a reference
-    is opened as a file.
+    """Open a bundle to be loaded, as `BundleSource.fetch`.
+
+    A path that only looks like a reference is opened as a file.
     """
     if not scheme_of(place):
         return open_bundle(place, kind)

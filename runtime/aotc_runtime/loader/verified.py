@@ -22,8 +22,9 @@ from aotc_runtime.verification.verify_bundle import Accepted, accept_bundle
 
 
 class Verified:
-    """A bundle that a policy accepts, every byte of which was hashed. It stays mapped, also in
-    processes that are forked, which share its memory; it cannot be sent to others.
+    """A bundle that a policy accepts, with every byte hashed.
+
+    It stays mapped, also in forked processes, which share its memory. It cannot be pickled.
     """
 
     def __init__(self, accepted: Accepted, held: HeldFiles | None) -> None:
@@ -31,7 +32,7 @@ class Verified:
 
     @property
     def root_digest(self) -> str:
-        """What was signed."""
+        """The signed root digest."""
         return self._accepted.signed.parsed.root_digest
 
     @property
@@ -47,11 +48,10 @@ class Verified:
         devices: int | None = None,
         memory_limit: int | None = None,
     ) -> LoadedBundle:
-        """Load the bundle that was verified, without hashing it again; it is ready when this
-        returns. The host is evaluated now, everything else was when it was verified.
+        """Load the verified bundle without hashing it again; it is ready on return.
 
-        The parameters are those of `aotc_runtime.load`, and so is what it raises; besides
-        IntegrityError (AOTC-E206) if somebody has written into a file of the bundle since.
+        The host is evaluated now. Parameters and errors are those of `aotc_runtime.load`, and
+        IntegrityError (AOTC-E206) if a process has written into a file of the bundle since.
         """
         laps = Laps()
         require_numbers(threads, devices, memory_limit)
@@ -62,8 +62,9 @@ class Verified:
         return loaded
 
     def _require_unchanged(self) -> None:
-        """Raises IntegrityError (AOTC-E206). Hashes the bundle again, and raises what that raises,
-        if nobody can say whether it was written into.
+        """Raise IntegrityError (AOTC-E206) if the bundle's files were written into.
+
+        If that is unknown, hash the bundle again, with the errors of hashing.
         """
         parsed = self._accepted.signed.parsed
         if self._held is None or (change := self._held.change()) is Change.NONE:
@@ -84,15 +85,22 @@ def verify(
     target: str | None = None,
     sealed: bool = False,
 ) -> Verified:
-    """Verify a bundle and keep it mapped, to be loaded later and as often as one likes. No engine
-    is started, so that a server can fork afterwards and load in each of its processes.
+    """Verify a bundle and keep it mapped, to be loaded later, any number of times.
 
-    path, trust, store: as of `aotc_runtime.load`.  target: the one to fetch from a registry.
-    sealed: copy the bundle into memory that nobody can write into, for who does not trust the owner
-    of the file; processes that are forked share it.
+    No engine is started, so a server can fork afterwards and load in each process. A file that
+    replaces the bundle's later, by renaming, has no effect. `Verified.load` checks whether this
+    host can run it.
 
-    A file that replaces the bundle's afterwards (renamed over it) has no effect. Raises TrustError,
-    IntegrityError, BundleFormatError; whether this host can run it, `Verified.load` says.
+    Args:
+        path: as for `aotc_runtime.load`.
+        trust: as for `aotc_runtime.load`.
+        store: as for `aotc_runtime.load`.
+        target: the target to fetch from a registry.
+        sealed: copy the bundle into memory that no process can write into, if the file's owner is
+            not trusted; forked processes share it.
+
+    Raises:
+        TrustError, IntegrityError, BundleFormatError: the bundle is rejected.
     """
     policy = policy_of(trust)
     held = None if sealed else HeldFiles()

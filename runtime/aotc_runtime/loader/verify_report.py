@@ -1,4 +1,4 @@
-"""What `aotc verify` and `aotc-runtime verify` say: one document, one text."""
+"""The report of `aotc verify` and `aotc-runtime verify`, as JSON and text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REFUSALS = (
     IncompatibleRuntimeError,
     IncompatibleHostError,
 )
-"""What a bundle is refused with, whoever asks; other errors are about asking."""
+"""Errors of the bundle itself; other errors are about the command."""
 
 
 class Report(Struct, frozen=True):
@@ -71,14 +71,23 @@ def verify_report(
     store: Path | None = None,
     on_progress: OnProgress = ignore_progress,
 ) -> Report:
-    """Examine a bundle on this host. bundle: a path, or a reference.  target: one of the bundle's,
-    or "host".  full: fetch weights from a registry too.  ca: certificates that count for it.
-    channel: whether the policy's channel has to name it, too.  store: has what a load of the
-    reference needs, afterwards.  on_progress: called as the bytes of a file or
-    folder are hashed.
+    """Examine a bundle on this host.
 
-    Raises BundleFormatError if the bundle cannot be opened, TrustError if the policy cannot be
-    read; what is wrong with the bundle itself is in the report.
+    The report has what is wrong with the bundle.
+
+    Args:
+        bundle: a path, or a reference.
+        trust: the policy's file.
+        target: one of the bundle's, or "host".
+        full: fetch weights from a registry, too.
+        ca: certificates of the registry.
+        channel: whether the policy's channel must name it.
+        store: afterwards has what a load of the reference needs.
+        on_progress: called as the bytes of a file or folder are hashed.
+
+    Raises:
+        BundleFormatError: the bundle cannot be opened.
+        TrustError: the policy cannot be read.
     """
     policy = read_policy(trust)
     if channel:
@@ -138,8 +147,10 @@ def _asked(
 
 
 def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:
-    """A verdict in words. bundle: its path, as the caller spelled it, or its reference by digest.
-    unread: what was not hashed, in words.
+    """Return a verdict as text.
+
+    `bundle` is its path, as the caller spelled it, or its reference by digest; `unread` names what
+    was not hashed.
     """
     manifest = verdict.manifest
     document = {
@@ -212,6 +223,6 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 
 def host_report() -> Report:
-    """What this host is, JSON in either form. Starts jaxlib; raises what `detect` raises."""
+    """Return the facts of this host, JSON in either form. Raises what `detect` raises."""
     document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))

@@ -59,7 +59,7 @@ type TargetDevice = CudaDevice | TpuDevice
 
 
 class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
-    """What a host's accelerators must be.
+    """Requirements on a host's accelerators.
 
     kinds: one of these product names.  memory_bytes: free on each device.  plugin: distribution of
     the PJRT plugin, or of another engine; accepts_plugin: its versions that the evidence covers.
@@ -76,7 +76,7 @@ class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
 
 
 class Compilation(_Part, frozen=True):
-    """How executables for an accelerator were compiled.
+    """The way executables for an accelerator were compiled.
 
     without_device: from a description, on a machine that may have none.  left_out: what the
     compiler then cannot do, and took defaults for, such as "autotuning".  claims: versions that the
@@ -176,7 +176,7 @@ class KeyImpl(StrEnum):
 
 
 class ParameterKind(StrEnum):
-    """How a parameter may be passed; the names of `inspect.Parameter`'s kinds."""
+    """The ways to pass a parameter, named as `inspect.Parameter`'s kinds."""
 
     POSITIONAL_ONLY = "positional_only"
     POSITIONAL_OR_KEYWORD = "positional_or_keyword"
@@ -310,7 +310,7 @@ type TuningCandidate = MeasuredCandidate | LeftOutCandidate
 
 
 class Tuned(_Part, frozen=True):
-    """How `aotc build --tune` chose to compile an executable, and why.
+    """The choice of `aotc build --tune` for an executable, and its reasons.
 
     choice: name of the candidate, "default" for the untuned executable.  options: of the compiler,
     beside the target's.  captured: weights that are constants in the executable instead of
@@ -510,7 +510,7 @@ class Dimension(_Part, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no size is accepted."""
+        """Return whether no size is accepted."""
         return self.smallest > self.largest
 
 
@@ -576,7 +576,7 @@ def engine_name(target: Target) -> str:
 
 
 class Requirements(_Part, frozen=True):
-    """What a host must offer; compared with `HostFacts` before anything is deserialized.
+    """Requirements on a host, compared with `HostFacts` before anything is deserialized.
 
     isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
     largest executable adds to them: inputs, outputs and temporaries.  device: of accelerators,
@@ -641,5 +641,5 @@ class BundleManifest(_Part, frozen=True):
         return (self.target.platform, *(self.requires.engines or ()))
 
     def platform_of(self, record: ProfileRecord) -> str:
-        """What an executable is for."""
+        """Return the platform of an executable."""
         return self.target.platform if record.platform is UNSET else record.platform

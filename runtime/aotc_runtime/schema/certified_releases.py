@@ -1,4 +1,4 @@
-"""What certificates say of a target and a release of its engine, as values."""
+"""Values that certificates state about a target and a release of its engine."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Certified(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """What certificates say of a target and a release: one that counts, or why none does."""
+    """The certificate that counts for a target and a release, or why none does."""
 
     certified: Certified | None
     findings: tuple[Finding, ...]
 
 
 type AskCertificates = Callable[[BundleManifest, Release], Ruling]
-"""What certificates say of a target under a release of the package that runs it."""
+"""A function that asks certificates about a target and a release of its package."""

@@ -102,13 +102,13 @@ class HostFacts(Struct, frozen=True):
     devices_fixed: bool = False
 
     def accelerator(self, platform: str) -> Accelerator:
-        """What it has of a platform; one without devices if nothing."""
+        """Return the host's accelerators of a platform; without devices if there are none."""
         found = (each for each in self.accelerators if each.platform == platform)
         return next(found, Accelerator(platform, 0))
 
 
 class Wanted(Struct, frozen=True):
-    """What has to be known of a host before a bundle, or one of its targets, can be judged.
+    """The facts needed to evaluate a bundle, or one of its targets.
 
     devices: into how many the processor is to be divided.  platforms: of accelerators, sorted, by
     the engine that knows them; an engine that runs executables on the processor has none.

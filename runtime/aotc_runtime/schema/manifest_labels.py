@@ -54,7 +54,7 @@ def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
 
 
 def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
-    """How a call may be padded or split, by dimension; until it has compiled, for one that does."""
+    """Return the pad or split policies by dimension, `meanwhile` included."""
     found: dict[str, Pad | Split] = {}
     for name, policy in entry_point.out_of_profile.items():
         now = policy.meanwhile if isinstance(policy, CompileHere) else policy
@@ -81,7 +81,7 @@ def passed_leaves(spec: EntryPoint) -> list[int]:
 
 
 def positional_count(parameters: Sequence[Parameter]) -> int:
-    """How many parameters can be passed by position."""
+    """Return the number of parameters that can be passed by position."""
     return sum(p.kind is not ParameterKind.KEYWORD_ONLY for p in parameters)
 
 

@@ -86,7 +86,7 @@ def children(tree: Tree) -> tuple[Tree, ...]:
 
 
 def is_deeper(tree: Tree, levels: int) -> bool:
-    """Whether the tree has more levels; found level by level, however deep it is."""
+    """Return whether the tree has more levels, without recursion."""
     level = [tree]
     for _ in range(levels):
         level = [child for node in level for child in children(node)]

@@ -1,4 +1,4 @@
-"""What stands in a result for registered classes and named tuples, which are not imported here."""
+"""Result types for registered classes and named tuples, which are not imported here."""
 
 from __future__ import annotations
 

@@ -47,12 +47,12 @@ TPU_BUILT_IN = (
 
 
 def is_tpu_call(target: str) -> bool:
-    """Whether a TPU executable may contain this custom call."""
+    """Return whether a TPU executable may contain this custom call."""
     return target in TPU_BUILT_IN
 
 
 LAPACK = "lapack_"
-"""How jaxlib's calls into LAPACK begin, on processors."""
+"""Prefixes of jaxlib's calls into LAPACK, on processors."""
 
 SERVED = {
     "cpu": "TopK, lapack_*",
@@ -63,7 +63,7 @@ SERVED = {
 
 
 def is_served(platform: str, target: str) -> bool:
-    """Whether this runtime serves a custom call of an executable for a platform."""
+    """Return whether this runtime serves a custom call of an executable for a platform."""
     match platform:
         case "cpu":
             return target == "TopK" or target.startswith(LAPACK)

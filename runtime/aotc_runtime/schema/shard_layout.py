@@ -24,7 +24,7 @@ def mesh_of(sizes: Mapping[str, int]) -> Mesh:
 
 
 def misfits(sizes: Mapping[str, int], sharding: Sharding) -> Iterator[tuple[int, str]]:
-    """What is wrong with a sharding by itself: the axis of the tensor, and in words."""
+    """Return the error of a sharding by itself: the axis of the tensor, and a text."""
     seen: set[str] = set()
     for index, names in enumerate(sharding):
         for name in names:
@@ -50,7 +50,7 @@ def untiled(sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int]) 
 def piece_of(
     sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int], place: int
 ) -> Piece:
-    """What the device at a place of the mesh holds of an array that the sharding tiles."""
+    """Return the shard of an array that the device at an index of the mesh holds."""
     if not sharding:
         return tuple((0, size) for size in shape)
     at: dict[str, int] = {}
@@ -68,7 +68,7 @@ def piece_of(
 
 
 def pieces(mesh: Mesh, sharding: Sharding, shape: Sequence[int]) -> tuple[Piece, ...]:
-    """What each device of the mesh holds, by its place."""
+    """Return the shard of each device of the mesh, by index."""
     sizes = mesh.sizes
     count = prod(sizes.values())
     return tuple(piece_of(sizes, sharding, shape, place) for place in range(count))

@@ -81,7 +81,7 @@ class Relation(Struct, frozen=True):
     right: Expression
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it does at these sizes. Raises KeyError for a dimension that has none."""
+        """Return whether the relation holds. Raises KeyError for a missing dimension."""
         return bool(_OPERATORS[self.operator](self.left.value(sizes), self.right.value(sizes)))
 
     def names(self) -> frozenset[str]:

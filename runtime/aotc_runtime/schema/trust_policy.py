@@ -30,7 +30,7 @@ Text = Annotated[str, Meta(min_length=1)]
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
 
 FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
-"""How far a policy goes that does not say: nothing is compiled in production unless it says so."""
+"""The default of `furthest_fallback`: nothing is compiled in production."""
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -56,7 +56,7 @@ class TrustedKey(_Table, frozen=True):
 
 
 class Identity(_Table, frozen=True):
-    """Who signs without a key of the policy, by Sigstore: an identity, and who says that it is one.
+    """A Sigstore identity that signs without a key of the policy.
 
     trusted_root: JSON text, of the authority and the logs.  holder, builders: as of a key.
     """
@@ -116,7 +116,7 @@ class SizeLimits(_Table, frozen=True):
 
 
 class Channel(_Table, frozen=True):
-    """What says which bundle is the newest, for `aotc verify --channel`; a load does not ask it.
+    """The deployment channel, for `aotc verify --channel`; a load does not read it.
 
     source: an http(s) URL, or a folder.  root_file: TUF root metadata.  state: a folder in which
     this host keeps what it saw last.
@@ -159,7 +159,7 @@ class TrustPolicy(_Table, frozen=True):
     channel: Channel | None = None
 
     def binds_builders(self) -> bool:
-        """Whether keys say which builders they may speak for; else each may speak for all."""
+        """Return whether keys are bound to builders; else each may describe all."""
         return any(builders is not None for builders in self.speakers())
 
     def speakers(self) -> list[tuple[Text, ...] | None]:
@@ -167,7 +167,7 @@ class TrustPolicy(_Table, frozen=True):
         return [k.builders for k in self.keys] + [i.builders for i in self.identities]
 
     def asks_about_builds(self) -> bool:
-        """Whether a rule is about what provenance says."""
+        """Return whether a rule is about provenance."""
         accepts = self.accepts
         stated = (self.minimum_build_time, accepts.builders, accepts.sources)
         return stated != (None, None, None) or self.binds_builders()

@@ -11,7 +11,7 @@ from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
 
 
 def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
-    """What `entry_point(*args, **kwargs)` gives for numpy arrays; it raises the same, too."""
+    """Return the answer of `entry_point(*args, **kwargs)`, with its errors, for numpy arrays."""
     served = None if kwargs else entry_point._at_once(args)
     if served is not None and served.direct is not None:
         return Answer(entry_point(*args), Path.EXACT, served.label)

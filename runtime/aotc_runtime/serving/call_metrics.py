@@ -1,4 +1,4 @@
-"""What an entry point counts: calls by path, padding, shapes, refusals."""
+"""Metrics of an entry point: calls by path, padding, shapes, errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Path(StrEnum):
 
 
 class Answer(Struct, frozen=True):
-    """What a call gave, and how it was served. executable: label of the one that did most of it."""
+    """The result of a call. executable: label of the one that did most of it."""
 
     result: Any
     path: Path
@@ -54,6 +54,7 @@ class Latency(Struct, frozen=True):
     cumulative: tuple[int, ...]
 
     def to_json(self) -> dict[str, Any]:
+        """Return the counters as JSON-able values."""
         return {
             "calls": self.calls,
             "seconds": self.seconds,
@@ -65,7 +66,7 @@ class Latency(Struct, frozen=True):
 
 
 def latency_of(counter: CallCounter) -> Latency:
-    """What was counted, a consistent picture of this moment."""
+    """Return a consistent snapshot of the counted latencies."""
     nanoseconds, buckets = counter.gathered()
     used = [index for index, count in enumerate(buckets) if count]
     shown = range(used[0], used[-1] + 1) if used else range(0)
@@ -86,7 +87,7 @@ class ServedCalls(Struct, frozen=True):
 
 
 class Padding(Struct, frozen=True):
-    """What padding added to one call, or to several together.
+    """The padding of one call, or of several together.
 
     elements: of the inputs that were filled, before that.  filled: that were added to them.
     flops: estimated from XLA's count for the profile, by the part of its elements that was filled.
@@ -195,7 +196,7 @@ class CallMetrics:
 
     @property
     def padding(self) -> Padding:
-        """What padding added to all calls together."""
+        """The padding of all calls together."""
         with self._lock:
             return self._padding
 
@@ -227,7 +228,7 @@ class CallMetrics:
         }
 
     def _seen(self) -> dict[str, Any]:
-        """What `aotc profiles suggest` reads: sizes with how often they were asked for."""
+        """Requested sizes with their counts, as `aotc profiles suggest` reads them."""
         with self._lock:
             counts, dropped = self._shapes.copy(), self._dropped
         for each in self._exact:

@@ -1,4 +1,4 @@
-"""What a call accepts as arrays, and arrays that stay on the device between calls."""
+"""Arrays that calls accept, and arrays that stay on the device between calls."""
 
 from __future__ import annotations
 
@@ -35,24 +35,27 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The array's shape."""
         return self._aval.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
+        """The array's dtype."""
         return self._aval.dtype
 
     @property
     def placement(self) -> Any:
-        """How the array is spread over several devices; None if it is on one."""
+        """The sharding over several devices; None for an array on one device."""
         return self._aval.placement
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self._aval.shape)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether a call used it up."""
+        """Return whether a call has used the array up."""
         return bool(self._used_by)
 
     def buffer(self) -> Buffer:

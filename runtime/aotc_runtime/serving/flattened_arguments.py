@@ -134,7 +134,7 @@ def _record_flattener(
 
 
 def _is_read_by_attribute(value: Mapping[Any, Any] | Record, fields: tuple[str, ...]) -> bool:
-    """Whether it is a mapping that holds its children elsewhere than among its items."""
+    """Return whether a mapping holds its children elsewhere than among its items."""
     return (
         not isinstance(value, Record)
         and not any(field in value for field in fields)
@@ -177,7 +177,7 @@ def _listed(keys: Iterable[Any]) -> str:
 
 
 def _found(value: Any, names: Collection[Any]) -> str:
-    """What was passed where these names were expected, and in what it differs."""
+    """Return the difference between the passed and the expected names."""
     fields = getattr(value, "_fields", None)
     if isinstance(value, Record):
         kind, given = "a Record", list(value)

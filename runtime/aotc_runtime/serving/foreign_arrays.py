@@ -14,7 +14,7 @@ from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 
 def is_jax(value: Any) -> bool:
-    """Whether a value is a jax array."""
+    """Return whether a value is a jax array."""
     array = getattr(sys.modules.get("jax"), "Array", None)
     return array is not None and isinstance(value, array)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class State(StrEnum):
-    """Whether a bundle can be called."""
+    """The state of a bundle: callable, or closed."""
 
     READY = "ready"
     CLOSED = "closed"
@@ -103,6 +103,7 @@ class LoadedEntryPoint:
             self._checked_calls().fallback()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the entry point, and return numpy arrays in its structure."""
         started = perf_counter_ns()
         leaf = args[0] if len(args) == 1 and not kwargs else None
         if type(leaf) is np.ndarray and leaf.dtype is self._only and self._rival not in _MODULES:
@@ -171,7 +172,7 @@ class LoadedEntryPoint:
 
     @property
     def signature(self) -> inspect.Signature:
-        """What a caller passes, in Python's terms."""
+        """The signature of a call, in Python's terms."""
         from aotc_runtime.serving.call_signature import signature_of
 
         return signature_of(self.parameters)
@@ -191,7 +192,7 @@ class LoadedEntryPoint:
 
     @property
     def calls(self) -> dict[str, int]:
-        """How many calls each executable served; a split call counts for its largest part."""
+        """The number of calls by executable; a split call counts for its largest part."""
         return self.metrics.calls
 
     @property
@@ -205,7 +206,7 @@ class LoadedEntryPoint:
         return self._checked.compiles if self._checked is not None else None
 
     def report(self) -> dict[str, Any]:
-        """What was counted; JSON-able. docs/guides/serve.md tells every field."""
+        """JSON-able metrics, as docs/guides/serve.md describes them."""
         return {**self.metrics.report(), "compiles": self.compiles}
 
     def _checked_calls(self) -> CheckedCalls:

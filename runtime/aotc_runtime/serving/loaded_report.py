@@ -1,4 +1,4 @@
-"""What a bundle reports of itself, and why one is not ready."""
+"""The report of a loaded bundle, and errors of one that is not ready."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ BUCKETS = 40
 """Powers of two nanoseconds: the last holds everything above nine minutes."""
 
 PENDING_MAX = 1024
-"""How many latencies may wait to be sorted into buckets."""
+"""The maximum number of latencies that wait to be sorted into buckets."""
 
 Shapes = tuple[tuple[int, ...], ...]
 """Shapes of the leaves that a caller passes, in their order."""

@@ -74,12 +74,15 @@ class MappedBundle(Struct, frozen=True):
     members: Mapping[str, memoryview]
 
     def file(self, name: str) -> memoryview | None:
+        """Return the bytes of a file, or None."""
         return self.members.get(name)
 
     def blob(self, digest: str) -> memoryview | None:
+        """Return the bytes of a blob, or None."""
         return self.members.get(oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:"))
 
     def digests(self) -> frozenset[str]:
+        """Return the digests of all blobs."""
         return frozenset(
             "sha256:" + name.removeprefix(oci_layout.BLOB_FOLDER)
             for name in self.members

@@ -1,4 +1,4 @@
-"""What this host is, as `HostFacts`: system, libraries and memory; engines know the rest."""
+"""Probe this host for `HostFacts`: system, libraries and memory; engines add the rest."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def facts(
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package can be imported; to look takes 0.04 ms, to import scipy 100."""
+    """Return whether a package can be imported, without the cost of importing it."""
     if package in sys.modules:
         return sys.modules[package] is not None
     try:

@@ -16,7 +16,7 @@ from aotc_runtime.formats import oci_layout
 type MapFile = Callable[[str], memoryview]
 
 READS_MAX = 16
-"""How often a folder is read that is replaced each time; what the last one gives is judged."""
+"""Maximum number of reads of a folder that keeps being replaced."""
 
 
 FOLDERS_MAX = 1000
@@ -49,7 +49,7 @@ def read_folder(folder: Path, shown: str, map_file: MapFile) -> dict[str, memory
 
 
 def _identity(folder: Path) -> tuple[int, int, int]:
-    """What another folder at the same place does not share; numbers alone are used again."""
+    """Return the identity of a folder, with times, since inode numbers are reused."""
     status = folder.stat()
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
@@ -102,7 +102,7 @@ def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview
 
 
 def _maps_one_page() -> bool:
-    """Whether one map more has room: if so, it was the size of the other that was too much."""
+    """Return whether one more map fits; if so, the other one was too large."""
     try:
         mmap.mmap(-1, mmap.PAGESIZE).close()
     except OSError:

@@ -9,7 +9,7 @@ PIPE_BYTES = 2**16
 
 
 def read_pipe(descriptor: int, count: int) -> bytes:
-    """What a pipe gives until its writers close it, at most `count` bytes.
+    """Read a pipe until its writers close it, at most `count` bytes.
 
     Raises OSError if nobody writes into it.
     """

@@ -1,4 +1,4 @@
-"""How far the reading of a large bundle is, on a terminal."""
+"""Progress of reading a large bundle, on a terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bytes_at(place: Path) -> int:
 
 
 def is_seen() -> bool:
-    """Whether stderr is a terminal; a process may have none at all."""
+    """Return whether stderr is a terminal; a process may have no stderr."""
     stream: TextIO | None = sys.stderr
     return stream is not None and stream.isatty()
 
@@ -72,6 +72,7 @@ class BytesProgress:
         self._lock = threading.Lock()
 
     def add(self, number: int) -> None:
+        """Add a number of bytes."""
         with self._lock:
             self._done += number
             self._on_bytes(self._done, self._total)

@@ -1,4 +1,4 @@
-"""What a bundle holds, read strictly and hashed: verification steps 1, 2, 5 and 6.
+"""Contents of a bundle, parsed strictly and hashed: verification steps 1, 2, 5 and 6.
 
 Nothing here knows a policy: this says what is in a bundle, not whether to trust it.
 """
@@ -38,7 +38,7 @@ ALL_READ: Mapping[str, int] = {}
 
 
 class Root(Struct, frozen=True):
-    """What index.json points at: the root and the attestations."""
+    """The root and the attestations that index.json names."""
 
     entry: Entry
     attestations: tuple[Entry, ...]
@@ -266,18 +266,19 @@ def _check_root(index: RootIndex, where: str) -> None:
 
 
 def _target_name(reference: ImageDescriptor) -> str:
-    """What the root index calls a target: for messages, since its manifest alone names it."""
+    """Return the target's name in the root index, for messages only."""
     name = reference.annotations.get(oci_layout.TARGET_ANNOTATION, "")
     return name if name.isprintable() and name else reference.digest
 
 
 class _Versioned(Struct):
-    """What every version of the bundle manifest holds."""
+    """The fields that every version of the bundle manifest has."""
 
     format_version: str
 
 
 def bundle_manifest(data: bytes, where: str) -> BundleManifest:
+    """Parse a bundle manifest, its format version first."""
     # The version first: a later one may hold fields that this reader would call malformed.
     with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         _check_format(decoder(_Versioned).decode(data).format_version, where)

@@ -86,7 +86,7 @@ def examine(
     target: str | None = None,
     unread: Mapping[str, int] = ALL_READ,
 ) -> Verdict:
-    """How far a bundle gets, gate by gate, on the host with these facts, and what stops it.
+    """Examine a bundle gate by gate, on the host with these facts.
 
     now: the time of checking, seconds since the epoch.  target: one of the bundle's, or None for
     the best that the host can run.  unread: sizes by digest of weights that are not there: whatever
@@ -136,7 +136,7 @@ def read_contents(
 def read_unverified(
     source: BlobSource, unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, Envelopes]:
-    """What a bundle contains and its envelopes, digests checked, signatures not.
+    """Return a bundle's contents and envelopes, with digests checked but no signatures.
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """

@@ -36,7 +36,7 @@ from aotc_runtime.verification.root_signatures import who_signed
 
 
 class Statements(Struct, frozen=True):
-    """What certifiers signed about a root, as far as it can be read.
+    """Certificates about a root, as far as they can be read.
 
     by_key: certificates with the ids of the keys that count, the digest of the envelope, and its
     name in messages.  beside: what else they signed, in words.  idle: findings for keys that do not
@@ -57,7 +57,7 @@ def ruling(
     where: str,
     now: float,
 ) -> Ruling:
-    """What certificates say of a target under a release that it does not accept by itself.
+    """Return the result of certificates for a release that a target does not accept itself.
 
     now: seconds since the epoch. The ruling has a certificate, or one finding or more: AOTC-E411
     keys that do not count, E412 none is about this, E413 it did not pass, E414 it ran something

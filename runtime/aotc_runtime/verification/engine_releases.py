@@ -1,4 +1,4 @@
-"""What runs a target, as certificates name it, and what they change in a judgement.
+"""The release that runs a target, and the effect of certificates on its findings.
 
 Imported only where a policy names certifiers and a target does not fit by itself.
 """

@@ -256,7 +256,7 @@ def _judge(
 
 
 def wanted_of(manifests: Mapping[str, BundleManifest], target: str | None) -> Wanted:
-    """What has to be known of a host to judge this target, or to choose one."""
+    """Return the facts needed to evaluate this target, or to choose one."""
     devices = 1
     platforms: dict[str, set[str]] = {}
     for name, manifest in manifests.items():

@@ -53,8 +53,7 @@ def place(manifest: BundleManifest) -> str:
 def _of(manifest: BundleManifest, name: str, expected: str, found: str, hint: str) -> Finding:
     """Return a finding about a target.
 
-    Args:
-        name: A key of `TITLES`: the code, and the cause if it has one.
+    `name` is a key of `TITLES`: the code, and the cause if it has one.
     """
     code = name.partition(" ")[0]
     return Finding(code, place(manifest), expected, found, hint, TITLES[name])

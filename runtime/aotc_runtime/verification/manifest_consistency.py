@@ -1,4 +1,4 @@
-"""Whether a bundle manifest agrees with itself, so that nothing behind it has to ask again.
+"""Consistency of a bundle manifest, so that later stages need no checks.
 
 The types say what each field may hold; this says what they may hold together: indices that point
 somewhere, one shape per leaf, names that Python accepts.

@@ -1,4 +1,4 @@
-"""Whether an entry point's policies for calls that no profile fits agree with the rest of it.
+"""Consistency of an entry point's out-of-profile policies.
 
 What passes here is what `serving.routing` builds on: every dimension can be told from what a caller
 passes, every result of a padded or split call has a known shape, and the loader can make the masks

@@ -147,7 +147,7 @@ def read_text(path: Path) -> str:
 
 
 def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
-    """What the types cannot say."""
+    """Yield violations of rules that types cannot express."""
     for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
         for index, key in enumerate(keys):
             wrong = {}
@@ -253,5 +253,5 @@ def _distinct(
 
 
 def _role(key: PublicKey) -> tuple[object, ...]:
-    """What a policy says of a key, beside its name."""
+    """Return the fields of a key in a policy, beside its name."""
     return (key.not_before, key.not_after, key.holder, key.builders)

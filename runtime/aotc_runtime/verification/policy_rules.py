@@ -39,8 +39,9 @@ def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterato
 def check_limits(
     source: BlobSource, limits: SizeLimits, unread: Mapping[str, int]
 ) -> Iterator[Finding]:
-    """Verification step 1: AOTC-E320, from the sizes of what is stored, before any of it is read.
-    unread: sizes by digest of what was left where it is.
+    """Verify step 1: check sizes before anything is read (AOTC-E320).
+
+    `unread` has the sizes, by digest, of blobs that stay in a registry.
     """
     sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()} | dict(unread)
     largest = max(sizes, key=lambda digest: (sizes[digest], digest), default="")
@@ -73,8 +74,9 @@ def roles_by_digest(
     manifests: Mapping[str, BundleManifest],
     attested: Iterable[str],
 ) -> dict[str, str]:
-    """Digest to role. targets, manifests: by the target's name.  attested: digests of attestations
-    and what belongs to them.
+    """Return the role of each blob by digest.
+
+    `targets` and `manifests` are by target name; `attested` are digests of attestations.
     """
     roles = {root_digest: "root index"} | dict.fromkeys(attested, "attestation")
     for target, image in targets.items():

@@ -59,7 +59,7 @@ def _stated(policy: TrustPolicy) -> Iterable[tuple[Rule, bool]]:
 
 
 def _check_speaker(provenance: Provenance, each: AcceptedProvenance) -> Iterator[Finding]:
-    """What the keys that signed say of a build, they may say of this builder."""
+    """Yield errors unless the keys that describe a build are bound to its builder."""
     builder = provenance.runDetails.builder.id
     if each.builders is not None and builder not in each.builders:
         signers = " and ".join(signer[:16] for signer in sorted(each.signers))

@@ -104,7 +104,7 @@ class Trials:
         self._left = limits.TRIED_BYTES_MAX
 
     def verify(self, key: PublicKey, signature: bytes, message: bytes, where: str) -> bool:
-        """Whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
+        """Return whether the signature is this key's. Raises BundleFormatError (AOTC-E119)."""
         self.spend(len(message) + limits.TRIAL_BYTES, where)
         return key.verify(signature, message)
 

@@ -60,7 +60,7 @@ def who_signed(
 
 
 def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
-    """Whether one of the signatures of an envelope is this key's."""
+    """Return whether this key made one of the signatures of an envelope."""
     return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
 
 

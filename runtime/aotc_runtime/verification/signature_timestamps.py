@@ -23,7 +23,7 @@ CLOCKS_DIFFER = 300
 """Seconds by which an authority's clock may be ahead of this host's."""
 
 _EFFORT = 8 * limits.TRIAL_BYTES
-"""What asking one authority counts for: half a millisecond, certificates and a signature."""
+"""Cost of one trial of an authority: half a millisecond, certificates and a signature."""
 
 _HASHES = {
     "2.16.840.1.101.3.4.2.1": hashlib.sha256,

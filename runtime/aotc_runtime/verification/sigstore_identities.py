@@ -1,4 +1,4 @@
-"""Who signed without a key of the policy: Sigstore's verification material beside a signature.
+"""Sigstore signatures: the verification material beside a signature.
 
 A certificate says that an issuer knew this identity for the minutes in which the signature was
 made, and a transparency log that it was made then. All of it is checked offline, from the trusted
@@ -39,13 +39,11 @@ MATERIAL_CHARACTERS_MAX = 2**16
 """Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
 
 _EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
-"""What asking about one identity counts for: a millisecond or two, and several copies of what was
-signed.
-"""
+"""Cost of one trial of an identity: a millisecond or two, and several copies of the payload."""
 
 
 def key_id(identity: Identity) -> str:
-    """What stands for it where keys have their ids."""
+    """Return the id of an identity, used like a key's id."""
     return sha256_bytes(f"{identity.issuer}\n{identity.identity}".encode()).hex()
 
 
@@ -129,7 +127,7 @@ class _Raw(Struct):
 
 
 class _Material(Struct):
-    """What Sigstore's clients have written since version 0.3, as far as it is looked at here."""
+    """Return the parts of Sigstore's material, as its clients write it since version 0.3."""
 
     certificate: _Raw
     tlogEntries: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1)]
@@ -240,7 +238,7 @@ def _read_root(trusted_root: str) -> Any:
 
 
 def _sigstore() -> Any:
-    """What is used of the packages `sigstore` and `sigstore-models`: nothing that asks anybody."""
+    """Return the used names of `sigstore` and `sigstore-models`; none uses the network."""
     try:
         from sigstore.models import Bundle, TrustedRoot
         from sigstore.verify.policy import Identity as Rule

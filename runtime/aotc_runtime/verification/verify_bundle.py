@@ -62,7 +62,7 @@ class Parsed(Struct, frozen=True):
 
     @property
     def root_digest(self) -> str:
-        """What signatures have to be about."""
+        """The subject that signatures must have."""
         return self.root.entry.digest
 
 
@@ -167,7 +167,7 @@ class Accepted(Unpacked, frozen=True):
     """A bundle that the policy accepts, but for what it may say of engines and versions here."""
 
     def wanted(self, target: str | None) -> Wanted:
-        """What the facts of a host have to tell, for this target or for any."""
+        """Return the host facts that this target, or any, needs."""
         return wanted_of(self._contents.manifests, target)
 
 

@@ -97,8 +97,10 @@ def basic_auth(user: str, password: str) -> str:
 
 
 class _Transfer:
-    """A request and its response under the minimum-throughput rule: its connection is shut down
-    when fewer than `PACE_BYTES` move within `stall_seconds`, or when it is not done by `deadline`.
+    """A request and its response under the minimum-throughput rule.
+
+    Its connection is shut down when fewer than `PACE_BYTES` move within `stall_seconds`, or when it
+    is not done by `deadline`.
     """
 
     def __init__(self, stall_seconds: float, deadline: float) -> None:
@@ -185,8 +187,9 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class Response:
-    """Status, headers and body. Use it in a `with` statement; what is read to its end leaves a
-    connection that is used again.
+    """Status, headers and body, for a `with` statement.
+
+    A body that is read to its end leaves the connection reusable.
     """
 
     def __init__(
@@ -218,12 +221,13 @@ class Response:
 
     @property
     def size(self) -> int | None:
-        """How many bytes the body has, as the server says; None if it does not."""
+        """The length of the body as the server states it, or None."""
         length = self.header("Content-Length")
         return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
 
     @property
     def status_line(self) -> str:
+        """The status line, for messages."""
         return f"HTTP {self.status} {self.reason}".rstrip()
 
     def __enter__(self) -> Response:
@@ -273,9 +277,11 @@ class HttpClient:
         progress: Progress = NO_PROGRESS,
         stall_seconds: float | None = None,
     ) -> Response:
-        """Send a request. stall_seconds: instead of the client's. Raises OSError if there is no
-        response: InterruptedError once the client is closed, TimeoutError without progress,
-        SSLCertVerificationError, and ConnectionError for all else.
+        """Send a request.
+
+        `stall_seconds` replaces the client's. Raises OSError without a response: InterruptedError
+        once the client is closed, TimeoutError without progress, SSLCertVerificationError, and
+        ConnectionError for all else.
         """
         sent = {"User-Agent": "aotc", "Accept-Encoding": "identity", **headers}
         if body is not None:

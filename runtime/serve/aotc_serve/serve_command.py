@@ -17,8 +17,10 @@ PACKAGES = ("google", "grpc", "httptools", "prometheus_client", "starlette", "uv
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serve until a signal ends it. Raises IncompatibleRuntimeError (AOTC-E406) where packages of
-    the extra `serve` are missing, and what the start of the server raises.
+    """Serve until a signal ends the process.
+
+    Raises IncompatibleRuntimeError (AOTC-E406) if packages of the extra `serve` are missing, and
+    what starting the server raises.
     """
     # A request for a reload while the server starts would end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

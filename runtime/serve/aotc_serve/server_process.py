@@ -35,13 +35,12 @@ if TYPE_CHECKING:
     from aotc_serve.inference.request_spans import Traces
 
 LAST_SECONDS = 0.2
-"""How long requests are still taken when the server ends, so that clients which keep a connection
+"""Time in which a stopping server still takes requests, so that clients with open connections
 learn of its end with their next response.
 """
 
 FIRST_SECONDS = 1.0
-"""How long the first request of a connection is waited for: who has just connected is about to ask.
-"""
+"""Timeout of the first request of a connection while the server stops."""
 
 STEP_SECONDS = 0.02
 
@@ -198,9 +197,7 @@ def _traces() -> Traces:
 
 
 class _Stop:
-    """That somebody wants the server to end. Who asks again does not want to wait for
-    --drain-delay, and who asks a third time for nothing at all.
-    """
+    """Requests to stop: a second one skips --drain-delay, a third ends at once."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -1,9 +1,9 @@
-"""What IREE is handed: looked through first, since its loader believes what it reads. Of modules in
-which a few bytes were changed IREE 3.13.0 loaded some, and some ended the process.
+"""Check IREE's modules before they are loaded, since its loader trusts its input.
 
-Its compiler writes an archive (ZIP64, nothing compressed; PKWARE's APPNOTE, 4.3): `module.fb`, the
-virtual machine's code, and perhaps large constants, whose names end in `.bin`, and a library for
-the processor, whose name ends in `.so`.
+IREE 3.13.0 loaded some modules with changed bytes, and others ended the process. Its compiler
+writes an archive (ZIP64, nothing compressed; PKWARE's APPNOTE, 4.3): `module.fb`, the virtual
+machine's code, and optionally large constants, whose names end in `.bin`, and a library for the
+processor, whose name ends in `.so`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _ELF = struct.Struct("<4sBB12xH")
 
 
 def require_module(data: memoryview, architecture: str) -> None:
-    """Raises ValueError, which says what else these bytes are than a whole module whose code is for
-    this architecture, by the system's name for it.
+    """Raise ValueError unless these bytes are a whole module for this architecture.
+
+    `architecture` is the system's name for it.
     """
     if bytes(data[:4]) != b"PK\3\4":
         raise ValueError("no module of IREE")
@@ -48,8 +49,10 @@ def require_module(data: memoryview, architecture: str) -> None:
 
 
 def _members(data: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Names and contents. Raises ValueError for contents that are not what their checksum says, and
-    struct.error or OverflowError where something lies behind the end.
+    """Yield names and contents.
+
+    Raises ValueError for contents that differ from their checksum, and struct.error or
+    OverflowError for offsets beyond the end.
     """
     (end,) = _END.unpack_from(data, len(data) - _END.size)
     locator, directory = _LOCATOR.unpack_from(data, len(data) - _END.size - _LOCATOR.size)

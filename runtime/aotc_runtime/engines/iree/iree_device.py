@@ -30,8 +30,12 @@ from aotc_runtime.engines.processor_engine import ProcessorDevice, Weight, is_sm
 
 
 class Element(NamedTuple):
-    """word: MLIR's, without signs.  number: IREE's (`iree_hal_element_types_t`).  stored: a numpy
-    dtype of the same bytes whose arrays can be handed to IREE.
+    """An element type.
+
+    Attributes:
+        word: MLIR's name, without signs.
+        number: IREE's (`iree_hal_element_types_t`).
+        stored: a numpy dtype of the same bits whose arrays IREE takes.
     """
 
     word: str
@@ -74,7 +78,7 @@ _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
 
 
 class IreeError(Exception):
-    """What IREE says of an executable that failed while it ran."""
+    """Return IREE's message about a failed run."""
 
 
 class Hal(NamedTuple):
@@ -85,8 +89,9 @@ class Hal(NamedTuple):
 
 
 class IreeExecutable:
-    """A verified module of one public function. where: what errors call it.  driver: that suits
-    it.
+    """A verified module of one public function.
+
+    `where` names it in errors; `driver` is the one to run it with.
     """
 
     def __init__(self, where: str, module: Any, function: Any, driver: str, results: int) -> None:
@@ -261,8 +266,10 @@ class IreeDevice(ProcessorDevice):
     def _copying(
         self, bound: Bound, inputs: Sequence[Aval], outputs: Sequence[Aval]
     ) -> Callable[..., list[Array]]:
-        """A function of arrays whose inputs IREE has already, one set of them for each of the calls
-        that have run at once. Results are copied, since one may be an input.
+        """Return a function of arrays with inputs that IREE already holds.
+
+        Each of the calls that run at once has a set of them. Results are copied, since one may be
+        an input.
         """
         variants, view, array_of = (
             self._runtime.VmVariantList,
@@ -321,6 +328,7 @@ class IreeDevice(ProcessorDevice):
         return copying
 
     def bind(self, executable: IreeExecutable, weights: Mapping[int, Weight]) -> Bound:
+        """Bind an executable to weights, by their index among its arguments."""
         runtime, instance, hal = self._runtime, self._instance, self._hal(executable.driver)
         index, kept = runtime.ParameterIndex(), tuple(weight.array for weight in weights.values())
         for place, weight in weights.items():
@@ -361,7 +369,7 @@ class IreeDevice(ProcessorDevice):
 
 
 def _can_be_copied(avals: Sequence[Aval]) -> bool:
-    """Whether arrays are so small that copying them is what takes least, and can be."""
+    """Return whether arrays are small enough that copying is fastest, and possible."""
     return is_small(avals) and all(
         0 not in each.shape and ELEMENTS[each.dtype.name].stored == each.dtype for each in avals
     )

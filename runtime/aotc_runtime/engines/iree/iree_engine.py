@@ -1,6 +1,4 @@
-"""IREE as an engine (`aotc_runtime.engines.engine_protocol.Engine`): the processor, in this
-process.
-"""
+"""IREE as an engine: the processor, in this process."""
 
 from __future__ import annotations
 

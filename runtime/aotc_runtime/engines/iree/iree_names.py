@@ -1,4 +1,4 @@
-"""What a module that aotc compiled with IREE is called inside, for its compiler and its engine."""
+"""Names within modules compiled with IREE, for its compiler and its engine."""
 
 from __future__ import annotations
 

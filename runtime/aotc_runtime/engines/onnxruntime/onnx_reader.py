@@ -1,9 +1,8 @@
-"""What the loader has to know of an ONNX graph before ONNX Runtime sees it: which memory it refers
-to, and what it gives.
+"""Read an ONNX graph before ONNX Runtime: its external memory, and its results.
 
-ONNX Runtime opens files that a graph names. A graph of aotc's names none: its weights are arrays
-that are handed over, and a graph that refers to anything else is refused. Fields are numbered as in
-onnx.proto3 (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
+ONNX Runtime opens files that a graph names. Graphs of aotc name none: weights are passed as arrays,
+and a graph that refers to anything else is rejected. Fields are numbered as in onnx.proto3
+(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aotc_runtime.engines.onnxruntime import onnxruntime_names
 from aotc_runtime.formats.protobuf_wire import VARINT, WireError, read_field
 
 _DEPTH_MAX = 64
-"""How deep bodies of loops and branches may lie within each other."""
+"""The maximum nesting of bodies of loops and branches."""
 
 _EXTERNAL = 1
 """TensorProto.DataLocation."""
@@ -25,9 +24,13 @@ type View = memoryview[int]
 
 
 class Graph(NamedTuple):
-    """weights: places of those that the graph takes.  results: shape and type of each, in order, a
-    type by its number in ONNX.  pooled: whether a call is worth several threads;
-    spinning: whether these spin while they wait for each other.
+    """Inputs and outputs of a graph.
+
+    Attributes:
+        weights: indices of its weights.
+        results: shape and ONNX type number of each, in order.
+        pooled: whether a call is worth several threads.
+        spinning: whether these spin while they wait for each other.
     """
 
     weights: tuple[int, ...]
@@ -41,8 +44,9 @@ class GraphError(ValueError):
 
 
 def read(data: View) -> Graph:
-    """Raises GraphError for what is no ONNX model, and for one that refers to more than its
-    weights.
+    """Read a graph; raises GraphError for other bytes, and for other references.
+
+    References to anything but its weights are rejected.
     """
     graphs, pooled, spinning = [], False, False
     for number, value in _fields(data):

@@ -1,8 +1,8 @@
-"""The processor as ONNX Runtime runs on it: an executable is an ONNX graph, and a session of it
-once its weights are there.
+"""The processor as ONNX Runtime runs on it.
 
-Private names of onnxruntime 1.32.0: `onnxruntime.capi.onnxruntime_pybind11_state`, the library that
-the package wraps. Its sessions cost some microseconds more for each call.
+An executable is an ONNX graph, and becomes a session with its weights. Private names of onnxruntime
+1.32.0: `onnxruntime.capi.onnxruntime_pybind11_state`, the library that the package wraps, whose own
+sessions take some microseconds more for each call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BITS = {"bfloat16": np.dtype(np.uint16)}
 
 
 class OnnxError(Exception):
-    """What ONNX Runtime says of an executable that failed while it ran."""
+    """Return ONNX Runtime's message about a failed run."""
 
 
 class Bound(NamedTuple):
@@ -56,8 +56,9 @@ class Bound(NamedTuple):
 
 
 class OnnxExecutable:
-    """A verified graph. needs: places of its weights among the arguments.  pooled, spinning: as the
-    graph says.
+    """A verified graph.
+
+    `needs` are indices of its weights among the arguments; `pooled` and `spinning` are the graph's.
     """
 
     def __init__(self, model: bytes, graph: onnx_reader.Graph, where: str) -> None:
@@ -158,8 +159,9 @@ class OnnxDevice(ProcessorDevice):
     def _copying(
         self, session: Any, inputs: Mapping[str, Aval], outputs: Mapping[str, Aval]
     ) -> Callable[..., list[Array]]:
-        """A function of arrays that ONNX Runtime has nothing to be told for: it takes and gives
-        them in memory that stays, one such for each of the calls that have run at once.
+        """Return a function of arrays with inputs and results in reused memory.
+
+        Each of the calls that run at once has its own.
         """
         wrap, place = self._library.OrtValue.ortvalue_from_numpy, self._place
         run, run_options = session.run_with_iobinding, self._run_options
@@ -204,8 +206,10 @@ class OnnxDevice(ProcessorDevice):
         return copying
 
     def bind(self, executable: OnnxExecutable, weights: Mapping[int, Weight]) -> Bound:
-        """ONNX Runtime uses weights in place only where they are named twice: for what it computes
-        of them beforehand, and for what it runs.
+        """Bind weights in place, as initializers and as inputs.
+
+        ONNX Runtime copies weights that are not named for both: for constant folding, and for the
+        run.
         """
         options = self._package.SessionOptions()
         options.log_severity_level = _SILENT

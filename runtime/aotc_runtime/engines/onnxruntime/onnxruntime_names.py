@@ -1,4 +1,4 @@
-"""What graphs for ONNX Runtime are called inside, for the compiler and the engine."""
+"""Names within graphs for ONNX Runtime, for the compiler and the engine."""
 
 from __future__ import annotations
 

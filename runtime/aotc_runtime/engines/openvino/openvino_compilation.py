@@ -85,8 +85,10 @@ def read_model(library: Any, core: Any, graph: Graph, weights: Mapping[int, Any]
 
 
 def _divide_by_weights(model: Any) -> None:
-    """Mark quotients of inputs over rows of weights. Others are left as they are: a quotient of a
-    constant over a sum of an axis is computed the other way round where it is marked.
+    """Mark quotients of inputs by rows of weights.
+
+    Others stay unmarked: a marked quotient of a constant by a sum of an axis is computed in the
+    inverse order.
     """
     known: set[str] = set()
     for node in model.get_ordered_ops():
@@ -150,8 +152,9 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
 
 
 def _overwritten(model: Any) -> Iterator[str]:
-    """Yield names of nodes of a compiled model that depend on constants alone and may be written
-    over, which is where the result has their shape. Bodies of loops and branches do not show in it.
+    """Yield names of compiled nodes that depend on constants alone and may be overwritten.
+
+    Their results have the shape of the node. Bodies of loops and branches are not visible.
     """
     fixed: set[str] = set()
     unsafe: dict[str, str] = {}

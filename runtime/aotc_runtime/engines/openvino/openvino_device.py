@@ -1,8 +1,8 @@
-"""The processor as OpenVINO runs on it: an executable is a graph, from which OpenVINO makes code
-for this processor when its weights are there, which is before a bundle is ready.
+"""The processor as OpenVINO runs on it.
 
-Private names of openvino 2026.4.1: `openvino._pyopenvino`, the library that the package wraps; its
-requests cost tens of microseconds more for each call.
+An executable is a graph, from which OpenVINO makes code for this processor with its weights, before
+a bundle is ready. Private names of openvino 2026.4.1: `openvino._pyopenvino`, the library that the
+package wraps, whose own requests take tens of microseconds more for each call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ELEMENTS = {
 
 
 class OpenvinoError(Exception):
-    """What OpenVINO says of an executable that failed while it ran."""
+    """Return OpenVINO's message about a failed run."""
 
 
 class Held(NamedTuple):
@@ -143,8 +143,9 @@ class OpenvinoDevice(ProcessorDevice):
         return Held(array, self._tensor(array))
 
     def _tensor(self, array: Array) -> Any:
-        """OpenVINO's view of an array, which it only reads where it takes it as an input or as a
-        constant; its bindings ask for one that may be written.
+        """Return OpenVINO's view of an array.
+
+        It only reads inputs and constants, but its bindings require a writable array.
         """
         if not array.flags.writeable:
             array = np.asarray(_WritableView(array))

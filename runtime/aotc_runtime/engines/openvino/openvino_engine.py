@@ -1,6 +1,4 @@
-"""OpenVINO as an engine (`aotc_runtime.engines.engine_protocol.Engine`): the processor, in this
-process.
-"""
+"""OpenVINO as an engine: the processor, in this process."""
 
 from __future__ import annotations
 
@@ -15,8 +13,9 @@ CONVERTER = "openvino.tools.ovc"
 
 
 def package() -> Any:
-    """openvino, without what it imports for converting models, which sends a message to its makers
-    by a fork of this process. Raises ImportError.
+    """Import openvino without its model conversion, which sends telemetry by a fork.
+
+    Raises ImportError.
     """
     sys.modules.setdefault(CONVERTER, None)  # type: ignore[arg-type]
     try:

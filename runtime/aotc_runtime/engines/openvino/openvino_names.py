@@ -1,4 +1,4 @@
-"""What executables for OpenVINO are called inside, for the compiler and the engine."""
+"""Names within executables for OpenVINO, for the compiler and the engine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ RUNTIME = "openvino"
 """The distribution that runs graphs."""
 
 POOLED, SINGLE = b"aotc-openvino-pooled\n", b"aotc-openvino-single\n"
-"""How executables begin: those whose calls are worth several threads, and others. The graph's
+"""Prefixes of executables, by whether calls are worth several threads. The graph's
 length follows as 8 bytes, the last one first, then the graph, then its constants.
 """

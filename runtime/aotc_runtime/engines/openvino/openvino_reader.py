@@ -1,9 +1,7 @@
-"""What the loader has to know of a graph before OpenVINO sees it: which memory it refers to, and
-what it takes and gives.
+"""Read a graph before OpenVINO: its memory, its inputs and its results.
 
-A graph of OpenVINO's (its IR, version 11) is XML, whose constants are places in a block of bytes
-beside it. Nothing else is read, and a graph that refers to anything outside of that block is
-refused.
+A graph in OpenVINO's IR, version 11, is XML, whose constants are ranges of a block of bytes. A
+graph that refers to anything outside of that block is rejected.
 """
 
 from __future__ import annotations
@@ -22,15 +20,19 @@ VERSION = "11"
 """The format's version."""
 
 _DOCTYPE = b"<!"
-"""How declarations of XML begin, of which a graph has none: no entities."""
+"""Prefixes of XML declarations, which are rejected, so there are no entities."""
 
 type Shape = tuple[int, ...]
 
 
 class Graph(NamedTuple):
-    """xml, constants: what OpenVINO is handed.  weights, given: places of its parameters among the
-    executable's arguments.  results: shape and type of each in order, a type in OpenVINO's words.
-    pooled: whether a call is worth several threads.
+    """Inputs and outputs of a graph.
+
+    Attributes:
+        xml, constants: the input of OpenVINO.
+        weights, given: indices of its parameters among the executable's arguments.
+        results: shape and OpenVINO type of each, in order.
+        pooled: whether a call is worth several threads.
     """
 
     xml: bytes
@@ -46,8 +48,9 @@ class GraphError(ValueError):
 
 
 def read(data: memoryview[int]) -> Graph:
-    """Raises GraphError for what is no graph of ours, and for one that refers to more than its
-    constants.
+    """Read a graph; raises GraphError for other bytes, and for other references.
+
+    References to anything but its constants are rejected.
     """
     begin = bytes(data[: len(POOLED)])
     if begin not in (POOLED, SINGLE):
@@ -107,7 +110,7 @@ def _places(names: list[str], letter: str) -> tuple[int, ...]:
 
 
 def _results(net: Element, top: dict[str, Element]) -> Iterator[tuple[Shape, str]]:
-    """What each result is. Several may have one source, and all of its names."""
+    """Return shape and type of each result. Several may share a source, and its names."""
     edges = net.find("edges")
     sources = {
         edge.get("to-layer", ""): (edge.get("from-layer", ""), edge.get("from-port", ""))

@@ -26,8 +26,9 @@ NAME_BYTES = 96
 
 
 class Gpu(Struct, frozen=True):
-    """One device. capability: compute capability, major and minor.  free_bytes: of its memory; all
-    of it where NVML does not say.
+    """A GPU: compute capability (major, minor), and free memory.
+
+    `free_bytes` is all of its memory if NVML gives no free memory.
     """
 
     name: str
@@ -36,8 +37,10 @@ class Gpu(Struct, frozen=True):
 
 
 class Driver(Struct, frozen=True):
-    """cuda: the CUDA version it supports, as cuDriverGetVersion says it (13000 for 13.0).
-    release: its own version; "" where NVML does not say.
+    """The driver's versions.
+
+    `cuda` is the supported CUDA version, as cuDriverGetVersion gives it (13000 for 13.0). `release`
+    is its own version, "" if NVML gives none.
     """
 
     cuda: int
@@ -51,7 +54,7 @@ def detect() -> Accelerator:
 
 
 def facts(driver: Driver | None, plugin: str) -> Accelerator:
-    """What a bundle's requirements are compared with. driver: None where there is none."""
+    """Return the host's GPUs. driver: None without a driver."""
     if driver is None:
         return Accelerator(platform=PLATFORM, devices=0, plugin=plugin)
     capability = min((gpu.capability for gpu in driver.gpus), default=None)

@@ -28,8 +28,12 @@ GIB = 2**30
 
 
 class Chip(Struct, frozen=True):
-    """kind: of its devices, as libtpu states it.  devices: how many it appears as.  memory_bytes:
-    of each, by Google's pages on the products; what of it is free is not known.
+    """A TPU chip.
+
+    Attributes:
+        kind: of its devices, as libtpu states it.
+        devices: number of its devices.
+        memory_bytes: of each, by Google's product pages; the free part is unknown.
     """
 
     kind: str
@@ -53,7 +57,7 @@ def detect() -> Accelerator:
 
 
 def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Accelerator:
-    """What a bundle's requirements are compared with. environment: may name some of the chips."""
+    """Return the host's TPUs. environment: may name some of the chips."""
     named = next((environment[name] for name in VISIBLE if environment.get(name)), None)
     visible = chips if named is None else chips[: len(named.split(","))]
     return Accelerator(
@@ -74,8 +78,9 @@ def plugin_version() -> str:
 
 
 def read_chips(folder: Path) -> list[Chip]:
-    """The chips among the PCI devices in a folder; those of numbers that are not known are left
-    out, and so are all functions of a device but the first.
+    """Return the chips among the PCI devices in a folder.
+
+    Unknown numbers are left out, and so are all functions of a device but the first.
     """
     found = []
     for device in sorted(folder.glob("*.0")):

@@ -1,4 +1,4 @@
-"""What accelerators have in common: memory of their own, and nothing is compiled for them here."""
+"""The common parts of accelerators: memory of their own, and no compilation."""
 
 from __future__ import annotations
 

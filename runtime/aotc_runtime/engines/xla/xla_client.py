@@ -1,5 +1,6 @@
-"""A client of XLA, and what is alike on every platform. Names of jaxlib below are private; each was
-seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
+"""A client of XLA, and the common parts of its platforms.
+
+Names of jaxlib below are private; each was seen in jaxlib 0.11.2, 0.12.0 and 0.12.0.1.
 
     jaxlib.xla_client: make_cpu_client, batched_device_put, array_result_handler, _xla,
         SingleDeviceSharding, HostBufferSemantics, register_custom_call_target, XlaRuntimeError
@@ -36,7 +37,7 @@ from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.system import processor_check
 
 _READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
-"""What makes XLA read `XLA_FLAGS`, and starts nothing."""
+"""Code that makes XLA read `XLA_FLAGS`, and starts nothing."""
 
 
 class LoadedExecutable(Struct, frozen=True, weakref=True):
@@ -110,7 +111,7 @@ class XlaDevice(Device):
 
     @abstractmethod
     def make_client(self, xla_client: Any, devices: int) -> Any:
-        """jaxlib's client. xla_client: the module.  devices: how many a processor is to be."""
+        """Return a new client of jaxlib, for this number of processor devices."""
 
     def prepare(self, xla_client: Any) -> None:
         """Take more names of jaxlib, whose absence is told as that of the others."""
@@ -121,7 +122,7 @@ class XlaDevice(Device):
 
     @property
     def kind(self) -> str:
-        """jaxlib's name for the device, "cpu" or a product name."""
+        """The device's name in jaxlib: "cpu", or a product name."""
         return str(self._device.device_kind)
 
     def result_handler(self, aval: Aval) -> Any:
@@ -168,11 +169,11 @@ class XlaDevice(Device):
         return executable
 
     def compilations(self) -> int:
-        """Executables alive in XLA's client that were neither deserialized nor compiled for calls
-        under a policy that allows it: 0, or a bug.
+        """Return the number of live executables that were compiled without permission.
 
-        An executable that another thread has just released may still be alive in XLA, so the count
-        is taken twice and believed only if it stays.
+        These were neither deserialized nor compiled for calls under a policy that allows it. XLA
+        may still list an executable that another thread has just released, so the count is taken
+        twice and must stay.
         """
         for seconds in (0.001, 0.01, 0.1, 1.0):
             count = self._unknown_executables()
@@ -196,8 +197,9 @@ class XlaDevice(Device):
         )
 
     def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
-        """Run on the calling thread until the results are there; other Python threads go on
-        meanwhile. Raises XLA's error.
+        """Run on the calling thread until the results are complete.
+
+        Other Python threads run meanwhile. Raises XLA's error.
         """
         results: list[Buffer] = executable.loaded.execute_sharded(arguments).consume_with_handlers(
             executable.handlers
@@ -209,8 +211,9 @@ class XlaDevice(Device):
         return self.as_array if is_plain(aval) else super().viewer(aval)
 
     def forget_released(self) -> None:
-        """Release arrays that freed buffers used in place, and bytes that executables were made of.
-        XLA would do so at its next call, and until then keep the files mapped that hold arrays.
+        """Release arrays that freed buffers used in place, and bytes of executables.
+
+        XLA does so only at its next call, and keeps files mapped until then.
         """
         self._collect_garbage()
 
@@ -219,7 +222,7 @@ _THREADS_VARIABLE = "PJRT_NPROC"
 
 
 def default_threads() -> int:
-    """What XLA takes: the variable, or the processors this process may run on."""
+    """Return XLA's thread count: the variable, or the processors this process may use."""
     stated = os.environ.get(_THREADS_VARIABLE, "")
     return int(stated) if stated.isdigit() else len(os.sched_getaffinity(0))
 
@@ -229,10 +232,10 @@ BUILT_IN = 1
 
 
 def is_plain(aval: Aval) -> bool:
-    """Whether results of this kind can be read as they are: one piece, of one of numpy's types."""
+    """Return whether results can be read in place: one shard, of one of numpy's types."""
     return aval.dtype.isbuiltin == BUILT_IN and aval.placement is None
 
 
 def is_packed_in_xla(dtype: np.dtype[Any]) -> bool:
-    """Whether XLA keeps two numbers in a byte, where ml_dtypes has a byte for each."""
+    """Return whether XLA packs two numbers into a byte, where ml_dtypes uses one each."""
     return dtype.name in ("int4", "uint4")

@@ -1,5 +1,7 @@
-"""The host's processor as XLA sees it: arrays are used in place, and calls run in jaxlib's own
-compiled path. Private names of jaxlib beside those of `client`:
+"""The host's processor as XLA sees it.
+
+Arrays are used in place, and calls run in jaxlib's own compiled path. Private names of jaxlib
+beside those of `xla_client`:
 
     jaxlib.xla_client.get_topology_for_devices
     jaxlib.lapack: _lapack.initialize, registrations
@@ -34,7 +36,7 @@ PLATFORM = "cpu"
 
 
 class _FastPath(NamedTuple):
-    """What jaxlib's dispatcher asks of a cache miss (jaxlib/pjit.cc)."""
+    """Handler of a cache miss of jaxlib's dispatcher (jaxlib/pjit.cc)."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -70,7 +72,7 @@ class Processor(XlaDevice):
     as_array = staticmethod(np.asarray)
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
-        """jaxlib's client of the processor."""
+        """Return a new client of jaxlib for the processor."""
         return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
     def prepare(self, xla_client: Any) -> None:
@@ -98,11 +100,11 @@ class Processor(XlaDevice):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function that runs in jaxlib's compiled call path, which uses inputs in place while the
-        call lasts, until the results are there; None where an input is of numbers that XLA packs.
+        """Return a function of jaxlib's compiled call path, or None for packed numbers.
 
-        Each leaf has to be a numpy array or a buffer of exactly its aval: the dispatcher neither
-        sees another byte order nor, under jax's 32-bit setting, a 64-bit type.
+        It uses inputs in place until the results are complete. Each leaf must be a numpy array or a
+        buffer of exactly its aval: the dispatcher detects neither another byte order nor, under
+        jax's 32-bit setting, a 64-bit type.
         """
         if any(is_packed_in_xla(aval.dtype) for aval in inputs):
             return None
@@ -168,8 +170,9 @@ class Processor(XlaDevice):
             self._lapack_ready = True
 
     def share(self, array: Array, aval: Aval) -> Buffer:
-        """Use an array in place if it is aligned to 64 bytes (a copy otherwise); for weights,
-        which never change.
+        """Use an array in place if it is aligned to 64 bytes, else copy it.
+
+        The array must never change.
         """
         place: Any = aval.placement
         if place is not None:
@@ -179,8 +182,10 @@ class Processor(XlaDevice):
         )
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: read-only and without a copy, keeping the device buffer alive; a copy
-        of what lies on several devices, and of types that Python's buffer protocol does not know.
+        """Return a result as a read-only numpy array without a copy.
+
+        It keeps the device buffer alive. Results on several devices, and of types that Python's
+        buffer protocol lacks, are copied.
         """
         if is_plain(aval):
             return np.asarray(buffer)

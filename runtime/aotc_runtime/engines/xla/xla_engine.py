@@ -1,5 +1,7 @@
-"""XLA as an engine (`aotc_runtime.engines.engine_protocol.Engine`), and what of it runs in this
-process: the processor, which other devices need too, and the platform that bundles run on.
+"""XLA as an engine.
+
+It holds the process's processor, which other devices need too, and the platform that bundles run
+on.
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ def facts(platform: str) -> Accelerator | None:
 
 
 def machine(threads: int | None, devices: int | None) -> Machine | None:
-    """The processor as XLA sees it, whose compiler decides what it calls a feature; None without
-    jaxlib. Raises what `processor` raises.
+    """Return the processor as XLA detects it; None without jaxlib.
+
+    Raises what `processor` raises.
     """
     found = processor(threads, devices).machine() if host_probe.is_installed("jaxlib") else None
     if found is None or found.architecture == "x86_64":

@@ -1,5 +1,6 @@
-"""What XLA's devices can do beside loading and calling. Private names of jaxlib beside those of
-`xla_client`:
+"""Features of XLA's devices beside loading and calling.
+
+Private names of jaxlib beside those of `xla_client`:
 
     LoadedExecutable.get_compiled_memory_stats
     _jax: buffer_to_dlpack_managed_tensor, mlir.refine_polymorphic_shapes
@@ -69,7 +70,7 @@ class ProcessorFeatures(XlaFeatures):
     """The processor also compiles for the sizes of a call."""
 
     def compile_symbolic(self, module: SymbolicModule) -> LoadedExecutable:
-        """Compile a module for the shapes of one call, which takes tens of milliseconds and more.
+        """Compile a module for the shapes of one call, which takes tens of milliseconds.
 
         Raises:
             BackendError: AOTC-E756.
@@ -95,8 +96,9 @@ class ProcessorFeatures(XlaFeatures):
             return device.remember(loaded, handlers)
 
     def memory_of(self, executable: LoadedExecutable) -> int:
-        """Return the bytes that a call allocates beside its inputs, as XLA says: temporaries, and
-        results that take no input's place.
+        """Return the bytes that a call allocates beside its inputs, by XLA's analysis.
+
+        These are temporaries, and results that take no input's place.
         """
         stats = executable.loaded.get_compiled_memory_stats()
         results = stats.output_size_in_bytes - stats.alias_size_in_bytes
@@ -104,8 +106,9 @@ class ProcessorFeatures(XlaFeatures):
 
 
 def _with_static_main(artifact: bytes, shapes: Sequence[tuple[int, ...]]) -> bytes:
-    """The module, as bytecode, with a @main of these shapes that calls the symbolic one: XLA
-    refines what a function of static shapes calls.
+    """Return the module, as bytecode, with a static @main that calls the symbolic one.
+
+    XLA refines the callees of a function with static shapes.
     """
     from io import BytesIO
 

@@ -1,9 +1,8 @@
-"""Does XLA take the flags of this process' environment? One that it does not know, or a value that
-it cannot read, ends the process when XLA first looks at them: with status 1, without a word to
-Python. So another process is asked before. Imported only where `XLA_FLAGS` is set.
+"""Check the environment's `XLA_FLAGS` in a child process.
 
-That process reads the flags and nothing else: no bundle, and no device. Whatever it dies of, only
-XLA's own refusal counts; where nobody can be asked, XLA is started all the same.
+XLA ends the process at unknown flags or values, with status 1 and without an exception. The module
+is imported only if `XLA_FLAGS` is set. The child reads the flags, no bundle and no device. Only
+XLA's own error counts; if no child can run, XLA is started all the same.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ _REASON = re.compile(r"^E\d{4} [^\]]*\] (.+)$", re.MULTILINE)
 
 
 def require(reading: str, jaxlib: str) -> None:
-    """Raises BackendError (AOTC-E750) if XLA refuses the flags. reading: Python that makes it read
-    them.  jaxlib: its version, for the message.
+    """Raise BackendError (AOTC-E750) if XLA rejects the flags.
+
+    `reading` is Python code that makes XLA read them; `jaxlib` is its version, for the message.
     """
     said = _refusal(os.environ["XLA_FLAGS"], reading)
     if not said:
@@ -46,8 +46,9 @@ def require(reading: str, jaxlib: str) -> None:
 
 @cache
 def _refusal(flags: str, reading: str) -> str:
-    """XLA's words, or "" if it said nothing against these flags. flags: those of the environment,
-    so that others are asked about again.
+    """Return XLA's message about these flags, or "".
+
+    `flags` are part of the cache key, so that changed flags are tested again.
     """
     start = f"import sys; sys.path[:] = sys.argv[1:]; {reading}"
     inherited = {
@@ -75,8 +76,9 @@ def _refusal(flags: str, reading: str) -> str:
 
 
 def _interpreter() -> str:
-    """The path of a Python like this one; what cannot be started if there is none. Other
-    programs that embed Python may stand in `sys.executable`, and would start themselves once more.
+    """Return the path of a Python like this one, or one that cannot be started.
+
+    Programs that embed Python may set `sys.executable` to themselves.
     """
     if hasattr(sys, "frozen"):
         return ""

@@ -1,5 +1,7 @@
-"""Results of XLA as numpy that cannot be read as they are: on an accelerator or on several devices,
-or of a type that numpy lacks. Private names of jaxlib beside those of `client`:
+"""Convert results of XLA that numpy cannot read in place.
+
+They are on an accelerator or on several devices, or of a type that numpy lacks. Private names of
+jaxlib beside those of `xla_client`:
 
     ArrayImpl._to_np_array_did_copy
 """
@@ -28,8 +30,9 @@ def joined(buffer: Buffer) -> Array:
 
 
 def converted(buffer: Buffer, aval: Aval) -> Array:
-    """A copy of what lies in the host's memory, of a type that Python's buffer protocol does not
-    know (bfloat16, float8).
+    """Return a copy of a host buffer whose type Python's buffer protocol lacks.
+
+    These types are bfloat16 and float8.
     """
     buffer.block_until_ready()
     count = int(np.prod(aval.shape, dtype=np.int64))

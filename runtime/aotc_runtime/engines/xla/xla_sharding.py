@@ -1,5 +1,6 @@
-"""Arrays over several devices in jaxlib's terms; only bundles with a mesh need this module.
-`client` hands over the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
+"""Arrays over several devices in jaxlib's terms, for bundles with a mesh.
+
+`xla_client` passes the names of `jaxlib.xla_client`; these are private too, seen in 0.12.0.1:
 
     HloSharding: replicate, iota_tile, from_proto, tile_assignment_dimensions,
         tile_assignment_devices, replicate_on_last_tile_dim, is_replicated
@@ -26,7 +27,7 @@ ALIGNMENT = 64
 
 
 class MeshPlacement:
-    """How arrays of one shape lie on the devices of a mesh.
+    """The placement of arrays of one shape on a mesh.
 
     key: equal for equal placements.  tiles: what an executable has to say of such an array.
     """
@@ -63,8 +64,9 @@ class MeshPlacement:
         return self._assembled(parts, aval, semantics)
 
     def share(self, array: Array, aval: Aval, semantics: Any) -> Buffer:
-        """Use pieces that are aligned and in one place of memory where they are; of others, devices
-        that hold the same share a copy.
+        """Use shards in place if they are aligned and contiguous.
+
+        Devices that hold the same shard share its copy otherwise.
         """
         made: dict[Piece, Array] = {}
         parts = []
@@ -75,8 +77,10 @@ class MeshPlacement:
         return self._assembled(parts, aval, semantics)
 
     def _assembled(self, parts: Sequence[Array], aval: Aval, semantics: Any) -> Buffer:
-        """One array of what each device gets. Each is put by itself: jaxlib ends with
-        `bad_function_call` where two parts are the same memory.
+        """Return one array of the shards of all devices.
+
+        Each is put by itself: jaxlib ends with `bad_function_call` if two shards are the same
+        memory.
         """
         put = self._put
         held = []
@@ -96,7 +100,7 @@ class Placements:
         self._made: dict[Key, MeshPlacement] = {}
 
     def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> MeshPlacement:
-        """How arrays of this shape lie on a mesh whose devices there are."""
+        """Return the placement of arrays of this shape on a mesh."""
         key = (mesh.devices, pieces(mesh, sharding, shape))
         found = self._made.get(key)
         if found is None:
@@ -128,7 +132,7 @@ def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
 
 
 def executable_tiles(names: Any, loaded: Any) -> ExecutableTiles:
-    """What jaxlib's executable says of its parameters and of its results."""
+    """Return the shardings of an executable's parameters and results, by jaxlib."""
     count, read = len(loaded.local_devices()), names.HloSharding.from_proto
     shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())
     parameters, results = ([tiles(read(p), count) for p in some or ()] for some in shardings)
@@ -136,8 +140,9 @@ def executable_tiles(names: Any, loaded: Any) -> ExecutableTiles:
 
 
 def tiles(sharding: Any, devices: int) -> Tiles | None:
-    """What jaxlib's sharding says each of so many devices holds; None for anything but equal tiles
-    and copies.
+    """Return the tiles of jaxlib's sharding by device, or None.
+
+    None for anything but equal tiles and copies.
     """
     if sharding.is_replicated():
         return ((),) * devices

@@ -1,5 +1,7 @@
-"""TPUs as XLA sees them, through libtpu and jaxlib alone; as jax/_src/xla_bridge.py makes its
-client in 0.11.2 and 0.12.0.1 (`make_tpu_client`). Never run: nobody had a TPU at hand.
+"""TPUs through libtpu and jaxlib.
+
+The client is made as in jax/_src/xla_bridge.py of 0.11.2 and 0.12.0.1 (`make_tpu_client`). It has
+never run on a TPU.
 """
 
 from __future__ import annotations

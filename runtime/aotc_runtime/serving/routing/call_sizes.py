@@ -107,7 +107,7 @@ def no_profile(
 
 
 def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
-    """What to change in the build manifest, so that a call like this is served."""
+    """Return a change to the build manifest that would serve such a call."""
     failing = [d for d, policy in policies_of(spec).items() if policy is OutOfProfilePolicy.FAIL]
     # The others have a size of some profile, and may be served as they are.
     unknown = [d for d in failing if all(p.sizes.get(d) != sizes.get(d) for p in spec.profiles)]

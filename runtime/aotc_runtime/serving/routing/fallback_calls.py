@@ -37,9 +37,7 @@ from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 from aotc_runtime.serving.served_call import Served
 
 REMEMBERED_MAX = 1024
-"""How many shapes are remembered with what serves them, so that the next such call needs one
-look-up.
-"""
+"""Maximum number of cached routed calls by shapes, so that the next such call is one look-up."""
 
 
 class FallbackCalls:

@@ -80,7 +80,7 @@ def stacked_mask(mask: Mask, calls: Sequence[Sizes], dimension: str, shape: Sequ
 
 
 def row_part(array: Array, axis: int, start: int, shape: Sequence[int]) -> Array:
-    """What an array has of one call: so much of it, from that row. A new, read-only array."""
+    """Return the part of an array that belongs to one call. A new, read-only array."""
     place = [slice(size) for size in shape]
     place[axis] = slice(start, start + shape[axis])
     part = np.array(array[tuple(place)], order="C")

@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 def fill_value(text: str, dtype: DType) -> Array:
-    """What padding is filled with: a 0-d array of this dtype. Raises ValueError."""
+    """Return the fill of padding: a 0-d array of this dtype. Raises ValueError."""
     with np.errstate(over="ignore"):
         return np.asarray(parse_fill(text, dtype)).astype(numpy_dtype(dtype))
 

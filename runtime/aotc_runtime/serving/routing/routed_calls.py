@@ -1,4 +1,4 @@
-"""How a call is served: padded, in parts, or by an executable of exactly its sizes.
+"""Calls that are padded, split, or of an executable's own sizes.
 
 Each takes the leaves of a call, masks and lengths among them only where its rows have their own,
 and gives its results in order: device buffers, or numpy arrays
@@ -43,22 +43,35 @@ class RoutedCall(Protocol):
     """
 
     @property
-    def counter(self) -> CallCounter | None: ...
+    def counter(self) -> CallCounter | None:
+        """The counter of calls of exactly these sizes."""
 
     @property
-    def path(self) -> Path: ...
-    @property
-    def executable(self) -> str: ...
-    @property
-    def padding(self) -> Padding | None: ...
-    @property
-    def parts(self) -> int: ...
-    @property
-    def outputs(self) -> tuple[Aval, ...]: ...
-    @property
-    def device(self) -> Device: ...
+    def path(self) -> Path:
+        """The path of the call."""
 
-    def run(self, leaves: list[Any]) -> list[Result]: ...
+    @property
+    def executable(self) -> str:
+        """The label of the executable."""
+
+    @property
+    def padding(self) -> Padding | None:
+        """The padding of the call."""
+
+    @property
+    def parts(self) -> int:
+        """The number of parts."""
+
+    @property
+    def outputs(self) -> tuple[Aval, ...]:
+        """The shapes and dtypes of the results."""
+
+    @property
+    def device(self) -> Device:
+        """The device of the executable."""
+
+    def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
 
 
 class Filling(Struct, frozen=True):
@@ -115,6 +128,7 @@ class PaddedCall:
         self.padding = Padding(real, whole - real, flops)
 
     def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
         execution, served = self._execution, self._served
         with execution.on_host(leaves, served.label, self._leaves) as given:
             for filling in self._fillings:
@@ -163,6 +177,7 @@ class SplitCall:
         self.padding = sum(paddings, Padding()) if paddings else None
 
     def run(self, leaves: list[Any]) -> list[Result]:
+        """Run the call, and return its results in order."""
         with self._execution.on_host(leaves, self.executable, self._leaves) as given:
             found: list[list[Array]] = []
             start = 0

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
 
 async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: object) -> T:
-    """What work gives, in a thread. Whoever is cancelled meanwhile goes on only when the thread has
-    ended, because it uses what they hold; work that has not begun never does.
+    """Run work in a thread, and return its result.
+
+    If the caller is cancelled, it goes on only when the thread has ended, because the thread uses
+    what it holds; work that has not begun never runs.
     """
     running = pool.submit(work, *arguments)
     waiting = asyncio.wrap_future(running)
@@ -55,11 +57,12 @@ class Call(Protocol):
 
     def __call__(
         self, model: Model, arrays: list[Array], spans: Sequence[Span], masks: Masks = None, /
-    ) -> Answer: ...
+    ) -> Answer:
+        """Answer a request, alone or with others."""
 
 
 def caller(traces: Traces | None) -> Call:
-    """How models are called."""
+    """Return the function that calls models, with or without spans."""
     return traces.call if traces is not None else _untraced
 
 
@@ -78,8 +81,10 @@ Took = Callable[[float], None]
 
 
 class WaitingRequest:
-    """A request in a queue. sized: once it is known where it waits.  is_called: whether a call for
-    it has begun, which uses its arrays until the future is done.
+    """A request in a queue.
+
+    `sized` is set once its queue is known. `is_called` says whether a call has begun, which uses
+    its arrays until the future is done.
     """
 
     __slots__ = ("arrays", "finish", "future", "is_called", "received_at", "sized", "spans", "took")
@@ -108,7 +113,7 @@ class BatchQueues:
         self._queues: dict[tuple[Model, Others], _BatchQueue] = {}
 
     def plan(self, model: Model) -> tuple[Plan, Chooser] | None:
-        """How the model's requests are joined, if they are: where it is proven and saves enough."""
+        """Return the batching of the model's requests, or None without proof or savings."""
         if model not in self._plans:
             plan = plan_of(model)
             if plan is not None and (chooser := Chooser(model, plan)).is_worth_it:
@@ -118,7 +123,7 @@ class BatchQueues:
         return self._plans[model]
 
     async def answer(self, model: Model, waiting: WaitingRequest) -> Any:
-        """What a request gets of its answer, which waits for others first.
+        """Wait for a batch, and return a request's part of its answer.
 
         Cancelled, it leaves the queue; if its call has begun, it waits for the end of that.
         Raises what the call raises.
@@ -142,9 +147,7 @@ class BatchQueues:
             raise
 
     def alone(self, model: Model, waiting: WaitingRequest) -> Any:
-        """In a thread: what a request gets that no other one is joined with. Raises what the call
-        raises.
-        """
+        """Return the result of a request that is not combined, in a thread."""
         started = perf_counter()
         found = waiting.finish(self.call(model, waiting.arrays, waiting.spans), 1)
         waiting.took(perf_counter() - started)
@@ -167,14 +170,17 @@ class BatchQueues:
 
     @property
     def delay(self) -> float:
+        """The longest wait, in seconds."""
         return self._delay
 
     @property
     def pool(self) -> Executor:
+        """The threads of calls."""
         return self._pool
 
     @property
     def metrics(self) -> Metrics:
+        """The server's metrics."""
         return self._metrics
 
 

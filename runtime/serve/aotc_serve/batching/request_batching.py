@@ -45,7 +45,7 @@ Others = tuple[tuple[str, int], ...]
 """The sizes in which requests have to be alike to be joined, by dimension."""
 
 CALL_COST = 100_000
-"""What a call costs beside its work, as operations: some 20 µs, in which a core does so many."""
+"""Fixed cost of a call, in operations: those of some 20 µs on one core."""
 
 WORTH = 0.8
 """Requests are joined where one call costs at most so much of what they cost alone: two changes of
@@ -57,7 +57,7 @@ KNOWN_MOST = 4096
 
 
 class Plan(Struct, frozen=True):
-    """How a model's requests are joined. dimension: along which.
+    """The batching of a model's requests. dimension: along which.
 
     inputs, outputs: the axis of each.  largest: what is joined at most.  mixed: padded dimensions
     in which requests of one call may differ.
@@ -150,7 +150,7 @@ class Chooser:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether any profile serves as many requests as it has rows for less than they cost."""
+        """Return whether a profile serves several requests for less than they cost alone."""
         return any(
             _cost(profile) <= WORTH * _cost(smaller) * rows / least
             for profile in self._spec.profiles
@@ -163,9 +163,7 @@ class Chooser:
         return profile.sizes[self._plan.dimension]
 
     def sized(self, arrays: Sequence[Array]) -> Sized | None:
-        """A request's sizes; None for one that does not fit the model, and is told so when it is
-        called alone.
-        """
+        """Return a request's sizes, or None if it does not fit the model."""
         shapes = tuple([array.shape for array in arrays])
         if shapes not in self._sized:
             if len(self._sized) >= KNOWN_MOST:
@@ -186,8 +184,9 @@ class Chooser:
         return Sized(rows, mixed, tuple(sizes.items()))
 
     def choose(self, waiting: Sequence[Sized]) -> list[int]:
-        """The places of those that make the call which costs least of what they cost alone; the
-        most, if several do. The first is always one of them. All have the same `others`.
+        """Return the indices of those whose common call saves most.
+
+        The first is always one of them, and ties take the most. All have the same `others`.
         """
         first = waiting[0]
         best, chosen = float("inf"), [0]
@@ -211,9 +210,7 @@ class Chooser:
         return chosen
 
     def _cost_of(self, sized: Sized) -> float | None:
-        """What a call of these sizes costs: operations and bytes as the manifest has them, and
-        those of a call; None if there is no such call.
-        """
+        """Return the cost of a call of these sizes, or None if it is impossible."""
         if sized not in self._costs:
             if len(self._costs) >= KNOWN_MOST:
                 self._costs.clear()

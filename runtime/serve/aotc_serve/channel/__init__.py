@@ -1,1 +1,1 @@
-"""What a channel says is deployed: TUF metadata, asked by `aotc verify --channel`, by no load."""
+"""The deployment channel: TUF metadata, for `aotc verify --channel`, not for loads."""

@@ -46,6 +46,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def root_digest(self) -> str:
+        """The root digest of the named bundle."""
         return f"sha256:{self.described.hashes.get('sha256', '')}"
 
     @property
@@ -57,9 +58,10 @@ class Entry(Struct, frozen=True):
 
 
 class Current(Struct, frozen=True):
-    """What a channel's newest metadata say. entries: of the names that were asked for, those that
-    there are.  listed: all that the targets metadata name themselves.  roles: by name.  where: who
-    was asked, for messages.
+    """The newest metadata of a channel.
+
+    `entries` are those found of the names asked for, `listed` all that the targets metadata name
+    themselves, `roles` by name, and `where` the source in messages.
     """
 
     where: str
@@ -74,11 +76,11 @@ def path_of(channel: str, name: str) -> str:
 
 
 def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
-    """The newest metadata of a channel: nothing older than this host saw before, none expired, all
-    signed by enough keys and of one state. What was seen is kept, also when this refuses.
+    """Return the newest metadata of a channel.
 
-    folder: relative to which the policy names files.  names: of bundles.
-    Raises TrustError: AOTC-E328 to E332.
+    They are not older than this host saw before, not expired, signed by enough keys and of one
+    state. What was seen is kept, also after an error. `folder` is that of the policy. Raises
+    TrustError: AOTC-E328 to E332.
     """
     where = f"channel {channel.name} at {channel.source}"
     root = _first_root(channel, folder)
@@ -113,8 +115,9 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
 
 
 def check_newest(current: Current, name: str, version: str, index: bytes) -> Iterable[Finding]:
-    """Verification step 11: the channel names this bundle. name, version, index: its own, verified;
-    index is the document whose digest is the root digest.
+    """Verify step 11: the channel names this bundle.
+
+    `name`, `version` and `index` are verified; the digest of `index` is the root digest.
     """
     entry = current.entries.get(name)
     if entry is None:
@@ -138,8 +141,9 @@ def _first_root(channel: Channel, folder: Path) -> bytes:
 
 
 def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
-    """AOTC-E332: what was kept is of the channel whose root metadata these are. python-tuf takes
-    what other keys have signed for nothing, and would forget it.
+    """Reject state of another channel than this root metadata's (AOTC-E332).
+
+    python-tuf ignores metadata signed by other keys, and would forget the state.
     """
     kept = channel_state.roots(work)
     if not kept:
@@ -161,8 +165,9 @@ def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
 
 
 def _require_sound_keys(root: Root, where: str) -> None:
-    """Reject duplicate and weak keys (AOTC-E330): a threshold counts ids, and one key could have
-    two of them.
+    """Reject duplicate and weak keys (AOTC-E330).
+
+    A threshold counts ids, and one key could have two of them.
     """
     for name, role in root.roles.items():
         distinct = {_public_bytes(root.keys[id]) for id in role.keyids}
@@ -186,7 +191,7 @@ def _is_of_small_order(public: bytes) -> bool:
 
 
 def _public_bytes(key: Key) -> bytes:
-    """What a key is, however it is spelled; of what is none, its text: nobody signs by that."""
+    """Return the same bytes for every spelling of a key, or the text if it is not a key."""
     text: str = key.keyval["public"]
     try:
         if key.keytype == "ed25519":

@@ -1,4 +1,4 @@
-"""What commands ask a channel by. Other modules here import python-tuf, which may be missing."""
+"""Channel options of commands, without python-tuf, which may be missing."""
 
 from __future__ import annotations
 

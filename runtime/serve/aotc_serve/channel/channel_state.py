@@ -1,4 +1,4 @@
-"""What a host saw last of a channel: kept in one file, so that nobody can show it anything older.
+"""Rollback state of a channel on this host, in one file, so that older metadata is rejected.
 
 The file is replaced in one step, by one process at a time, and carries its own digest: whatever a
 kill or a full disk leaves is the state before or the one after, and a damaged file is told from
@@ -35,7 +35,7 @@ BYTES_MAX = 64 * 2**20
 """A channel of a thousand bundles whose root changed a hundred times has 1 MB."""
 
 _NAME = re.compile(r"(root_history/)?[^/\0]+\.json")
-"""What python-tuf names its files, relative to the folder that it works in."""
+"""File names of python-tuf, relative to its folder."""
 
 Files = dict[str, str]
 """Texts by name, relative to the folder that python-tuf works in."""
@@ -43,10 +43,11 @@ Files = dict[str, str]
 
 @contextmanager
 def kept(folder: Path) -> Iterator[Path]:
-    """A folder with what was kept, to change; what it holds at the end is kept, also when the body
-    raises an AotcError: python-tuf has believed what it wrote. Others wait meanwhile.
+    """Yield a folder with the kept state, to change.
 
-    Raises TrustError (AOTC-E332) if the state is damaged, or cannot be read or written.
+    Its contents are kept at the end, also after an AotcError, since python-tuf trusts what it
+    wrote. Other processes wait. Raises TrustError (AOTC-E332) if the state is damaged, or cannot be
+    read or written.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -76,9 +77,7 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def _require_ours(folder: Path) -> None:
-    """Reject a directory that other users can write to or replace (AOTC-E332): they could reset the
-    state.
-    """
+    """Reject a directory that other users can write to or replace (AOTC-E332)."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
         found = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"
@@ -91,7 +90,7 @@ def _require_ours(folder: Path) -> None:
 
 
 def _read(folder: Path) -> Files:
-    """What was kept; nothing where nothing ever was. Raises TrustError (AOTC-E332)."""
+    """Return the kept state, empty if there is none. Raises TrustError (AOTC-E332)."""
     try:
         data = read_file(folder / STATE, BYTES_MAX)
     except FileNotFoundError:
@@ -118,7 +117,7 @@ def _lay_out(files: Files, work: Path) -> None:
 
 
 def collected(work: Path) -> Files:
-    """What python-tuf keeps in a folder. Its link to the newest root is made anew each time."""
+    """Return python-tuf's files in a folder, without its link to the newest root."""
     return {
         path.relative_to(work).as_posix(): path.read_bytes().decode()
         for path in sorted(work.rglob("*.json"))

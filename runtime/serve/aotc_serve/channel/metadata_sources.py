@@ -18,10 +18,10 @@ from aotc_runtime.system.bundle_files import read_file
 from aotc_serve.http_client import HttpClient
 
 SECONDS = 60.0
-"""How long all files of a channel may take together."""
+"""Timeout of all files of a channel together."""
 
 STALL_SECONDS = 10.0
-"""How long a server may send nothing, or next to nothing."""
+"""Stall timeout of a server that sends nothing, or next to nothing."""
 
 MOST_BYTES = UpdaterConfig().targets_max_length
 """The largest file that python-tuf takes, 5 MB."""
@@ -30,14 +30,12 @@ SERVERS = ("http://", "https://")
 
 
 def is_server(source: str) -> bool:
-    """Whether a source is a URL; else it is a folder."""
+    """Return whether a source is a URL; else it is a folder."""
     return source.startswith(SERVERS)
 
 
 def fetcher_for(source: str, folder: Path) -> tuple[FetcherInterface, str]:
-    """What fetches a channel's files, and the URL below which it does. folder: relative to which a
-    source that is one is looked for.
-    """
+    """Return the fetcher of a channel's files, and their base URL."""
     if is_server(source):
         return Server(SECONDS), source
     return Mirror(folder / source), "mirror:"

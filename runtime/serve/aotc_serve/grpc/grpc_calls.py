@@ -17,13 +17,13 @@ from aotc_serve.inference.request_memory import COSTS, Claim, Memory
 from aotc_serve.inference.server_options import PACE_BYTES, Limits
 
 LOOK_SECONDS = 0.02
-"""How often calls are looked at. Messages that arrive within that time are not counted before."""
+"""Interval of checks. Messages that arrive within it are not counted before."""
 
 LOOK_SHARE = 10
 """Looking takes a tenth of the event loop's time at most."""
 
 SCARCE_SECONDS = 1.0
-"""How long an answer may wait for its client where only small requests have room."""
+"""Timeout of an answer for its client while only small requests have room."""
 
 HEADER_BYTES = 64
 """Bytes of a call beside its message, that its connection has received at least."""
@@ -166,9 +166,7 @@ class Calls:
             self._check_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
 
     def _is_bounded(self, connection: Connection, now: float) -> bool:
-        """Whether it is known how much of its messages has arrived; that is counted, and calls are
-        refused that are too slow or for which there is no room.
-        """
+        """Return whether the arrived bytes are known; if so, count and limit them."""
         limits, unread = self._limits, connection.unread(self._limits.body)
         if unread is not None:
             try:

@@ -125,7 +125,7 @@ def _integers(port: Port, shape: Sequence[int], contents: Contents, take: Take) 
 
 
 def _count(data: Array) -> int:
-    """How many varints there are."""
+    """Return the number of varints."""
     return sum(
         int(np.count_nonzero(data[start : start + PIECE_BYTES] < 0x80))
         for start in range(0, data.size, PIECE_BYTES)

@@ -1,9 +1,8 @@
-"""The messages of the Open Inference Protocol over gRPC (package `inference`), with those of its
-repository extension.
+"""The messages of the Open Inference Protocol over gRPC (package `inference`).
 
-Made here of a table of their fields, in a pool of their own: no code that protobuf's compiler wrote
-for one release of protobuf, and no clash with clients of the protocol in the same process.
-Names and numbers: https://github.com/kserve/open-inference-protocol.
+They are built from a table of fields, in a pool of their own: this works with any release of
+protobuf, beside clients of the protocol in the same process. Names and numbers:
+https://github.com/kserve/open-inference-protocol.
 """
 
 from __future__ import annotations

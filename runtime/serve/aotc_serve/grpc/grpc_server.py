@@ -88,7 +88,7 @@ class GrpcServer:
 
 
 def _arguments(limits: Limits) -> list[tuple[str, int]]:
-    """What grpc itself bounds; each connection of it is known to take memory."""
+    """Return grpc's own limits; memory of each of its connections is known."""
     connections = limits.memory // 8 // COSTS.grpc_connection
     return [
         ("grpc.max_receive_message_length", limits.body + ENVELOPE),
@@ -115,15 +115,17 @@ def _milliseconds(seconds: float) -> int:
 
 
 class _Calls:
-    """What answers each call; it gives a message, or raises an AotcError."""
+    """Return the handlers of calls, which return a message or raise an AotcError."""
 
     def __init__(self, service: Service, control: bool) -> None:
         self._service, self._control = service, control
         self._calls = Calls(service.memory, service.limits)
 
     def handlers(self) -> Any:
-        """How gRPC finds what answers a call. Streams on this side are plain calls on the wire, and
-        let each message be waited for, and each answer, for a limited time.
+        """Return gRPC's handlers of calls.
+
+        They are streams on this side, plain calls on the wire, so that each message and each answer
+        has a timeout.
         """
         answered: dict[str, Answer] = {
             "ServerLive": self.live,

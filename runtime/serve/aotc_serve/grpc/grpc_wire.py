@@ -35,9 +35,7 @@ type Parameters = dict[str, Parameter]
 
 
 class Contents(Struct):
-    """Typed contents of a tensor, by field. packed: bytes of values, one behind the other.
-    single: values that stand alone.
-    """
+    """Contents of a tensor by field: `packed` bytes of values, or `single` values."""
 
     packed: list[memoryview]
     single: list[int]

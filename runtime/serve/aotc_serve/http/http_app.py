@@ -57,9 +57,7 @@ CONTROL_BODY_MAX = 2**16
 def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
     """Return the routes of a server.
 
-    Args:
-        control: Whether clients may load and unload models.
-        change: The cause of the error for clients that may not.
+    `control` lets clients load and unload models; `change` is the cause of the error otherwise.
     """
     return Rest(service, control, change).application()
 
@@ -105,8 +103,9 @@ class Rest:
         return app
 
     def at_once(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Any:
-        """The response to an inference request that is known to be quick, as a client's connection
-        has it; None for any other, which the application answers.
+        """Return the response to an inference request that is known to be quick.
+
+        None leaves the request to the application.
         """
         service = self._service
         if b"%" in url or b"?" in url or service.is_draining or service.traces is not None:
@@ -238,11 +237,11 @@ class Rest:
         return encode_json(found, 200 if is_ready else 503)
 
     async def server(self, _: Request) -> Response:
-        """What this server is."""
+        """Return the metadata of this server."""
         return encode_json({"name": "aotc", "version": VERSION, "extensions": EXTENSIONS})
 
     async def metadata(self, request: Request) -> Response:
-        """What a model takes and gives."""
+        """Return the metadata of a model."""
         model = self._find(request)
         return encode_json(
             {

@@ -1,10 +1,9 @@
-"""Connections of HTTP with limits that uvicorn has none for: how many there are, how long and how
-large a header may be, and how long a client may leave its answer lying. Small requests that are
-known to be quick are answered as soon as they are read, without a task of their own. Another
-protocol is never changed to: who asks for it is answered in this one, as RFC 9110 (7.8) has it.
+"""HTTP connections with limits that uvicorn lacks.
 
-Where the limit of connections is reached, the one is closed that has been waiting longest for a
-whole request: clients that announce or are silent keep no others out.
+They limit the number of connections, the time and size of headers, and the time in which a client
+reads its answer. Small quick requests are answered as soon as they are read, without a task.
+Upgrades to other protocols are ignored (RFC 9110, 7.8). At the limit of connections, the one is
+closed that has waited longest for a complete request, so that idle clients keep no others out.
 """
 
 from __future__ import annotations
@@ -319,9 +318,10 @@ def bounded(
             super().on_body(body)
 
         def _may_be_at_once(self) -> bool:
-            """Whether the request needs nothing that only the application's task gives: its turn
-            behind another one, a word before the body is sent, an end of the connection. And one
-            client gets one such answer before others have their turn.
+            """Return whether the request needs nothing of the application's task.
+
+            The task waits for other requests, sends `100 Continue` and closes connections. Each
+            client gets one immediate answer before others have their turn.
             """
             parser = self.parser
             return (

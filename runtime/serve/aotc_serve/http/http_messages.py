@@ -1,4 +1,4 @@
-"""What requests over HTTP ask for and hold, and the answers to them."""
+"""Requests and responses of HTTP."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Parts(Response):
         claim.resize(0 if self._is_small else length)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response (ASGI)."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         if self._is_small:
@@ -66,7 +67,7 @@ class Parts(Response):
 
 
 def _gathered(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """What is written, piece by piece: neighbours that are small together."""
+    """Yield the chunks to write, with small neighbours combined."""
     together: list[bytes | memoryview] = []
     size = 0
     for part in parts:
@@ -113,9 +114,7 @@ def match_infer_path(path: str) -> tuple[str, str] | None:
 
 
 def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """How long the JSON is before the binary data; None without any. Raises ServerError
-    (AOTC-E761).
-    """
+    """Return the length of the JSON before binary data, or None; raises AOTC-E761."""
     headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":

@@ -64,7 +64,7 @@ class Request(Struct, forbid_unknown_fields=True):
 
 
 class Form(Struct, frozen=True):
-    """What the JSON before binary tensors says, checked: where each tensor lies behind it.
+    """The parsed JSON before binary tensors, with the offset of each tensor.
 
     inputs: place, tensor, shape, first and last byte.
     """
@@ -184,8 +184,9 @@ def prepared(
     tensor_bytes_max: int,
     take: Take = take_nothing,
 ) -> Prepared:
-    """Arguments of a request in JSON, or with binary data behind it. Clients send the same JSON
-    with every request; it is read and checked once. Raises what `prepare` raises.
+    """Return the arguments of a request in JSON, optionally with binary data.
+
+    Clients repeat their JSON, so it is parsed once. Raises what `prepare` raises.
     """
     if len(header) > FORM_BYTES_MAX:
         take(COSTS.json * len(header))

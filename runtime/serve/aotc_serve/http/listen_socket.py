@@ -64,8 +64,9 @@ def _opened(host: str, port: int) -> socket.socket:
 
 
 def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
-    """What systemd has opened for this process, as sd_listen_fds(3) says; None if it has not, or
-    for another one. Raises ServerError (AOTC-E782) for anything but one socket that listens.
+    """Return the socket that systemd passed to this process, or None.
+
+    See sd_listen_fds(3). Raises ServerError (AOTC-E782) for anything but one listening socket.
     """
     named = [environment.pop(f"LISTEN_{name}", "") for name in ("PID", "FDS", "FDNAMES")]
     if named[0] != str(os.getpid()) or named[1] in ("", "0"):

@@ -1,4 +1,4 @@
-"""What errors are called over HTTP and gRPC, and the text that clients get: never a stack trace."""
+"""Statuses and texts of errors over HTTP and gRPC, without stack traces."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def statuses_of(error: AotcError) -> tuple[int, str]:
 
 
 def let_go(error: AotcError) -> None:
-    """Forget which calls an error came through, once it has been answered. They hold the request,
-    and the error holds them: for as long as Python does not look for such cycles, which may be
-    hours, all of it would stay in memory that counts as free.
+    """Drop an answered error's traceback.
+
+    It holds the request in a reference cycle, which Python may not collect for hours.
     """
     error.__traceback__ = error.__context__ = error.__cause__ = None
 

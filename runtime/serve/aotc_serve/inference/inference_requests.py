@@ -24,9 +24,7 @@ NAME_MAX = 100
 
 
 class Prepared(Struct, frozen=True):
-    """What a request asks of a model. outputs: places of those that it wants, and whether in
-    binary.
-    """
+    """A parsed request; `outputs` are indices, and whether each is sent in binary."""
 
     id: str
     arrays: list[Array]
@@ -34,7 +32,7 @@ class Prepared(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What a request got. parameters: what served it, for the answer."""
+    """The result of a request. parameters: of the answer, with its executable and path."""
 
     model: Model
     prepared: Prepared
@@ -79,8 +77,9 @@ def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
 
 
 def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
-    """Raises ServerError: AOTC-E763 for a tensor of more bytes than that, E761 for one of more axes
-    than any array has, which would take long to multiply.
+    """Raise ServerError for a tensor that is too large.
+
+    AOTC-E763 for more bytes than the limit, E761 for more axes than an array can have.
     """
     if len(shape) > RANK_MAX:
         raise invalid_request(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
@@ -112,9 +111,7 @@ def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
 def outputs_of(
     model: Model, wanted: Sequence[tuple[str, bool]], binary: bool
 ) -> list[tuple[int, bool]]:
-    """The places of what is wanted; everything, if nothing is named. Raises ServerError
-    (AOTC-E761).
-    """
+    """Return the indices of the requested outputs; all if none is named (AOTC-E761)."""
     if not wanted:
         return [(place, binary) for place in range(len(model.outputs))]
     found: list[tuple[int, bool]] = []
@@ -161,6 +158,6 @@ def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> Non
 
 
 def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:
-    """What a call gave. more: beside the profile, what is told about how it was served."""
+    """Return the result of a call. more: parameters beside the profile."""
     parameters = {"profile": answer.executable, "path": answer.path.value, **more}
     return Outcome(model, prepared, answer.result, parameters)

@@ -132,8 +132,10 @@ def from_json(
 
 
 def _is_nested(port: Port, shape: Sequence[int], text: bytes) -> bool:
-    """Whether lists are nested as the shape is. Raises ServerError (AOTC-E761) if they are neither
-    flat nor so, or have another number of values.
+    """Return whether lists are nested as the shape is.
+
+    Raises ServerError (AOTC-E761) if they are neither flat nor so, or have another number of
+    values.
     """
     where, count = f"input {port.name}", prod(shape)
     lists, commas = text.count(b"["), text.count(b",")

@@ -65,6 +65,7 @@ class Memory:
 
     @property
     def limit(self) -> int:
+        """The limit in bytes."""
         return self._limit
 
     @property
@@ -74,7 +75,7 @@ class Memory:
 
     @property
     def is_scarce(self) -> bool:
-        """Whether what is left is for small requests."""
+        """Return whether the rest is reserved for small requests."""
         return self.used + self._connections >= self._most_of_large
 
     def take(self, size: int, *, is_small: bool = False, is_whole: bool = False) -> None:
@@ -97,6 +98,7 @@ class Memory:
         )
 
     def give_back(self, size: int) -> None:
+        """Release reserved bytes."""
         with self._lock:
             self.used -= size
 
@@ -117,7 +119,7 @@ class Memory:
 
 
 class Claim:
-    """What one request or answer holds of the account; given back when it is closed or forgotten.
+    """The reserved memory of one request or answer, released when it is closed or collected.
 
     is_whole: whether all of the request has arrived.  is_waiting: whether it is what waits on a
     connection, and never small, so that many connections leave room for others.
@@ -142,6 +144,7 @@ class Claim:
         self.total += size
 
     def give_back(self, size: int) -> None:
+        """Release reserved bytes."""
         self.total -= size
         self._memory.give_back(size)
 

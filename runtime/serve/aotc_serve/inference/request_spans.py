@@ -1,8 +1,7 @@
-"""Spans of requests, and of the calls that serve them, for OpenTelemetry. Needs the extra
-`aotc-runtime[opentelemetry]`; imported where a server was told to trace.
+"""Spans of requests, and of the calls that serve them, for OpenTelemetry.
 
-Where spans go is said by whoever configures OpenTelemetry in this process, such as
-`opentelemetry-instrument`; if nobody does, they go nowhere.
+Needs the extra `aotc-runtime[opentelemetry]`; imported if the server traces. The process's
+configuration decides where spans go.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Traces:
 
 
 def _texts(carrier: Carrier) -> Iterator[tuple[str, str]]:
-    """What propagators read. Metadata that are bytes by their name are no text."""
+    """Return the carrier for propagators, without binary metadata."""
     for name, value in carrier:
         key = name.decode("latin-1") if isinstance(name, bytes) else name
         if not key.endswith("-bin"):

@@ -1,6 +1,4 @@
-"""An entry point of a loaded bundle as the Open Inference Protocol sees it: a model with named
-tensors.
-"""
+"""An entry point of a loaded bundle as a model of the Open Inference Protocol."""
 
 from __future__ import annotations
 
@@ -76,12 +74,12 @@ class Model:
 
     @property
     def platform(self) -> str:
-        """What runs the model, for the protocol's metadata."""
+        """The engine of the model, for the protocol's metadata."""
         return f"aotc_{engine_name(self.bundle.manifest.target)}"
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the protocol has no field for: identity, profiles, other sizes; JSON-able."""
+        """Identity, profiles and policies, JSON-able; the protocol has no fields for these."""
         spec = self.entry_point.spec
         dimensions = {
             name: {"minimum": d.minimum, "maximum": d.maximum, "multiple_of": d.multiple_of}
@@ -115,8 +113,9 @@ def port_of(tensor: TensorSpec) -> Port:
 
 
 def models_of(bundle: LoadedBundle) -> dict[str, Model]:
-    """The models of a bundle by every name that they answer to: `BUNDLE.ENTRY_POINT`, and `BUNDLE`
-    where there is only one.
+    """Return the models of a bundle by each name.
+
+    The names are `BUNDLE.ENTRY_POINT`, and `BUNDLE` if there is only one entry point.
     """
     names = list(bundle.entry_points)
     found: dict[str, Model] = {}

@@ -1,6 +1,4 @@
-"""What a server counts, beside what its bundles count: for Prometheus, and for OpenTelemetry where
-that is installed.
-"""
+"""Metrics of the server, for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class Metrics:
         memory: Callable[[], float],
         bundles: Callable[[], Iterable[LoadedBundle]],
     ) -> None:
-        """What to read whenever somebody asks. requests, memory: under way, in bytes."""
+        """Set the sources of gauges. requests, memory: in flight, in bytes."""
         under_way = Gauge(
             "aotc_server_requests", "Inference requests under way", registry=self._registry
         )
@@ -69,14 +67,14 @@ class Metrics:
         _observe(bundles)
 
     def watch_connections(self, connections: Callable[[], float]) -> None:
-        """How many connections of HTTP are open."""
+        """The number of open HTTP connections."""
         gauge = Gauge(
             "aotc_server_connections", "Connections of HTTP that are open", registry=self._registry
         )
         gauge.set_function(connections)
 
     def watch_revoked(self, revoked: Callable[[], float]) -> None:
-        """How many bundles were revoked since they were loaded."""
+        """The number of bundles that were revoked since they were loaded."""
         gauge = Gauge(
             "aotc_server_revoked_bundles",
             "Bundles that serve, or did, and that their policy has revoked since",
@@ -105,9 +103,7 @@ class Metrics:
         self._joined.labels(model).observe(requests)
 
     def samples(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
-        """All of it as numbers, for who exports them in another way: name, what it is, labels,
-        value. Times of creation are left out.
-        """
+        """Yield all samples: name, type, labels, value, without times of creation."""
         for family in self._registry.collect():
             for sample in family.samples:
                 if not sample.name.endswith("_created"):
@@ -119,9 +115,7 @@ class Metrics:
 
 
 def _observe(bundles: Callable[[], Iterable[LoadedBundle]]) -> None:
-    """To OpenTelemetry's meter of this process, which goes nowhere unless somebody configured it
-    (such as `opentelemetry-instrument`).
-    """
+    """Register with OpenTelemetry's meter of this process, if it is configured."""
     try:
         from opentelemetry import metrics
     except ImportError:

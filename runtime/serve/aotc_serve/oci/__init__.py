@@ -1,3 +1,5 @@
-"""Bundles in OCI registries: what speaks to one, and what is sent and fetched. Nothing that a
-registry says is believed: every byte is asked for by its digest, or by a tag that is resolved once.
+"""Bundles in OCI registries.
+
+No answer of a registry is trusted: everything is requested by digest, or by a tag that is resolved
+once.
 """

@@ -1,4 +1,4 @@
-"""What `docker login` has left: docker's config.json, and the helpers that it names.
+"""Credentials of `docker login`: docker's config.json, and the helpers that it names.
 
 https://docs.docker.com/reference/cli/docker/login/#credential-stores. skopeo, podman and oras read
 the same file. Secrets are in memory only, and in no message.
@@ -71,7 +71,7 @@ class _Config(Struct):
 
 
 class _Given(Struct):
-    """What a helper prints."""
+    """Return the output of a helper."""
 
     Username: str = ""
     Secret: str = ""
@@ -125,7 +125,7 @@ def _config_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def _names_of(host: str) -> tuple[str, ...]:
-    """How the host is spelled in the file; the last one is what helpers are asked for."""
+    """Return the host's spellings in the file; helpers get the last one."""
     return (*HUB_HOSTS, DOCKER_HUB) if host in HUB_HOSTS else (host,)
 
 

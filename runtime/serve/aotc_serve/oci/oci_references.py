@@ -1,5 +1,6 @@
-"""`oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`, as
-https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md names repositories and tags.
+"""References to repositories: `oci://HOST[:PORT]/REPOSITORY[:TAG][@DIGEST]`.
+
+The names are those of https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class Reference(Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """What URLs of the registry begin with."""
+        """The base URL of the registry."""
         plain = self.hostname.lower() in LOOPBACK
         return f"{'http' if plain else 'https'}://{self.server}"
 
     @property
     def name(self) -> str:
-        """What manifests are asked for by: the digest, or else the tag."""
+        """The name of the manifest: the digest, or else the tag."""
         return self.digest or self.tag
 
     def at(self, digest: str) -> Reference:
@@ -69,7 +70,7 @@ class Reference(Struct, frozen=True):
 
 
 def is_reference(place: object) -> bool:
-    """Whether somebody means a registry, and not a file."""
+    """Return whether a text is a reference to a registry, not a file."""
     return isinstance(place, str) and place.startswith(SCHEME)
 
 

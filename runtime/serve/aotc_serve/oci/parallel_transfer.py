@@ -22,15 +22,17 @@ class Counted:
     def __init__(self, tally: BytesProgress, size: int) -> None:
         self._tally, self._size, self._moved = tally, size, 0
 
-    def on_response(self) -> None: ...
+    def on_response(self) -> None:
+        """Ignore the response's beginning."""
 
     def on_received(self, number: int) -> None:
+        """Report the bytes received so far."""
         self.at(self._moved + number)
 
     on_sent = on_received
 
     def at(self, moved: int) -> None:
-        """So many bytes of the blob are there; fewer than before if it begins anew."""
+        """Report the bytes present; fewer than before after a restart."""
         moved = min(moved, self._size)
         self._tally.add(moved - self._moved)
         self._moved = moved

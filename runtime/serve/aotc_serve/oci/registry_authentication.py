@@ -1,4 +1,4 @@
-"""What a registry is told of who asks: nothing, a password, or a token.
+"""Authentication to a registry: none, a password, or a token.
 
 https://distribution.github.io/distribution/spec/auth/token/ and …/auth/oauth/. A password is sent
 to the registry that it is for, or to the token server which that registry names, over TLS; a token
@@ -32,8 +32,10 @@ class _Token(Struct, frozen=True):
 
 
 class Login:
-    """Says who asks one registry; threads may share it. origin: of the registry. where: for
-    messages.  given: asked for the credentials once the registry wants some.
+    """The authentication to one registry, shared by threads.
+
+    `origin` is the registry's, `where` is for messages, and `given` returns the credentials once
+    the registry needs some.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Login:
         self._headers: dict[str, dict[str, str]] = {}
 
     def header(self, purpose: str) -> dict[str, str]:
-        """What a request for this purpose says of us so far."""
+        """Return the current authorization header for a purpose."""
         with self._lock:
             return self._headers.get(purpose, {})
 

@@ -1,6 +1,4 @@
-"""Blobs of a repository: sent in chunks and fetched in ranges, each going on where a connection
-broke.
-"""
+"""Blobs of a repository: sent in chunks, fetched in ranges, and resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Sink(Protocol):
     """Where a blob is put."""
 
     def written(self) -> int:
-        """How many bytes from the start are there already."""
+        """The number of bytes that are present, from the start."""
 
     def restart(self) -> None:
         """Drop what is there."""
@@ -53,8 +51,9 @@ def push_blob(
     progress: Progress = NO_PROGRESS,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> bool:
-    """Have a blob in a repository; whether it was sent, and was not there already. sources: other
-    repositories of the registry that may have it.
+    """Put a blob into a repository; return whether it was sent.
+
+    `sources` are other repositories of the registry that may have it.
     """
     if repository.has_blob(digest, progress):
         return False
@@ -69,9 +68,7 @@ def push_blob(
 
 
 def _mounted(repository: Repository, digest: str, source: str, progress: Progress) -> str:
-    """Nothing, if the registry has taken a blob over from another repository of its own; else the
-    upload that it has begun.
-    """
+    """Mount a blob from another repository; return "", or the upload that began."""
     place = repository.with_query("blobs/uploads/", mount=digest, **{"from": source})
 
     def work() -> str:
@@ -102,7 +99,7 @@ class _Upload:
         self._furthest = self._before = 0
 
     def progressed(self) -> bool:
-        """Whether more has arrived than at any failure before."""
+        """Return whether more bytes have arrived than at any failure before."""
         before, self._before = self._before, max(self._before, self._furthest)
         return self._furthest > before
 
@@ -131,7 +128,7 @@ class _Upload:
                 self._chunk = max(self._chunk, int(least))
 
     def _look(self) -> None:
-        """How far the upload is; none if the registry knows of it no more."""
+        """Return the offset of the upload, or None if the registry has dropped it."""
         repository, place = self._repository, self._place
         if len(self._data) <= self._chunk:
             self._place = ""
@@ -148,7 +145,7 @@ class _Upload:
             repository.require(response)
 
     def _range(self, response: Response, otherwise: int) -> int:
-        """How many bytes the registry says it has."""
+        """Return the number of bytes that the registry states."""
         found = _RANGE.match(response.header("Range"))
         # "0-0" is said of nothing as well as of one byte; no chunk of ours has one.
         have = otherwise if found is None else int(found[1]) + 1 if int(found[1]) else 0

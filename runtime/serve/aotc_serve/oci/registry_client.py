@@ -44,7 +44,7 @@ INVALID = "registry-response-is-invalid"
 REDIRECTS_MAX = 5
 LOGINS_MAX = 2
 PATIENCE_SECONDS = 300.0
-"""How long requests wait in all for one that does not succeed, unless the caller says otherwise."""
+"""Total time of retries of a failing request, unless the caller sets one."""
 
 LATER = frozenset(
     {
@@ -84,7 +84,7 @@ class RetryableError(Exception):
 
 
 class RetryLimits(Struct, frozen=True):
-    """How often to repeat a request, with exponential backoff and jitter, in seconds.
+    """Retries of a request, with exponential backoff and jitter, in seconds.
 
     patience: seconds without progress after which a registry is given up, whatever it asks for.
     """
@@ -143,8 +143,9 @@ class Repository:
     def manifest(
         self, name: str, most: int = limits.MANIFEST_BYTES_MAX, progress: Progress = NO_PROGRESS
     ) -> Stored | None:
-        """The manifest of a tag or digest; None if there is none. What a digest names is what it
-        says. Raises RegistryError (AOTC-E772, E773, E774) and IntegrityError (AOTC-E201).
+        """Return the manifest of a tag or digest, or None.
+
+        Raises RegistryError (AOTC-E772, E773, E774) and IntegrityError (AOTC-E201).
         """
 
         def work() -> Stored | None:
@@ -164,9 +165,7 @@ class Repository:
     def put_manifest(
         self, name: str, data: bytes, media_type: str, progress: Progress = NO_PROGRESS
     ) -> bool:
-        """Store a manifest under a tag or its digest; whether the registry lists it among the
-        referrers of its subject.
-        """
+        """Store a manifest; return whether the registry lists it among the referrers."""
 
         def work() -> bool:
             body = Body.of(data)
@@ -179,7 +178,7 @@ class Repository:
         return self.trying(work)
 
     def has_blob(self, digest: str, progress: Progress = NO_PROGRESS) -> bool:
-        """Whether the registry says that it has a blob."""
+        """Return whether the registry has a blob, by its own account."""
 
         def work() -> bool:
             with self.ask("HEAD", f"blobs/{digest}", PULL, progress) as response:
@@ -191,8 +190,9 @@ class Repository:
         return self.trying(work)
 
     def document(self, path: str, most: int) -> tuple[bytes, str] | None:
-        """What is neither manifest nor blob, and the link to what follows; None if it is not
-        there. A registry without the API sends a page for people, or redirects to one.
+        """Return another document, and the link to the next page; None if not found.
+
+        A registry without the API answers with a page, or redirects to one.
         """
 
         def work() -> tuple[bytes, str] | None:
@@ -205,11 +205,11 @@ class Repository:
         return self.trying(work)
 
     def trying[T](self, work: Callable[[], T], progressed: Callable[[], bool] | None = None) -> T:
-        """What some work gives that may be repeated, while it may do better later. progressed: says
-        whether the last try got on, which is worth as many more.
+        """Repeat work while a later try may succeed, and return its result.
 
-        Raises RegistryError: AOTC-E772 in the end, E775 for every other exception of a request,
-        which is its cause; and AotcError and InterruptedError as the work raises them.
+        `progressed` says whether the last try made progress, which earns as many more. Raises
+        RegistryError: AOTC-E772 in the end, E775 for other exceptions of a request; and AotcError
+        and InterruptedError as the work raises them.
         """
         failures, waited = 0, 0.0
         while True:
@@ -236,8 +236,9 @@ class Repository:
             self.http.wait(pause)
 
     def require(self, response: Response, *wanted: int) -> None:
-        """Raise unless the response has one of these statuses: RetryableError, or RegistryError
-        (AOTC-E773 not authorized, E774 not found, E775 rejected).
+        """Raise unless the response has one of these statuses.
+
+        RetryableError, or RegistryError (AOTC-E773 not authorized, E774 not found, E775 rejected).
         """
         if response.status in wanted:
             return
@@ -263,9 +264,7 @@ class Repository:
         return bytes(data)
 
     def require_plain(self, response: Response, what: str) -> None:
-        """Raise RegistryError (AOTC-E775) for a body that was encoded on its way: its bytes are not
-        those that a digest was taken of.
-        """
+        """Raise RegistryError (AOTC-E775) for an encoded body, whose digest differs."""
         coding = response.header("Content-Encoding").strip().lower()
         if coding not in ("", "identity"):
             raise refusal(
@@ -290,9 +289,10 @@ class Repository:
         extra: dict[str, str] | None = None,
         commits: bool = False,
     ) -> Iterator[Response]:
-        """An answer of the registry, once it knows who asks. place: below the repository, or as the
-        registry gave it.  purpose: what the request needs, "pull" or "push", or more than that.
-        commits: ends an upload.
+        """Return a response of the registry, after authentication.
+
+        `place` is below the repository, or as the registry gave it. `purpose` is the needed scope,
+        "pull" or "push", or more. `commits` ends an upload.
         """
         url = urljoin(self._base, place)
         headers = {"Accept": accept} if accept else {}
@@ -365,6 +365,7 @@ class Repository:
         return found
 
     def with_query(self, url: str, **query: str) -> str:
+        """Return the URL with more query parameters."""
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def _said(self, response: Response) -> str:

@@ -1,6 +1,4 @@
-"""What a registry has of a bundle: its documents, of which each is asked for by its digest, and its
-attestations, wherever registries and their tools keep those.
-"""
+"""Documents and attestations of a bundle in a registry."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import INVALID, Repository, Stored
 
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
-"""How many referrers are looked at, those of others included."""
+"""Maximum number of referrers that are read, unrelated ones included."""
 
 DOCUMENTS_BYTES_MAX = 4 * limits.MANIFEST_BYTES_MAX
 """Image manifests and bundle manifests of all targets: they are held in memory, and without a
@@ -49,9 +47,10 @@ class Target(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """A bundle in a repository. documents: bytes by digest, each of which has it: root index, image
-    manifests, bundle manifests, and all of the attestations.  absent: what the root calls the
-    targets that are not there.
+    """A bundle in a repository.
+
+    `documents` are verified bytes by digest: root index, image and bundle manifests, attestations.
+    `absent` are names of targets that are not there.
     """
 
     root: Entry
@@ -61,14 +60,12 @@ class Listing(Struct, frozen=True):
     documents: Mapping[str, bytes]
 
     def layers(self) -> dict[str, Descriptor]:
-        """What is there besides the documents, by digest: executables, weights and the like."""
+        """Blobs besides the documents, by digest: executables, weights and the like."""
         found = {layer.digest: layer for target in self.targets for layer in target.image.layers}
         return {digest: found[digest] for digest in sorted(found)}
 
     def only(self, names: tuple[str, ...]) -> Listing:
-        """With these targets alone. Raises IncompatibleHostError (AOTC-E505) for one that is not
-        there.
-        """
+        """Return the listing with these targets alone (AOTC-E505 for a missing one)."""
         if not names:
             return self
         there = {target.name for target in self.targets}
@@ -102,12 +99,15 @@ class Documents:
         }
 
     def file(self, name: str) -> memoryview | None:
+        """Return the bytes of a file, or None."""
         return memoryview(self._files[name]) if name in self._files else None
 
     def blob(self, digest: str) -> memoryview | None:
+        """Return the bytes of a blob, or None."""
         return memoryview(self._blobs[digest]) if digest in self._blobs else None
 
     def digests(self) -> frozenset[str]:
+        """Return the digests of all documents."""
         return frozenset(self._blobs)
 
 
@@ -118,22 +118,24 @@ class Memory:
         self.data = bytearray()
 
     def written(self) -> int:
+        """The number of bytes written."""
         return len(self.data)
 
     def restart(self) -> None:
+        """Drop what was written."""
         self.data.clear()
 
     def write(self, data: bytes) -> None:
+        """Append bytes."""
         self.data += data
 
     def digest(self) -> str:
+        """Return the digest of what was written."""
         return sha256(self.data)
 
 
 def resolve(repository: Repository) -> Stored:
-    """The root index that the repository's place names: asked for once, so that a tag that moves
-    meanwhile moves nothing. Raises RegistryError (AOTC-E774).
-    """
+    """Return the root index of the repository's reference, resolved once (AOTC-E774)."""
     name = repository.place.name
     found = repository.manifest(name, limits.INDEX_BYTES_MAX) if name else None
     if found is None:
@@ -143,8 +145,9 @@ def resolve(repository: Repository) -> Stored:
 
 
 def fetch_attestations(repository: Repository, root: Stored) -> Listing:
-    """Fetch the attestations of a root, and nothing else of the bundle, which may be as large as
-    its author likes. Raises RegistryError, IntegrityError, BundleFormatError.
+    """Fetch the attestations of a root, and nothing else of the bundle.
+
+    Raises RegistryError, IntegrityError, BundleFormatError.
     """
     entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=root.digest, size=len(root.data))
     documents = {root.digest: root.data}
@@ -187,7 +190,7 @@ class _Named(Struct):
 
 
 def target_name(config: bytes, where: str) -> str:
-    """What a bundle manifest calls its target. Raises BundleFormatError (AOTC-E101)."""
+    """Return the target's name in a bundle manifest. Raises BundleFormatError (AOTC-E101)."""
     try:
         return canonical_json.decoder(_Named).decode(config).target.name
     except (ValueError, RecursionError) as error:
@@ -321,7 +324,7 @@ def tags(repository: Repository, prefix: str) -> list[str]:
 
 
 def _next(link: str, path: str) -> str:
-    """What a page says follows it, below the repository; nothing if that is elsewhere."""
+    """Return the link to the next page below the repository, or ""."""
     found = _NEXT.search(link)
     _, is_there, rest = (found[1] if found else "").partition(f"/{path}")
     return f"{path}{rest}" if is_there else ""

@@ -1,9 +1,9 @@
-"""A bundle on the nodes of a Ray cluster, as an application of Ray Serve:
-`serve run aotc_serve.ray.ray_app:app bundle=digits.aotb trust=trust.toml`.
+"""A bundle on the nodes of a Ray cluster, as an application of Ray Serve.
 
-One ingress deployment: each replica verifies and loads the bundle in a process of its own, and Ray
-sends it nothing before every fixture has matched. Ray 2.60 is the first that can start new replicas
-before it stops old ones.
+Start it with `serve run aotc_serve.ray.ray_app:app bundle=digits.aotb trust=trust.toml`. Each
+replica of its one deployment verifies and loads the bundle in its own process, and gets requests
+once every fixture has matched. Ray 2.60 is the first that starts new replicas before it stops old
+ones.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from aotc_serve.service.request_service import Service
 __all__ = ["app"]
 
 EXPORT_SECONDS = 5.0
-"""How often a replica gives its metrics to the node."""
+"""Interval in which a replica exports its metrics to the node."""
 
 REQUESTS_AT_ONCE = 100
 """Sent by Ray to one replica: enough for batches. Others wait for any replica."""
 
 SURGE_PERCENT = 25
-"""How many of the replicas, at least one, may start beside the old ones that they replace."""
+"""Part of the replicas, at least one, that may start beside the old ones."""
 
 
 @serve.ingress()
@@ -113,8 +113,9 @@ def _log(event: str, facts: Mapping[str, object]) -> None:
 
 
 async def _export(metrics: Metrics) -> None:
-    """Give all metrics to the node, which puts `ray_` before their names. All are gauges, since
-    Ray's histogram takes no counts of another; functions of Prometheus work on them all the same.
+    """Export all metrics to the node, which adds the prefix `ray_`.
+
+    All are gauges, since Ray's histogram cannot take counts; Prometheus's functions work on them.
     """
     gauges: dict[str, Any] = {}
     while True:

@@ -1,3 +1,1 @@
-"""Serving bundles over the network. Needs the extra `aotc-serve[serve]`; the loader itself never
-imports these modules.
-"""
+"""Serve bundles over the network; needs the extra `aotc-serve[serve]`."""

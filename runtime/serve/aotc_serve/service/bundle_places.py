@@ -55,7 +55,7 @@ class Place:
 
     @property
     def release(self) -> Release | None:
-        """What new requests are served by."""
+        """The bundle that serves new requests."""
         slot = self.slot
         return self.releases.get(slot.bundle) if slot is not None else None
 
@@ -76,7 +76,7 @@ def references_in(reference: str) -> list[str]:
 
 
 def newest_first(place: Place) -> tuple[bool, object]:
-    """What places are sorted by, the highest version last; one that is no version comes before."""
+    """Return the sort key of places: the highest version last, invalid ones first."""
     release = place.release
     version = release.bundle.version if release is not None else ""
     key = version_key(version)
@@ -84,7 +84,7 @@ def newest_first(place: Place) -> tuple[bool, object]:
 
 
 def looks_of(place: Place) -> tuple[object, ...]:
-    """What tells that files are other ones: identity, size and times of the bundle and policy."""
+    """Return the identity, sizes and times of the bundle and policy files."""
     files = [place.trust] if isinstance(place.trust, Path) else []
     looks: list[object] = []
     if not is_reference(place.reference):

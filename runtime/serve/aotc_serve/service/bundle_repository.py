@@ -73,8 +73,9 @@ class Repository:
     # Loading
 
     def load_all(self, *, strict: bool) -> tuple[Finding, ...]:
-        """Load what is new or was changed, and give the reasons against the rest; strict: raise
-        the first AotcError instead.
+        """Load new and changed bundles, and return the errors of the others.
+
+        With `strict`, raises the first AotcError instead.
         """
         with self._lock:
             findings = self._look_around(strict=strict)
@@ -84,8 +85,9 @@ class Repository:
         return tuple(findings)
 
     def load_model(self, name: str) -> None:
-        """Load the bundle of a model, or load it again if it was changed, after what has appeared,
-        which may be it. Raises the first AotcError when all of them were tried.
+        """Load a model's bundle, again if it was changed, after new ones.
+
+        Raises the first AotcError when all of them were tried.
         """
         with self._lock:
             self._look_around(strict=False)
@@ -97,9 +99,7 @@ class Repository:
                 self._load_each(self._places_of(name), strict=True)
 
     def unload_model(self, name: str) -> None:
-        """Serve the bundle of a model no more, in none of its versions, and close it when its last
-        call has ended. Raises ServerError (AOTC-E762).
-        """
+        """Unload all versions of a model, each after its last call (AOTC-E762)."""
         with self._lock:
             for place in self._places_of(name):
                 slot = place.slot
@@ -125,8 +125,9 @@ class Repository:
                 self._tell("withdrawn", {"bundle": place.reference})
 
     def _look_around(self, *, strict: bool) -> list[Finding]:
-        """Add places for bundles that have appeared, and return the reasons against folders that
-        cannot be read; strict: raise the first AotcError instead.
+        """Add new sources of bundles, and return errors of unreadable folders.
+
+        With `strict`, raises the first AotcError instead.
         """
         findings: list[Finding] = []
         for given, trust in self._given:
@@ -147,9 +148,10 @@ class Repository:
     def _load_each(
         self, places: Sequence[Place], *, strict: bool, is_start: bool = False
     ) -> list[Finding]:
-        """Load places, each whatever becomes of the others, and return the reasons against those
-        that failed; strict: raise the first AotcError instead.  is_start: the caller ends with that
-        error, so no event reports it.
+        """Load each source independently, and return the errors.
+
+        With `strict`, raises the first AotcError instead. With `is_start`, the caller ends with
+        that error, so no event reports it.
         """
         findings: list[Finding] = []
         failed: AotcError | None = None
@@ -164,9 +166,7 @@ class Repository:
         return findings
 
     def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
-        """Raises RegistryError, if the registry does not say what a tag names now. looks: of its
-        files now.
-        """
+        """Return whether a source's files, and its tag, are unchanged (RegistryError)."""
         served = place.release
         if served is None or place.was != looks:
             return False
@@ -181,8 +181,9 @@ class Repository:
         self._tell("refused", facts)
 
     def _load(self, place: Place, *, tells: bool) -> None:
-        """Load what is new or was changed beside what serves; it takes its place when it is ready.
-        tells: report a refusal as an event. Raises an AotcError.
+        """Load a new or changed bundle beside the old one, then replace it.
+
+        With `tells`, an event reports an error. Raises an AotcError.
         """
         if place.slot is None:
             place.standing = Standing.LOADING
@@ -290,16 +291,17 @@ class Repository:
         self._named = named
 
     def serving(self, name: str, version: str = "") -> Serving:
-        """The model for one request, for `with`; its bundle is not closed before the request has
-        ended.
+        """Return the model for one request, for `with`.
 
-        version: "" for the highest.  Entering raises ServerError: AOTC-E762, E766.
+        Its bundle stays open until the request has ended; `version` "" is the highest. Entering
+        raises ServerError: AOTC-E762, E766.
         """
         return Serving(self, name, version)
 
     def enter(self, name: str, version: str) -> tuple[Model, Calling]:
-        """The model, and what has to be left when the request has ended. Raises ServerError:
-        AOTC-E762, E766.
+        """Return the model, and the call to leave when the request has ended.
+
+        Raises ServerError: AOTC-E762, E766.
         """
         for _ in range(3):
             for place in self._named.get(name, ()):
@@ -346,21 +348,19 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """Whether everything that was asked for at the start has been loaded: every fixture of it
-        has matched. What is refused later, beside what serves, changes nothing; a policy that
-        refuses what serves, or served, does.
+        """Return whether everything requested at the start has been loaded.
+
+        A later error changes nothing, unless a policy rejects a bundle that serves, or served.
         """
         return self._is_ready and not self.revoked
 
     @property
     def revoked(self) -> int:
-        """How many bundles serve, or did, that their policy has revoked since."""
+        """The number of bundles that served and that their policy has revoked since."""
         return sum(bool(place.revoked) for place in list(self._places.values()))
 
     def is_model_ready(self, name: str, version: str = "") -> bool:
-        """Whether a model serves that no policy has revoked. Raises ServerError: AOTC-E762, E766,
-        E786.
-        """
+        """Return whether a model serves and is not revoked (AOTC-E762, E766, E786)."""
         bundle = self.find(name, version).bundle
         return not any(
             place.revoked and place.release is not None and place.release.bundle is bundle
@@ -369,7 +369,7 @@ class Repository:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a thread loads or looks for changes: a registry may keep it for many minutes."""
+        """Return whether a thread loads or checks for changes, which can take minutes."""
         return self._lock.locked()
 
     def close(self) -> None:
@@ -412,9 +412,7 @@ def _reasons(error: AotcError) -> dict[str, object]:
 
 @contextmanager
 def _as_refusal(where: str) -> Iterator[None]:
-    """Turn every exception of loading a bundle into an AotcError (AOTC-E781 for what is none), so
-    that a fault of one place is reported as its own and stops no other.
-    """
+    """Turn every exception of loading a bundle into an AotcError (AOTC-E781)."""
     try:
         yield
     except AotcError:

@@ -1,4 +1,4 @@
-"""What a policy says now about a bundle that already serves."""
+"""Evaluate the current policy for a bundle that serves."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ keys that have expired, bundles that are damaged.
 
 
 def is_refused_by_policy(error: AotcError) -> bool:
-    """Whether a policy refused a bundle, rather than anything else having failed."""
+    """Return whether an error is a policy's rejection of a bundle."""
     return all(found.code in REFUSED_BY_POLICY for found in error.findings)
 
 
 def revocations(bundle: LoadedBundle, policy: TrustPolicy) -> tuple[Finding, ...]:
-    """Return what a policy revokes of a bundle that serves, whose files may have been replaced:
-    its root, its blobs, the keys that signed it, its name or version.
+    """Return what a policy revokes of a bundle that serves.
+
+    This is its root, its blobs, the keys that signed it, its name or version.
     """
     return tuple(_revocations(bundle, policy))
 

@@ -1,6 +1,4 @@
-"""Requests of any protocol: how many may be under way, how much memory they may hold, the threads
-that they run in, and how long a client waits for one.
-"""
+"""Limits of requests of any protocol: number, memory, threads and time."""
 
 from __future__ import annotations
 
@@ -64,7 +62,7 @@ class Quick:
         self._barred: dict[str, float] = {}
 
     def holds(self, kind: Kind, limit: float = QUICK_SECONDS) -> bool:
-        """Whether such requests have been taking less than so many seconds."""
+        """Return whether such requests have taken less than this many seconds."""
         if self._seconds.get(kind, 1.0) >= limit:
             return False
         return not self._barred or self._barred.get(kind[0], 0.0) <= monotonic()
@@ -84,8 +82,9 @@ class Quick:
         self._seconds[kind] = seconds if known is None else 0.75 * known + 0.25 * seconds
 
     def took_in_batch(self, kind: Kind, seconds: float) -> None:
-        """A call that served it, perhaps with others, took so long. That is more than it takes
-        alone, which is tried now and then; but never where a call is long.
+        """Record the time of a call that may have served others, too.
+
+        It is longer than the time alone, which is measured now and then, but not for long calls.
         """
         known = self._seconds.get(kind)
         if known is None or seconds >= QUICK_SECONDS:
@@ -95,7 +94,7 @@ class Quick:
 
 
 FORGOTTEN = 0.98
-"""What is left with each call of what is known about a kind that has not been quick."""
+"""Factor per call of the estimates about a kind that has not been quick."""
 
 
 class Asked(Struct, frozen=True):
@@ -164,7 +163,7 @@ class Service:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every bundle serves, and the server is not about to end."""
+        """Return whether every bundle serves, and the server is not stopping."""
         return self.repository.is_ready and not self.is_draining
 
     @property
@@ -217,7 +216,7 @@ class Service:
         self.metrics.request(model, asked.protocol, code, perf_counter() - started)
 
     def is_quick(self, name: str, version: str, size: int) -> bool:
-        """Whether such a request takes less than handing it to somebody else would."""
+        """Return whether such a request takes less time than passing it to a thread."""
         return self._holds_as_quick((name, version, size))
 
     def _holds_as_quick(self, kind: Kind) -> bool:
@@ -226,7 +225,7 @@ class Service:
         return self._quick.holds(kind, ALONE_SECONDS) or not self._is_batched(kind[0], kind[1])
 
     def _is_batched(self, name: str, version: str) -> bool:
-        """Whether requests for the model wait for others."""
+        """Return whether requests for the model are batched."""
         if self._queues is None:
             return False
         try:

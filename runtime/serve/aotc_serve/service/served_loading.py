@@ -1,4 +1,4 @@
-"""How a server loads its bundles: as it was told, and the pinned one alone where one was pinned."""
+"""Load a server's bundles, or the pinned one alone."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ TRIES = RetryLimits(patience=20.0)
 
 
 class Settings(Struct, frozen=True):
-    """How bundles are loaded. target, threads, store: as for `aotc_runtime.load`.  digest: the root
-    that every bundle has to have; empty if any will do.  ca: certificates of registries.
+    """Options for loading bundles.
+
+    `target`, `threads` and `store` are those of `aotc_runtime.load`; `digest` is the required root,
+    or ""; `ca` has certificates of registries.
     """
 
     target: str | None = None
@@ -37,7 +39,7 @@ class Settings(Struct, frozen=True):
 
 
 def is_tag(reference: str) -> bool:
-    """Whether it names what may be another bundle the next time."""
+    """Return whether a reference may name another bundle later."""
     return is_reference(reference) and not parse(reference).digest
 
 
@@ -48,8 +50,9 @@ def named_by(reference: str, settings: Settings) -> str:
 
 
 def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
-    """Raises what `aotc_runtime.load` does, and ServerError (AOTC-E783) before another bundle than
-    the one that is wanted starts an engine.
+    """Load a bundle; raises as `aotc_runtime.load`, and AOTC-E783.
+
+    AOTC-E783 is raised for another bundle than the required one, before an engine starts.
     """
     target, threads = settings.target, settings.threads
     store: Store | Path | None = settings.store

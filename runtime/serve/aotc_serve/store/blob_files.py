@@ -1,5 +1,7 @@
-"""Blobs as files under their digests. A file has its name when all of it is there and was hashed;
-until then it lies in `partial`, locked by who writes it, and who is killed leaves it to the next.
+"""Blobs as files named by their digests.
+
+A file gets its name once it is complete and hashed. Until then it lies in `partial`, locked by its
+writer; the next writer takes over after a crash.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from aotc_runtime.formats import oci_layout
 BLOBS, PARTIAL, BUNDLES, LOCK = oci_layout.BLOB_FOLDER, "partial", "bundles", "lock"
 TICK_SECONDS = 0.05
 LOCK_SECONDS = 10.0
-"""How long a lock is waited for that other users may be able to hold. Without it, what is fetched
-may be removed meanwhile, which is noticed, and fetched again.
+"""Timeout of a lock that other users may be able to hold. Without it, fetched blobs may be removed
+meanwhile, which is detected, and fetched again.
 """
 
 READ_BYTES = 2**20
@@ -53,9 +55,11 @@ class FileSink:
             raise unusable(shown, error) from error
 
     def written(self) -> int:
+        """The number of bytes written."""
         return self._written
 
     def restart(self) -> None:
+        """Drop what was written."""
         try:
             os.ftruncate(self._descriptor, 0)
         except OSError as error:
@@ -63,6 +67,7 @@ class FileSink:
         self._written, self._hash = 0, hashes.Hash(hashes.SHA256())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
         view = memoryview(data)
         while view:
             try:
@@ -77,6 +82,7 @@ class FileSink:
             view = view[number:]
 
     def digest(self) -> str:
+        """Return the digest of what was written."""
         return "sha256:" + self._hash.copy().finalize().hex()
 
 
@@ -87,6 +93,7 @@ class BlobFiles:
         self.folder = folder
 
     def path(self, digest: str) -> Path:
+        """Return the path of a blob."""
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
     def size(self, digest: str) -> int | None:
@@ -97,7 +104,7 @@ class BlobFiles:
             return None
 
     def has(self, digest: str, size: int) -> bool:
-        """Whether a file of this name and size is there; who uses it hashes it."""
+        """Return whether a file of this name and size exists; its user hashes it."""
         return self.size(digest) == size
 
     def make(self) -> None:
@@ -112,10 +119,10 @@ class BlobFiles:
     def receiving(
         self, digest: str, size: int, wait: Callable[[float], None] = time.sleep
     ) -> Iterator[FileSink | None]:
-        """A sink for a blob, which has its name at the end if that went well; None if it is there
-        already. wait: lets time pass while another process writes it.
+        """Yield a sink for a blob, or None if the blob is present.
 
-        Raises ResourceError (AOTC-E560).
+        The blob gets its name at the end. `wait` sleeps while another process writes it. Raises
+        ResourceError (AOTC-E560).
         """
         self.make()
         partial = self.folder / PARTIAL / digest.removeprefix("sha256:")
@@ -192,21 +199,22 @@ class BlobFiles:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """While this lasts, nobody removes what nothing refers to yet; unless the lock is held by
-        another process for longer than `LOCK_SECONDS`.
+        """Prevent the removal of unreferenced blobs during a block.
+
+        The lock is given up if another process holds it for longer than `LOCK_SECONDS`.
         """
         with self._lock(fcntl.LOCK_SH, LOCK_SECONDS):
             yield
 
     @contextmanager
     def alone(self, patience: float) -> Iterator[bool]:
-        """Whether nobody adds anything while this lasts. patience: how long to wait, seconds."""
+        """Yield whether the folder is locked exclusively. patience: the timeout, in seconds."""
         with self._lock(fcntl.LOCK_EX, patience) as is_held:
             yield is_held
 
     @contextmanager
     def _lock(self, kind: int, patience: float) -> Iterator[bool]:
-        """Whether the lock is held while this lasts, or is not needed."""
+        """Yield whether the lock is held, or not needed."""
         try:
             descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
         except OSError:

@@ -34,9 +34,7 @@ def fetch(
     kind: MapOf,
     ca: Path | None,
 ) -> MappedBundle:
-    """`BundleSource.fetch` of references to registries, out of the store and into it. A `Store` has
-    certificates of its own.
-    """
+    """Fetch references to registries through the store (`BundleSource.fetch`)."""
     kept = store if isinstance(store, Store) else Store(store or default_folder(), ca=ca)
     return fetched(place, policy, kept, target, ask, kind)
 

@@ -21,7 +21,7 @@ from aotc_serve.store.store_pull import for_host, pull, signed_by
 from aotc_serve.store.stored_bundles import Store, sizes_of
 
 ATTEMPTS = 4
-"""How often to fetch what another process removes meanwhile."""
+"""Number of fetches of blobs that another process removes meanwhile."""
 
 UNREACHABLE = "AOTC-E772"
 
@@ -29,8 +29,9 @@ type Place = Store | str | os.PathLike[str] | None
 
 
 def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """$AOTC_STORE, or the user's cache. Raises ResourceError (AOTC-E560) for a user without a home,
-    such as a container's number that no name belongs to.
+    """Return $AOTC_STORE, or the user's cache.
+
+    Raises ResourceError (AOTC-E560) for a user without a home, such as a container's numeric user.
     """
     if named := environment.get("AOTC_STORE", ""):
         return Path(named)
@@ -64,14 +65,12 @@ def fetched(
     ask: AskHost | None = None,
     kind: MapOf = mmap.mmap,
 ) -> MappedBundle:
-    """A bundle of a registry, opened from the store: framing only, nothing in it is believed. What
-    a digest names and is there needs no registry; nor does what is there of it, where the registry
-    cannot be reached.
+    """Return a bundle of a registry, opened from the store, with framing checked only.
 
-    policy: keys of it have to have signed what is fetched.  target: the one to have; None for the
-    best that the host can run, by what `ask` says, or without that for all.  kind: makes the maps.
-    Raises RegistryError, IntegrityError, BundleFormatError, TrustError, ResourceError, and with
-    `ask` every reason why no target fits.
+    A digest that is stored needs no registry; a stored tag serves if the registry is unreachable.
+    The policy's keys must have signed what is fetched. `target` None takes the best for the host by
+    `ask`, or all without it. `kind` makes the maps. Raises RegistryError, IntegrityError,
+    BundleFormatError, TrustError, ResourceError, and with `ask` why no target fits.
     """
     place, store = parse(text), store_at(folder)
     require_pinned(place, policy)
@@ -112,9 +111,7 @@ def _needed(
 def _fetch(
     place: Reference, policy: TrustPolicy, store: Store, target: str | None, ask: AskHost | None
 ) -> tuple[str, Set[str]]:
-    """The root and the blobs of what was fetched; or of what is there, where the registry cannot be
-    reached.
-    """
+    """Return the root and blobs fetched, or stored if the registry is unreachable."""
     now, name = time.time(), str(place)
     accept = signed_by(policy, now, name)
     if target is None and ask is not None:

@@ -80,7 +80,6 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
 
     now, name: as of `signed_by`.  ask: as of `choose`.
     """
-
     signed = signed_by(policy, now, name)
 
     def chosen(listing: Listing) -> Listing:
@@ -102,12 +101,11 @@ def pull(
     have: BlobSource | None = None,
     wanted: Wanted = all_layers,
 ) -> Listing:
-    """Have a bundle in a store: its root and attestations first, then, as far as each is accepted,
-    other documents and all else. targets: by name; none for all that are there.  have: a bundle
-    whose blobs need not be fetched.  wanted: says of each layer whether to fetch it.
+    """Pull a bundle into a store: root and attestations first, then what is accepted.
 
-    Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560, E561), and
-    what `accept` raises.
+    `targets` are names, or empty for all; blobs of `have` need not be fetched; `wanted` selects
+    layers. Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560,
+    E561), and what `accept` raises.
     """
     attested = fetch_attestations(repository, resolve(repository))
     accept.attested(attested)
@@ -145,7 +143,7 @@ def pull(
 
 
 def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
-    """Whether a blob could be taken from a bundle that is there."""
+    """Return whether a blob could be copied from a bundle that is present."""
     data = have.blob(digest)
     if data is None or len(data) != size:
         return False

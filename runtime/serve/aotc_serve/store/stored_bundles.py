@@ -37,10 +37,11 @@ PATIENCE_SECONDS = 30.0
 
 
 class StoredBundle(Struct, frozen=True):
-    """A bundle of a store. targets: those that are there whole, by what the root calls them.
-    absent: the others.  lost: how many attestations that it had are gone.  blobs: size by digest,
-    of what is there; documents: of manifests of the others.  used: when it was loaded or fetched
-    last, seconds since the epoch.
+    """A bundle of a store.
+
+    `targets` are complete, `absent` are the others. `lost` counts removed attestations. `blobs` are
+    sizes by digest, `documents` those of manifests among them. `used` is the time of its last load
+    or fetch, seconds since the epoch.
     """
 
     root: Entry
@@ -54,14 +55,15 @@ class StoredBundle(Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
+        """The size of all blobs."""
         return sum(self.blobs.values())
 
 
 class Store:
-    """A folder; it is made when something is put into it. limit: bytes of blobs, beyond which the
-    bundles that were used longest ago go; None for as much as there is room for.  ca: PEM
-    certificates that count for TLS, in place of the system's.  tries: how patient to be with
-    registries.
+    """A store in a folder, which is created when needed.
+
+    `limit` is the size in bytes beyond which the least recently used bundles are removed, or None.
+    `ca` has PEM certificates in place of the system's. `tries` limits retries.
     """
 
     def __init__(
@@ -76,13 +78,14 @@ class Store:
 
     @property
     def folder(self) -> Path:
+        """The folder of the store."""
         return self.files.folder
 
     def __fspath__(self) -> str:
         return os.fspath(self.folder)
 
     def bundles(self) -> list[StoredBundle]:
-        """What it has, the one that was used last first."""
+        """Return the bundles, by last use, the latest first."""
         try:
             names = [path.name for path in (self.folder / BUNDLES).iterdir()]
         except OSError:
@@ -92,9 +95,7 @@ class Store:
         return sorted((b for b in found if b is not None), key=lambda b: -b.used)
 
     def bundle(self, root: str, unread: Collection[str] = ()) -> StoredBundle | None:
-        """The bundle with this root digest; None if its record or its root index is not there.
-        unread: what a target may lack.
-        """
+        """Return the bundle with this root digest, or None; a target may lack `unread`."""
         path = self._record(root)
         try:
             data, used = read_file(path, limits.INDEX_BYTES_MAX), path.stat().st_mtime
@@ -173,9 +174,10 @@ class Store:
     def source(
         self, root: str, name: str, kind: MapOf = mmap.mmap, unread: Collection[str] = ()
     ) -> MappedBundle | None:
-        """The bundle with this root digest, opened: framing only, nothing in it is believed; None
-        if it is not there. name: for messages.  kind: makes the maps of its files.  unread: as of
-        `bundle`.
+        """Return the bundle with this root digest, opened with framing checked only.
+
+        None if it is not there. `name` is for messages, `kind` makes the maps of its files, and
+        `unread` is as of `bundle`.
         """
         found = self.bundle(root, unread)
         if found is None:
@@ -213,9 +215,10 @@ class Store:
         keep: Collection[str] = (),
         patience: float = PATIENCE_SECONDS,
     ) -> tuple[list[StoredBundle], int] | None:
-        """Remove the bundles that were used longest ago until the rest fits, and all that belongs
-        to none; which, and how many bytes. None, and nothing is removed, if somebody adds to it.
-        What is loaded stays loaded. keep: roots that stay, whatever the limit.
+        """Remove the least recently used bundles, and unreferenced blobs.
+
+        Returns them and the number of bytes, or None if the store is in use. Loaded bundles stay
+        loaded; roots in `keep` stay.
         """
         with self.files.alone(patience) as alone:
             if not alone:
@@ -237,9 +240,7 @@ class Store:
             return gone, removed
 
     def verify(self) -> Iterator[tuple[str, bool]]:
-        """Every blob, and whether its bytes are what its name says. What is not is removed: it is
-        fetched again when it is needed. Raises ResourceError (AOTC-E560).
-        """
+        """Yield every blob, and whether it matches its digest; remove others (AOTC-E560)."""
         for path, _ in self._all(BLOBS):
             digest = f"sha256:{path.name}"
             try:
