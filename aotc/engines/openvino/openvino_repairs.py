@@ -380,14 +380,14 @@ def keep_ranks(openvino: Any, model: Any) -> None:
     """
     ops = openvino.opset15
     for node in model.get_ordered_ops():
-        shape = node.get_output_partial_shape(0) if node.get_output_size() else None
-        known = node.get_type_name() in ELEMENTWISE and shape is not None and shape.is_static
-        if not known or not shape.rank.get_length() or prod(node.get_output_shape(0)) != 1:
+        if node.get_type_name() not in ELEMENTWISE or node.get_output_partial_shape(0).is_dynamic:
+            continue
+        axes = np.array(node.get_output_shape(0), np.int64)
+        if not axes.size or axes.prod() != 1:
             continue
         for place, value in enumerate(node.input_values()):
             if value.get_node().get_type_name() == "Constant" or len(value.get_shape()):
                 continue
-            axes = np.array(node.get_output_shape(0), np.int64)
             node.input(place).replace_source_output(ops.reshape(value, axes, False).output(0))
 
 
