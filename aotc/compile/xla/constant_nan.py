@@ -190,8 +190,9 @@ def _unconverted(name: str, instructions: Mapping[str, _Instruction]) -> _Instru
 def _paired(
     operands: Sequence[Constants], element: str, *functions: Callable[..., Any]
 ) -> Constants:
-    """Return the results of functions for each choice of constants. A known NaN remains one beside
-    a number known only at run time.
+    """Return the results of functions for each choice of constants.
+
+    A known NaN remains one beside a number known only at run time.
     """
     dtype = np.float64 if element == "f64" else np.float32
     grids = np.meshgrid(*(np.array(sorted(each), dtype) for each in operands))

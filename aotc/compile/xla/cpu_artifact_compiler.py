@@ -115,10 +115,10 @@ def _options(compile_options: bytes) -> dict[int, tuple[int | bytes, ...]]:
 
 
 def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
-    """Replace parameters of `main`, by index, by constants in place, so that XLA can fold them and
-    choose their layout. The other parameters keep their order.
+    """Replace parameters of `main` by constants, so that XLA can fold and lay them out.
 
-    values: of the parameters' shapes; float32, float64, or signed integers.
+    The other parameters keep their order. `values` maps indexes to arrays of the parameters'
+    shapes; float32, float64, or signed integers.
     """
     main = next(
         operation
