@@ -211,6 +211,15 @@ def test_means_of_a_batch_of_one_are_taken_from_their_rows(axes: tuple[int, ...]
     require_same(centred, numbers(1, 3, 4, 4))
 
 
+def test_results_of_one_element_keep_their_axes() -> None:
+    weight = np.array([2], np.float32)
+
+    def scaled(w: Array, x: Array) -> Any:
+        return jnp.prod(x, axis=0, keepdims=True) * np.float32(-1.08) + w
+
+    require_same(scaled, numbers(1), (weight,))
+
+
 def test_absolute_values_of_joined_arrays_leave_other_uses_alone() -> None:
     def both(x: Array) -> Any:
         joined = jnp.concatenate([x[:3], x])

@@ -371,6 +371,28 @@ def keep_reduced_axes(openvino: Any, model: Any) -> None:
     model.validate_nodes_and_infer_types()
 
 
+ELEMENTWISE = ("Add", "Divide", "Multiply", "Subtract")
+
+
+def keep_ranks(openvino: Any, model: Any) -> None:
+    """Give scalars the axes of a result of one element.
+
+    OpenVINO joins a product and a sum with constants to one node of the scalar's rank, so that the
+    result loses its axes.
+    """
+    ops = openvino.opset15
+    for node in model.get_ordered_ops():
+        if node.get_type_name() not in ELEMENTWISE or node.get_output_partial_shape(0).is_dynamic:
+            continue
+        axes = np.array(node.get_output_shape(0), np.int64)
+        if not axes.size or axes.prod() != 1:
+            continue
+        for place, value in enumerate(node.input_values()):
+            if value.get_node().get_type_name() == "Constant" or len(value.get_shape()):
+                continue
+            node.input(place).replace_source_output(ops.reshape(value, axes, False).output(0))
+
+
 def keep_until_called(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
     """Compute slices and loops in calls, where OpenVINO may know all that they take.
 
@@ -505,6 +527,7 @@ def repair(openvino: Any, model: Any, within: bool = False) -> None:
     keep_whole_rows(openvino, model)
     keep_powers(openvino, model)
     keep_reduced_axes(openvino, model)
+    keep_ranks(openvino, model)
     end_attention(openvino, model)
     fixed = fixed_nodes(model, within)
     take_absolute_values(openvino, model, fixed)
