@@ -10,12 +10,23 @@ import msgspec
 
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.workers.worker_child import PR_SET_PDEATHSIG
 from aotc.base.workers.worker_environment import inherited
 
 SECONDS_MAX = 6 * 3600.0
 """TensorFlow takes some ten seconds for each profile of a network of moderate size."""
 
 LINES_SHOWN = 8
+
+START = f"""
+import ctypes, runpy, signal, sys
+libc = ctypes.CDLL(None)
+if hasattr(libc, "prctl"):
+    libc.prctl({PR_SET_PDEATHSIG}, signal.SIGKILL)
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Python code that runs a script, and ends when the process that started it does."""
 
 
 def run_script(
@@ -28,7 +39,7 @@ def run_script(
     Raises CaptureError: AOTC-E844 for what it does not do, E843 for a Python without what it needs,
     with what was expected of that and a hint.
     """
-    command = [str(python.absolute()), "-I", str(script), str(folder)]
+    command = [str(python.absolute()), "-I", "-c", START, str(script), str(folder)]
     try:
         status, said = Processes().run(command, folder, inherited(without=()), SECONDS_MAX)
     except (OSError, TimeoutExpired) as error:

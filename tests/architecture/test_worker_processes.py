@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import aotc
+from aotc.base.foreign_python import START
 
 ROOT = Path(aotc.__path__[0])
 
@@ -17,10 +20,10 @@ OTHERS = {
     "cli/main.py": "the command itself",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
     "commands/import_tensorflow/tensorflow_exporter.py": (
-        "runs without aotc: asks the system for the same itself"
+        "runs without aotc: aotc.base.foreign_python.START asks the system for the same"
     ),
     "commands/record_expected/model_recorder.py": (
-        "runs without aotc: asks the system for the same itself"
+        "runs without aotc: aotc.base.foreign_python.START asks the system for the same"
     ),
 }
 
@@ -39,3 +42,14 @@ def test_a_worker_process_ends_with_the_process_that_started_it(module: str) -> 
 
 def test_every_exception_is_still_there() -> None:
     assert set(OTHERS) <= set(WORKERS)
+
+
+def test_a_script_of_a_framework_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(60)\n")
+    command = [sys.executable, "-I", "-c", START, str(script), "job"]
+    parent = f"import subprocess; subprocess.run({command!r}, check=False)"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"job\n"
+        process.kill()
+        assert process.stdout.read() == b"", "the script's end of the pipe closes"
