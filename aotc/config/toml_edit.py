@@ -24,8 +24,8 @@ def with_value(manifest: Path, keys: Sequence[str], value: Any) -> bytes | None:
     """Return the text of a build manifest with another value of a key.
 
     Args:
-        manifest: The path of the manifest.
-        keys: The path of the key; tables that are missing on the way are added.
+        manifest: The file.
+        keys: The path of the key; missing tables are added.
         value: Numbers, strings, lists and dicts.
 
     Returns:

@@ -49,13 +49,15 @@ class Changed:
 def add_key(
     path: Path, key_file: Path, table: str, stated: Mapping[str, Any]
 ) -> tuple[PublicKey, list[str]]:
-    """Add a public key to a policy, in place; the key, and what the operator should know, in
-    sentences. table: "keys" or "certifiers".  stated: what the policy is to say of the key, such as
-    `holder`, by its own names.
+    """Add a public key to a policy file; return the key and notes for the operator.
 
-    Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
-    lists or revokes, E024, E025 no holder where the threshold counts them; TrustError: AOTC-E308
-    to E310.
+    `table` is "keys" or "certifiers"; `stated` has the policy's other fields of the key, such as
+    `holder`.
+
+    Raises:
+        UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
+            lists or revokes, E024, E025 no holder where the threshold counts them.
+        TrustError: AOTC-E308 to E310.
     """
     text, policy = _read(path)
     pem, key = read_public_key(key_file)
@@ -95,12 +97,19 @@ def revoke(
     blobs: Sequence[str],
     since: datetime | None = None,
 ) -> Changed:
-    """Revoke in a policy, in place. keys: files or ids, in full or 16 digits and more of a listed
-    one.  roots: digests, or paths of bundles.  blobs: digests.  since: from when on the keys are
-    revoked, or None for whatever they signed.
+    """Revoke keys, bundles and blobs in a policy file.
 
-    Raises UsageError: AOTC-E003 not writable, E023 for what is none of these, E024; TrustError:
-    AOTC-E308 to E310; BundleFormatError and IntegrityError for a bundle that cannot be read.
+    Args:
+        path: The policy.
+        keys: Files or ids, in full or 16 digits and more of a listed one.
+        roots: Digests, or paths of bundles.
+        blobs: Digests.
+        since: When the revocation of the keys begins; None for all that they signed.
+
+    Raises:
+        UsageError: AOTC-E003 not writable, E023 for a value that is none of these, E024.
+        TrustError: AOTC-E308 to E310.
+        BundleFormatError, IntegrityError: A bundle cannot be read.
     """
     text, policy = _read(path)
     ids = [_key_id(value, policy, path) for value in keys]
@@ -200,10 +209,12 @@ def with_revoked(
     blobs: Sequence[str] = (),
     since: Mapping[str, datetime] = MappingProxyType({}),
 ) -> str:
-    """The policy with these key ids and digests under `revoked`. text: a valid policy.  since: ids
-    of keys that are revoked from a time on.
+    """Return the text of a policy with these key ids and digests under `revoked`.
 
-    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    `text` is a valid policy; `since` has the times from which keys are revoked.
+
+    Raises:
+        UsageError: AOTC-E024 where the text cannot be edited.
     """
     added = {"keys": keys, "roots": roots, "blobs": blobs}
     wanted = tomllib.loads(text)

@@ -19,9 +19,11 @@ from aotc_runtime.base.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """target: as the manifest writes it.  accepted: traffic that the entry point accepts; outside:
-    how many requests it does not, by reason.  most: profiles allowed.  served, today: how the
-    suggested profiles and those of the manifest serve the accepted traffic.
+    """Suggested profiles for a target, which is as the manifest writes it.
+
+    `accepted` is traffic that the entry point accepts, and `outside` counts other requests by
+    reason. `most` is the number of allowed profiles. `served` and `today` are how suggested and
+    current profiles serve the traffic.
     """
 
     manifest: BuildManifest
@@ -96,8 +98,10 @@ def suggest(
 
 
 def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
-    """The entry point that `--entry` names, or the only one with dimensions. sized: those with
-    dimensions. Raises UsageError (AOTC-E042).
+    """Return the entry point of `--entry`, or the only one with dimensions (`sized`).
+
+    Raises:
+        UsageError: AOTC-E042.
     """
     if wanted is None and len(sized) == 1:
         return sized[0]

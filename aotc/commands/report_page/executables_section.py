@@ -1,6 +1,4 @@
-"""Every executable in numbers (size, memory, cost, parity), what was traced, and which libraries do
-the work.
-"""
+"""The figures of every executable: size, memory, cost, parity, what was traced, libraries."""
 
 from __future__ import annotations
 

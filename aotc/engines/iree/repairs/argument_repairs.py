@@ -38,8 +38,9 @@ def composite(operation: Any) -> None:
 
 
 def _copy(operation: Any, value: Any) -> Any:
-    """Return a copy that IREE makes: zeros that only the numbers' bits tell are joined to it. IREE
-    takes out what it sees to be the same as its operand.
+    """Return a copy that IREE does not remove as equal to its operand.
+
+    Zeros derived from the bits of its numbers are joined to it.
     """
     given, element = kind_of(value)
     if element == "i1":
@@ -70,10 +71,14 @@ def _copy(operation: Any, value: Any) -> Any:
 
 
 def keep_arguments(module: Any, weights: Collection[int]) -> None:
-    """Let the module update copies of its arguments, but for those that callers give up: IREE
-    writes what a scatter or an update changes into the argument itself, if nothing else reads it.
+    """Let the module update copies of its arguments, except those that callers donate.
 
-    weights: places of parameters that IREE holds as globals, which it does not write to.
+    IREE writes the result of a scatter or an update into the argument itself if nothing else reads
+    it.
+
+    Args:
+        module: The module, which is changed.
+        weights: Positions of parameters that IREE holds as globals, which it does not write to.
     """
     written: set[str] = set()
 
