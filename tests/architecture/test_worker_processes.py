@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import aotc
+from aotc.base.foreign_python import LIMITS, _Confined
+from aotc.base.workers.confined_process import ProcessLimits
 
 ROOT = Path(aotc.__path__[0])
 
@@ -18,10 +23,10 @@ OTHERS = {
     "base/foreign_python.py": "asks the system for the same before it becomes the command",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
     "commands/import_tensorflow/tensorflow_exporter.py": (
-        "runs without aotc: asks the system for the same itself"
+        "runs without aotc: aotc.base.foreign_python asks the system for the same"
     ),
     "commands/record_expected/model_recorder.py": (
-        "runs without aotc: asks the system for the same itself"
+        "runs without aotc: aotc.base.foreign_python asks the system for the same"
     ),
 }
 
@@ -40,3 +45,17 @@ def test_a_worker_process_ends_with_the_process_that_started_it(module: str) -> 
 
 def test_every_exception_is_still_there() -> None:
     assert set(OTHERS) <= set(WORKERS)
+
+
+def test_a_script_of_a_framework_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(60)\n")
+    confined = _Confined(ProcessLimits.stated(2**30, str(tmp_path)), ())
+    (tmp_path / LIMITS).write_bytes(msgspec.json.encode(confined))
+    own = [sys.executable, "-m", "aotc.base.foreign_python", str(tmp_path)]
+    command = [*own, sys.executable, "-I", str(script), "job"]
+    parent = f"import subprocess; subprocess.run({command!r}, check=False)"
+    with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"job\n"
+        process.kill()
+        assert process.stdout.read() == b"", "the script's end of the pipe closes"

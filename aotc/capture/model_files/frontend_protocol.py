@@ -106,10 +106,3 @@ class Frontend(Protocol):
         or of another kind; AOTC-E844 for operators, types, effects or states that the frontend has
         no function for, all of them at once; AOTC-E845 for a signature that the file does not have.
         """
-
-
-class HasOperators(Protocol):
-    """A frontend of files that name operators, which it has in a table."""
-
-    def operators(self) -> Mapping[str, Sequence[str]]:
-        """Their names as its framework writes them, by family."""

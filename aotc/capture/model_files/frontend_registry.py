@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
@@ -13,7 +11,6 @@ from aotc.base.errors import refusal
 from aotc.capture.model_files.frontend_protocol import (
     GROUP,
     Frontend,
-    HasOperators,
     Model,
     ModelFile,
 )
@@ -39,23 +36,8 @@ def read_model(file: ModelFile, where: str) -> Model:
     if suffix not in _points():
         cause, expected = "unsupported-model-file-type", f"one of: {', '.join(suffixes())}"
         raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected)
-    with _library_of(suffix, where):
-        return cast(Frontend, _points()[suffix].load()()).read(file)
-
-
-def operators_of(suffix: str) -> Mapping[str, Sequence[str]]:
-    """The operators that the frontend of such files has, by family.
-
-    Raises CaptureError (AOTC-E843) if its library is not installed.
-    """
-    with _library_of(suffix, "FRAMEWORK"):
-        return cast(HasOperators, _points()[suffix].load()()).operators()
-
-
-@contextmanager
-def _library_of(suffix: str, where: str) -> Iterator[None]:
     try:
-        yield
+        return cast(Frontend, _points()[suffix].load()()).read(file)
     except ImportError as error:
         raise refusal(
             "AOTC-E843",

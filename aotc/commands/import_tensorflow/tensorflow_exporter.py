@@ -7,11 +7,9 @@ exported.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
-import signal
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +24,6 @@ import tensorflow as tf
 from tensorflow.compiler.mlir.stablehlo import stablehlo
 
 FORMAT = 1
-
-PR_SET_PDEATHSIG = 1
-"""<sys/prctl.h>: the signal that a process gets when its parent ends."""
 
 BATCH = "batch"
 
@@ -293,13 +288,5 @@ def _cause(error: Exception) -> str:
     return (told or lines or [type(error).__name__])[0][:300]
 
 
-def _end_with_parent() -> None:
-    """Have this process killed when the one that started it ends (prctl(2)), on Linux."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    _end_with_parent()
     main(Path(sys.argv[1]))

@@ -7,11 +7,9 @@ imports only the framework and numpy. Errors go to `refused.json`.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import re
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,9 +22,6 @@ import numpy as np
 
 Arrays = Mapping[str, Any]
 Run = Callable[[Arrays], Arrays]
-
-PR_SET_PDEATHSIG = 1
-"""<sys/prctl.h>: the signal that a process gets when its parent ends."""
 
 
 class Refused(Exception):
@@ -169,13 +164,5 @@ def _array(tensor: Any) -> Any:
 OPENED: Mapping[str, Callable[[str], tuple[str, Run]]] = {".onnx": _onnx, ".pt2": _torch}
 
 
-def _end_with_parent() -> None:
-    """Have this process killed when the one that started it ends (prctl(2)), on Linux."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 if __name__ == "__main__":
-    _end_with_parent()
     main(Path(sys.argv[1]))

@@ -84,13 +84,6 @@ class OnnxFrontend:
         """Endings of the files that this frontend reads."""
         return (".onnx",)
 
-    def operators(self) -> Mapping[str, Sequence[str]]:
-        """By domain; see `aotc.capture.model_files.frontend_protocol.HasOperators`."""
-        found: dict[str, list[str]] = {}
-        for domain, name in OPERATORS:
-            found.setdefault(domain or "ai.onnx", []).append(name)
-        return found
-
     def read(self, file: ModelFile) -> Model:
         """A model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:

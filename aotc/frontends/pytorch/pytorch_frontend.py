@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aotc.base.errors import raise_if, refusal
@@ -43,10 +43,6 @@ class PyTorch:
             cause = "model-has-no-initial-state"
             raise refusal("AOTC-E845", file.text, torch_states.INITIAL, cause=cause)
         return torch_states.initial_state(model) if initial else model
-
-    def operators(self) -> Mapping[str, Sequence[str]]:
-        """See `aotc.capture.model_files.frontend_protocol.HasOperators`."""
-        return torch_graph_checks.operators()
 
 
 def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from aotc.base.errors import finding
-from aotc.frontends.pytorch.operators import FAMILIES, REFUSED
+from aotc.frontends.pytorch.operators import REFUSED
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory
 from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS
 from aotc.frontends.pytorch.torch_dtypes import SCALAR_TYPES
@@ -157,9 +157,3 @@ def _dtypes(step: Step, tensors: Mapping[str, TensorMeta], enable_x64: bool) -> 
             yield Refused(step, "makes a dtype that numpy does not have", LISTED)
         elif dtype in WIDE and not narrow:
             yield Refused(step, f"makes {WIDE[dtype]}, and 64-bit types are off", X64)
-
-
-def operators() -> dict[str, list[str]]:
-    """Names of all operators of torch that are had, by family; those in place are as the others."""
-    families = {title: [name for name, _ in family] for title, family in FAMILIES.items()}
-    return {**families, "sizes and control flow": [*FUNCTIONS, CONDITION, LOOP]}

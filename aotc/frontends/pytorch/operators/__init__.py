@@ -19,25 +19,25 @@ from aotc.frontends.pytorch.operators import (
 )
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory, Operator
 
-FAMILIES = {
-    "arithmetic, comparisons, activations": torch_elementwise.FAMILY,
-    "attention and products": torch_linear.FAMILY,
-    "convolution": torch_convolution.FAMILY,
-    "creation": torch_creation.FAMILY,
-    "Fourier transforms": torch_fourier.FAMILY,
-    "linear algebra": torch_factorizations.FAMILY,
-    "indexing and scattering": torch_indexing.FAMILY,
-    "normalization": torch_normalization.FAMILY,
-    "pooling and resizing": torch_pooling.FAMILY,
-    "quantization": torch_quantization.FAMILY,
-    "quantization of torchao": torch_quantization.TORCHAO,
-    "recurrent layers": torch_recurrent.FAMILY,
-    "reductions and sorting": torch_reductions.FAMILY,
-    "shapes": torch_shapes.FAMILY,
-}
+FAMILIES = (
+    torch_elementwise.FAMILY,
+    torch_linear.FAMILY,
+    torch_convolution.FAMILY,
+    torch_creation.FAMILY,
+    torch_fourier.FAMILY,
+    torch_factorizations.FAMILY,
+    torch_indexing.FAMILY,
+    torch_normalization.FAMILY,
+    torch_pooling.FAMILY,
+    torch_quantization.FAMILY,
+    torch_quantization.TORCHAO,
+    torch_recurrent.FAMILY,
+    torch_reductions.FAMILY,
+    torch_shapes.FAMILY,
+)
 
 OPERATORS: dict[str, Operator] = {
-    name: operator for family in FAMILIES.values() for name, operator in family
+    name: operator for family in FAMILIES for name, operator in family
 }
 """By torch's name: "aten.add.Tensor"."""
 
@@ -64,4 +64,4 @@ REFUSED: dict[str, str] = {
 }  # fmt: skip
 """By torch's name without overload."""
 
-__all__ = ["FAMILIES", "OPERATORS", "REFUSED", "Memory", "Operator"]
+__all__ = ["OPERATORS", "REFUSED", "Memory", "Operator"]

@@ -1,1 +1,0 @@
-"""`aotc operators`: which operators of a framework its frontend has."""
