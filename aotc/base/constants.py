@@ -9,6 +9,9 @@ CAPTURE_WORKER = "aotc.pipeline.children.capture_worker"
 REFERENCE_WORKER = "aotc.pipeline.children.reference_worker"
 """The module that runs it in plain JAX."""
 
+EVALUATION_WORKER = "aotc.pipeline.children.evaluation_worker"
+"""The module that runs it in plain JAX on evaluation data."""
+
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
 """Environment variable, read when jax is imported (`private.take_options` does it later): with "1",
 jax lowers arrays a function closed over (above 32 bytes, at any depth of nested jit, scan or cond)

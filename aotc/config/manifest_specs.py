@@ -23,6 +23,7 @@ from pydantic import (
 
 from aotc.base.evidence import PLACES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
+from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
     ByName,
@@ -276,7 +277,7 @@ class EntryPointSpec(Section):
     and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
     executables are held to.  expected_tolerance: what the reference is held to, against what the
     framework gave that a model comes from.  numerics: "finite" if neither arguments nor results
-    are ever NaN or infinite.  shardings: by pattern of leaf paths.
+    are ever NaN or infinite.  shardings: by pattern of leaf paths.  evaluation: by a task metric.
     """
 
     function: FunctionReference = ""
@@ -299,6 +300,7 @@ class EntryPointSpec(Section):
     expected_tolerance: ToleranceSpec = ToleranceSpec(rtol=1e-4, atol=1e-5)
     numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
+    evaluation: EvaluationSpec | None = None
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
@@ -554,6 +556,20 @@ class BuildManifest(ManifestKeys):
             recorded = entry_point.fixtures
             named = (entry_point.source, recorded.file, recorded.results, recorded.expected)
             yield from (file for file in named if file is not None)
+        for name in self.entry_points:
+            yield from self.evaluation_files(name)
+
+    def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
+        """The files with the data of an evaluation, sorted by name; none of a function."""
+        spec = self.entry_points[entry_point].evaluation
+        if spec is None or spec.reads_function:
+            return
+        path = self.root / spec.data
+        if not path.is_dir():
+            yield SourceFile(spec.data, path)
+            return
+        for file in sorted(path.glob("*.npz")):
+            yield SourceFile(f"{spec.data.rstrip('/')}/{file.name}", file)
 
     def where(self, *keys: str | int) -> str:
         """A place for findings, as "manifests/digits.toml:12 entry_points.predict.function"."""

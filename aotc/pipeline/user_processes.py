@@ -220,7 +220,7 @@ def capture(
         source.execute(CAPTURE, options, workers, on_output, advance)
         seconds = tasks.clock() - started
         program = _captured(scratch)
-        parts |= _read_parts(scratch, program)
+        parts |= read_parts(scratch, program)
         tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         return program
 
@@ -257,7 +257,7 @@ def reference(
 
     def compute() -> None:
         folder = source.scratch.folder
-        task = Task(Kind.REFERENCE, "", dict(_reference_parts(source, program)))
+        task = Task(Kind.REFERENCE, "", dict(reference_parts(source, program)))
         every = program.entry_points.values()
         is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
         if is_keyed and restore_files(task, folder, tasks):
@@ -277,11 +277,13 @@ def reference(
 
 def runs_functions(manifest: BuildManifest) -> bool:
     """Return whether users wrote part of the program, which may need the network and any resources:
-    an entry point, the `init` of weights or the `like` of an input. Weights of files alone run
-    nothing.
+    an entry point, the `init` of weights, the `like` of an input, or a function of an evaluation.
+    Weights of files alone run nothing.
     """
     written = any(spec.source is None for spec in manifest.entry_points.values())
     written |= any(spec.init is not None for spec in manifest.weights.values())
+    evaluations = (spec.evaluation for spec in manifest.entry_points.values())
+    written |= any(each is not None and bool(each.functions) for each in evaluations)
     return written or _has_like_inputs(manifest)
 
 
@@ -314,7 +316,7 @@ def _variables() -> dict[str, str]:
     return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
-def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
+def read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
     """Parts of a key: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
@@ -330,7 +332,7 @@ def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
         yield f"files of package {name}", package.files
 
 
-def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
     """All that the results of plain JAX depend on: the program at every size at which it runs, its
     inputs and weights, and what it runs on (docs/concepts/cache.md says why that is all).
     """
@@ -342,7 +344,7 @@ def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple
     yield from code_identity.library_parts(variables).items()
     yield from code_identity.native_parts(variables).items()
     if _shows_classes(source.job.manifest, program):
-        yield from _read_parts(source.scratch, program).items()
+        yield from read_parts(source.scratch, program).items()
     yield "options of jax", program.jax_options
     scratch = source.scratch
     for name, entry_point in program.entry_points.items():

@@ -1,6 +1,6 @@
 """Rules that most policies leave out: on the sizes of what is stored, on how a bundle is named, on
-blobs, and on the engines and versions that run. Each yields what it refuses and what would satisfy
-it.
+blobs, on metrics, and on the engines and versions that run. Each yields what it refuses and what
+would satisfy it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,13 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
-from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    EvaluationRan,
+    engine_name,
+    engine_of,
+)
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification.bundle_contents import roles_of
@@ -94,6 +100,36 @@ def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
             if entry_point.numerics is not UNSET:
                 where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
                 yield finding("AOTC-E336", where, f'numerics = "{entry_point.numerics}"')
+
+
+def check_metrics(
+    manifests: Iterable[BundleManifest], required: Mapping[str, float]
+) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E337, for every target without a metric that is good enough.
+
+    Args:
+        manifests: Of every target.
+        required: The least value, or the largest where less is better, by entry point and metric.
+    """
+    for manifest in manifests:
+        for name, limit in required.items():
+            owner, _, metric = name.partition(".")
+            entry_point = manifest.entry_points.get(owner)
+            known = (entry_point.evaluations or ()) if entry_point else ()
+            found = next((each for each in known if each.metric == metric), None)
+            where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
+            if found is None or not isinstance(found.result, EvaluationRan):
+                missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
+                expected = f"{limit!r} ({name})"
+                cause = "metric-was-not-recorded"
+                yield finding("AOTC-E337", where, missing, cause=cause, expected=expected)
+                continue
+            value, is_lower = float(found.result.value), found.better == "lower"
+            if not (value <= limit if is_lower else value >= limit):
+                expected = f"{'at most' if is_lower else 'at least'} {limit!r} ({name})"
+                yield finding(
+                    "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
+                )
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:

@@ -349,3 +349,7 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
         from aotc_runtime.verification import optional_rules
 
         yield from optional_rules.check_numerics(manifests)
+    if policy.metrics:
+        from aotc_runtime.verification import optional_rules
+
+        yield from optional_rules.check_metrics(manifests, policy.metrics)
