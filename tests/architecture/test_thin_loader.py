@@ -13,7 +13,7 @@ import pytest
 
 Bundle = tuple[Path, Path]
 
-MODULES_MAX, LINES_MAX = 45, 6_560
+MODULES_MAX, LINES_MAX = 45, 6_625
 
 LAZY = (
     "aotc_serve.channel",
