@@ -83,6 +83,8 @@ def _top(k: int) -> Callable[[Array, Array], Array]:
             return _column(output == labels)
         if output.ndim != 2:
             raise MetricError(f"a result {_text(output)} in place of [samples, classes]")
+        if k >= output.shape[1]:
+            raise MetricError(f"k = {k} of {output.shape[1]} classes, which is always right")
         scores = _numbers(output)
         known = _labels(labels, scores.shape[:1], scores.shape[1])[:, None]
         own = np.take_along_axis(scores, known, axis=1)

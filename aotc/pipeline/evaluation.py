@@ -72,8 +72,6 @@ def evaluate(
             crashes.
     """
     specs = specs_of(run.request.manifest)
-    if not specs or not parts:
-        return {}
     is_keyed = not any(each.reads_function for each in specs.values())
     is_keyed &= not any(UNTRACED in e.uncompiled.values() for e in program.entry_points.values())
     shared = dict(_parts(source, program, specs)) if is_keyed else {}
@@ -122,7 +120,7 @@ class _Evaluating:
     """The processes of an evaluation, one after the other, and how many calls have ended."""
 
     def __init__(self, run: BuildRun, source: Source) -> None:
-        self._run, self._source, self._done = run, source, 0
+        self._run, self._source, self._done, self._total = run, source, 0, 0
 
     def made(self, parts: Sequence[TargetParts], ran: Mapping[str, Ran]) -> dict[str, Evaluated]:
         """Evaluate the targets that run here, and say of others that they do not."""
@@ -130,6 +128,8 @@ class _Evaluating:
         self._execute()
         prepared = read_prepared(folder)
         runs = [p for p in parts if ran[p.manifest.target.name].not_run is None]
+        # Plain JAX has made as many calls as each target is going to make, or nearly so.
+        self._total = self._done * (1 + len(runs))
         scores: dict[str, dict[str, Rows]] = {}
         if runs:
             provisional = pack_provisional(runs, folder)
@@ -170,7 +170,7 @@ class _Evaluating:
 
     def _advance(self, _: str) -> None:
         self._done += 1
-        self._run.on_stage("evaluate", self._done, 0)
+        self._run.on_stage("evaluate", self._done, max(self._done, self._total))
 
 
 def _evaluation(

@@ -43,6 +43,9 @@ def classify(x):
 def both(x):
     return {"scores": x[:, :3] * 2, "sum": x.sum(axis=1)}
 
+def masked(x, mask):
+    return jnp.where(mask[:, None], x[:, :3], 0)
+
 def first(x, scale):
     return x[:, 0] * scale
 
@@ -96,6 +99,9 @@ def built(
 ) -> Built:
     (folder / "program.py").write_text(PROGRAM.replace('"data.npz"', repr(f"{folder}/data.npz")))
     text = HEAD.format(evaluation=evaluation, function=function, profiles=profiles, more=more)
+    if targets:
+        named = ", ".join(f'"{each}"' for each in targets)
+        text = text.replace('"cpu-x86-64-v3"', named, 1)
     (folder / "m.toml").write_text(text)
     if not (folder / "data.npz").exists():
         np.savez(folder / "data.npz", x=X, target=LABELS)
@@ -234,6 +240,26 @@ def test_a_smaller_last_batch_is_refused_or_padded_where_that_is_proven(tmp_path
     ran = recorded(made).result
     assert isinstance(ran, EvaluationRan)
     assert float(ran.value) == pytest.approx(12 / 13)
+
+
+def test_masks_that_the_loader_adds_are_not_among_the_data(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=X[:13], target=LABELS[:13])
+    more = """inputs.mask = { shape = ["batch"], dtype = "bool" }
+out_of_profile.batch = { policy = "pad", mask = "mask" }"""
+    made = built(tmp_path, function="masked", profiles="[8]", more=more)
+    ran = recorded(made).result
+    assert isinstance(ran, EvaluationRan)
+    assert (float(ran.value), float(ran.drop)) == (pytest.approx(12 / 13), 0.0)
+
+
+def test_targets_of_other_profiles_score_the_same_samples(tmp_path: Path) -> None:
+    more = "[target.cpu-haswell.dimensions.batch]\nprofiles = [2]"
+    targets = ("cpu-x86-64-v3", "cpu-haswell")
+    made = built(tmp_path, f"{TOP1}\n{more}", targets=targets)
+    for target in targets:
+        result = recorded(made, target).result
+        assert isinstance(result, EvaluationRan)
+        assert result.value == "0.75"
 
 
 def test_all_that_does_not_fit_is_reported_at_once(tmp_path: Path) -> None:

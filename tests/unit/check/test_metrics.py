@@ -85,6 +85,7 @@ def test_auc_of_one_class_is_not_a_number() -> None:
         ("top1", np.zeros((2, 3)), np.array([0, 3]), "labels from 0 to 3 for 3 classes"),
         ("top1", np.zeros((2, 3)), np.array([0, -1]), "labels from -1 to 0 for 3 classes"),
         ("top1", np.zeros((2, 3)), np.array([0.0, 1.0]), "labels float64[2] in place of integers"),
+        ("top3", np.zeros((2, 3)), np.array([0, 1]), "k = 3 of 3 classes"),
         ("top5", np.zeros((2, 3, 4)), np.array([0, 1]), "[samples, classes]"),
         ("top1", np.array([[np.nan, 1]]), np.array([0]), "NaN in the result"),
         ("rmse", np.zeros((2, 3)), np.zeros(2), "labels float64[2] for a result float64[2, 3]"),
