@@ -72,7 +72,8 @@ def evaluate(
             crashes.
     """
     specs = specs_of(run.request.manifest)
-    is_keyed = not any(each.reads_function for each in specs.values())
+    # What a function reads while it runs is in no key.
+    is_keyed = not any(each.functions for each in specs.values())
     is_keyed &= not any(UNTRACED in e.uncompiled.values() for e in program.entry_points.values())
     shared = dict(_parts(source, program, specs)) if is_keyed else {}
     found: dict[str, Evaluated] = {}
@@ -107,8 +108,6 @@ def _parts(
 ) -> Iterator[tuple[str, str]]:
     """Parts of a key, beside those of parity: what the data, the metric and the reference are."""
     yield from user_processes.reference_parts(source, program)
-    if any(each.functions for each in specs.values()):
-        yield from user_processes.read_parts(source.scratch, program).items()
     for name, spec in specs.items():
         stated = (spec.name, spec.better, spec.target, spec.output)
         yield f"evaluation of {name}", sha256(repr(stated).encode())

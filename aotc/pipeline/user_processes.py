@@ -220,7 +220,7 @@ def capture(
         source.execute(CAPTURE, options, workers, on_output, advance)
         seconds = tasks.clock() - started
         program = _captured(scratch)
-        parts |= read_parts(scratch, program)
+        parts |= _read_parts(scratch, program)
         tasks.note(Task(Kind.CAPTURE, "", parts), cached=False, seconds=seconds)
         return program
 
@@ -316,7 +316,7 @@ def _variables() -> dict[str, str]:
     return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
-def read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
+def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
     """Parts of a key: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
@@ -344,7 +344,7 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
     yield from code_identity.library_parts(variables).items()
     yield from code_identity.native_parts(variables).items()
     if _shows_classes(source.job.manifest, program):
-        yield from read_parts(source.scratch, program).items()
+        yield from _read_parts(source.scratch, program).items()
     yield "options of jax", program.jax_options
     scratch = source.scratch
     for name, entry_point in program.entry_points.items():
