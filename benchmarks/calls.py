@@ -1,8 +1,9 @@
-"""`python -m benchmarks.calls`: the processor time of small calls, each engine's bundle beside a
-session of ONNX Runtime, in turns in one process (benchmarks/RESULTS.md).
+"""Measures the processor time of small calls: `python -m benchmarks.calls`.
 
-Time on the clock says little of a call of 10 us while others work, and its processor time much. Run
-it on one core (`taskset -c 1`), in an environment with the extras iree, onnx and openvino.
+Each engine's bundle and a session of ONNX Runtime take turns in one process
+(benchmarks/RESULTS.md). Wall time says little of a call of 10 us while other work runs; processor
+time does. Run it on one core (`taskset -c 1`), in an environment with the extras iree, onnx and
+openvino.
 """
 
 from __future__ import annotations

@@ -95,8 +95,9 @@ def rebuild(rounds: int) -> bool:
 
 
 def jobs(rounds: int) -> bool:
-    """The same builds with one job and with two, in turns, on two processors; and with one job on
-    one processor, which has no goal: what a second processor brings, however it is used.
+    """Measure the same builds with one job and with two, in turns, on two processors.
+
+    One job on one processor, which has no goal, shows the use of a second processor.
     """
     two = sorted(os.sched_getaffinity(0))[:2]
     seconds: dict[tuple[int, int], list[float]] = {(1, 2): [], (2, 2): [], (1, 1): []}
@@ -133,8 +134,9 @@ def jobs(rounds: int) -> bool:
 
 
 def many(rounds: int, functions: int) -> bool:
-    """A generated program with many entry points. Seconds of processors stand beside those of the
-    clock: other work on the machine changes them less.
+    """Measure a generated program with many entry points.
+
+    Processor seconds are shown beside wall time: other work on the machine changes them less.
     """
     loop: list[generated.Spent] = []
     ours: dict[int, list[generated.Spent]] = {1: [], 2: []}

@@ -226,8 +226,9 @@ class Used:
 
 
 def repeated(bundle: Path, executables: int, folder: Path) -> tuple[Path, Path]:
-    """A bundle of one target with so many executables, those of the first of another under more
-    names, and a policy for it.
+    """Return a bundle of one target with so many executables, and a policy for it.
+
+    They are the first of another bundle under more names.
     """
     contents, _ = read_unverified(look_into(bundle))
     _, manifest = min(contents.manifests.items())

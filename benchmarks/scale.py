@@ -286,8 +286,9 @@ def run(folder: Path, gib: float, wanted: Sequence[str]) -> dict[str, Cost]:
 
 
 def table(found: Mapping[float, Mapping[str, Cost]]) -> Iterator[str]:
-    """Seconds and peak memory at each size, what another GiB of weights adds, and how long that is
-    beside `cp` and hashing.
+    """Yield seconds and peak memory at each size, the cost of another GiB of weights, and ratios.
+
+    The ratios compare the times with `cp` and hashing.
     """
     sizes = sorted(found)
     least, most = sizes[0], sizes[-1]

@@ -54,8 +54,9 @@ def stops_of(modules: Sequence[str]) -> list[str]:
 
 
 def climbs_of(stops: Sequence[str], layers: Sequence[str]) -> int:
-    """Count stops in a higher layer than the one before. layers: from the top, as import-linter
-    writes them.
+    """Count the stops in a higher layer than the one before.
+
+    `layers` are from the top, as import-linter writes them.
     """
     level = {name: n for n, layer in enumerate(layers) for name in layer.split(" | ")}
     levels = [level.get(stop.partition("/")[0], len(layers)) for stop in stops]

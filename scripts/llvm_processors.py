@@ -107,8 +107,10 @@ def library_of_jaxlib() -> Path:
 
 
 def choices(known: dict[str, frozenset[str]]) -> tuple[str, ...]:
-    """Processors that a target may name: those of level 2 or higher, below which no jaxlib runs,
-    and `x86-64`, for code scheduled for none of them.
+    """Return the processors that a target may name.
+
+    They are those of level 2 or higher, below which no jaxlib runs, and `x86-64`, for code
+    scheduled for none of them.
     """
     level_2 = known["x86-64-v2"] & cpu_isa.FEATURES
     found = {name for name, features in known.items() if level_2 <= features}

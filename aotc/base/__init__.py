@@ -1,3 +1,1 @@
-"""Errors, codes, stages, worker processes and temporary files: what every other package stands
-on.
-"""
+"""Errors, codes, stages, worker processes and temporary files, on which every package depends."""

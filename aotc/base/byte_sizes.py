@@ -1,4 +1,4 @@
-"""Sizes in bytes as people write them."""
+"""Sizes in bytes, with or without units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS = {"B": 1} | {
 
 
 def bytes_of(value: object) -> int | None:
-    """A number of bytes as an integer or as a text such as "2 GiB"; None for anything else."""
+    """Return the bytes that an integer or a text such as "2 GiB" means; None for anything else."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if 1 <= value <= INTEGER_MAX else None
     found = _BYTES.match(value) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""What calls of an executable take in memory, and whether a target's limit allows it."""
+"""Memory that calls of an executable take, and its comparison with a target's limit."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from aotc_runtime.schema.manifest_labels import label
 def call_bytes(
     profile: ProfileRecord, inputs: Sequence[TensorSpec], mesh: Mesh | UnsetType = UNSET
 ) -> int:
-    """Bytes that one call allocates on each device: copies of its inputs (of the device's pieces of
-    them), temporaries, and outputs that do not take the place of a donated input. What libraries
-    take while they multiply or convolve comes on top: XLA does not know it
-    (docs/contributing/toolchain-notes.md).
+    """Return the bytes that one call allocates on each device.
+
+    These are copies of its inputs (of the device's shards of them), temporaries, and outputs that
+    do not reuse a donated input. Memory that libraries take while they multiply or convolve is not
+    included: XLA does not know it (docs/contributing/toolchain-notes.md).
 
     The inputs are counted here, not taken from XLA's argument_bytes: those include the bound
-    weights, which all executables share, and leave out inputs that the executable never reads.
+    weights, which all executables share, and omit inputs that the executable never reads.
     """
     input_bytes = sum(
         piece_bytes(shape, spec.dtype, spec.sharding, mesh)
@@ -46,7 +47,7 @@ def call_bytes(
 def piece_bytes(
     shape: Sequence[int], dtype: DType, sharding: Sharding, mesh: Mesh | UnsetType
 ) -> int:
-    """Bytes of an array that one device holds."""
+    """Return the bytes of an array that one device holds."""
     count = 1
     if mesh is not UNSET:
         sizes = mesh.sizes
@@ -55,7 +56,7 @@ def piece_bytes(
 
 
 def device_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
-    """Bytes of the weights that one accelerator holds."""
+    """Return the bytes of the weights that one accelerator holds."""
     return sum(
         piece_bytes(tensor.shape, tensor.dtype, tensor.sharding, mesh)
         for set_ in weights.values()
@@ -64,8 +65,10 @@ def device_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType
 
 
 def host_weight_bytes(weights: Mapping[str, WeightSet], mesh: Mesh | UnsetType = UNSET) -> int:
-    """Bytes of the weights in a process: the mapped blobs, which all CPU devices use in place, and
-    copies of those pieces that are not contiguous in the blob, or not aligned as XLA needs it.
+    """Return the bytes of the weights in a process.
+
+    All CPU devices use the mapped blobs in place; shards that are not contiguous in the blob, or
+    not aligned as XLA needs it, are copied.
     """
     every = [tensor for set_ in weights.values() for tensor in set_.tensors]
     copied = [tensor for tensor in every if tensor.sharding and not _is_in_place(tensor, mesh)]
@@ -80,16 +83,18 @@ def _is_in_place(tensor: WeightTensor, mesh: Mesh | UnsetType) -> bool:
 
 
 def total_bytes(memory: Memory) -> int:
-    """Bytes of everything that XLA knows of an executable while it runs: arguments (the bound
-    weights among them), results, temporaries and code.
+    """Return the bytes that XLA reports for a running executable.
+
+    They are arguments (bound weights included), results, temporaries and code.
     """
     results = memory.output_bytes - memory.alias_bytes
     return memory.argument_bytes + results + memory.temp_bytes + memory.code_bytes
 
 
 def over_limit(manifest: BundleManifest, limit: int, where: str) -> Iterator[Finding]:
-    """AOTC-E973 for each profile that, together with all weights, needs more than `limit` bytes by
-    XLA's analysis; the largest need is what the loader asks a host for (`requires.memory_bytes`).
+    """Yield AOTC-E973 for each profile that needs more than `limit` bytes with all weights.
+
+    The need is XLA's analysis; the loader requires the largest of a host (`requires.memory_bytes`).
     """
     weights = host_weight_bytes(manifest.weights, manifest.mesh)
     for name, entry_point in manifest.entry_points.items():

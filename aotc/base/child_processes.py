@@ -1,4 +1,4 @@
-"""Child processes that end with the work they belong to, also when another thread says so.
+"""Child processes that end with the work they belong to, also when another thread stops it.
 
 Each leads a process group of its own, and every process of that group ends with it.
 """
@@ -16,11 +16,11 @@ from typing import IO, Any, Protocol
 
 
 class StoppedError(Exception):
-    """Nothing is started any more; whoever said so has the reason."""
+    """`Processes.stop` was called, so that no process is started any more."""
 
 
 class Child(subprocess.Popen[Any]):
-    """A process that leads a group; it is over when nothing of the group is left."""
+    """A process that leads a group, and has ended when no process of the group is left."""
 
     def __init__(self, command: Sequence[str], **options: Any) -> None:
         super().__init__(command, process_group=0, **options)
@@ -29,27 +29,30 @@ class Child(subprocess.Popen[Any]):
         threading.Thread(target=self._clear, daemon=True, name="aotc-child").start()
 
     def poll(self) -> int | None:
-        """The exit status once the process and those that it started are over; None until then."""
+        """Return the exit status once the whole group has ended; None until then."""
         return super().poll() if self._over.is_set() else None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the process and those that it started to end; the exit status. Raises
-        subprocess.TimeoutExpired.
+        """Wait for the whole group to end, and return the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: It did not end within `timeout` seconds.
         """
         if not self._over.wait(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
         return super().wait()
 
     def end(self) -> None:
-        """Kill all of it, and do not wait for that."""
+        """Kill the process group without waiting for its end."""
         with self._lock:
             if not self._over.is_set():
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
 
     def _clear(self) -> None:
-        """End what the leader leaves. Until then it is not reaped, so that its number is no other
-        group's.
+        """Kill the rest of the group when its leader has ended.
+
+        The leader is reaped after that, so that no other group can get its number meanwhile.
         """
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         try:
@@ -60,20 +63,21 @@ class Child(subprocess.Popen[Any]):
 
 
 class Ending(Protocol):
-    """A process with all that it has started."""
+    """A process with all processes that it started."""
 
     @property
-    def stdout(self) -> IO[Any] | None: ...
+    def stdout(self) -> IO[Any] | None:
+        """The stream that it prints to, if the parent reads it."""
 
     def wait(self) -> int:
-        """Wait until it is over; the exit status."""
+        """Wait until it has ended, and return the exit status."""
 
     def end(self) -> None:
-        """Begin to end all of it, and do not wait for that."""
+        """Kill all of it without waiting for its end."""
 
 
 class Processes:
-    """The running child processes of one piece of work. Threads may share it."""
+    """The running child processes of one piece of work; safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -82,19 +86,20 @@ class Processes:
 
     @contextmanager
     def started(self, command: Sequence[str], **options: Any) -> Iterator[Child]:
-        """A child process, ended with its group if the block ends before it. options: as
-        `subprocess.Popen`'s.
+        """Start a child process (`options` as for `subprocess.Popen`), ended with the block.
 
-        Raises StoppedError after `stop`.
+        Raises:
+            StoppedError: `stop` was called.
         """
         with self.running(lambda: Child(command, **options)) as process:
             yield process
 
     @contextmanager
     def running[P: Ending](self, start: Callable[[], P]) -> Iterator[P]:
-        """A process that was started in another way, ended if the block ends before it.
+        """Run a process that `start` starts, and end it with the block.
 
-        Raises StoppedError after `stop`.
+        Raises:
+            StoppedError: `stop` was called.
         """
         with self._lock:
             if self._stopped:
@@ -114,9 +119,11 @@ class Processes:
     def run(
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str], seconds: float
     ) -> tuple[int, list[str]]:
-        """Run a command in a folder to its end: its status, and the lines it printed anywhere.
+        """Run a command in a folder to its end; return its status and the lines it printed.
 
-        Raises TimeoutExpired after so many seconds, StoppedError after `stop`.
+        Raises:
+            subprocess.TimeoutExpired: It took longer than `seconds`.
+            StoppedError: `stop` was called.
         """
         with self.started(
             command,
@@ -130,7 +137,7 @@ class Processes:
         return process.returncode, printed.decode(errors="replace").strip().splitlines()
 
     def stop(self) -> None:
-        """End what runs, and start nothing more."""
+        """End all running processes, and start no more."""
         with self._lock:
             self._stopped = True
             for process in self._running:
@@ -138,7 +145,7 @@ class Processes:
 
 
 def describe_status(status: int) -> str:
-    """An exit status for people: the signal's name for a crash."""
+    """Return an exit status for messages, with the signal's name after a crash."""
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
     return f"exit status {status}"

@@ -1,6 +1,6 @@
-"""The catalogue of the toolchain's error codes, and of the runtime's, which it raises too.
+"""The catalogue of error codes of the toolchain, and of the runtime, which it raises too.
 
-`error_codes.toml` holds the texts. Both are read when there is something to report.
+`error_codes.toml` holds the texts. Both files are read when there is an error to report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who else could put files where this user's code is taken from."""
+"""Checks that only the current user can write to a directory of code."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from pathlib import Path
 ROOT = 0
 
 ACCESS_LIST = "system.posix_acl_access"
-"""The attribute of a file whose access list says more than its mode (acl(5)); the mode's bits of
-the group are then what anybody in the list may do at most.
+"""The attribute of a file with an access list (acl(5)); the mode's bits of the group are then the
+upper limit for everybody on the list.
 """
 
 
 def other_writers(folder: Path) -> str:
-    """In words, who but this user and root may write to a folder; "" for nobody. Raises OSError.
+    """Return who else can write to a folder besides this user and root; "" for nobody.
 
-    A group that is the user's own, as most systems make one for each user, is nobody else.
+    The user's own group, which most systems create for each user, does not count.
+
+    Raises:
+        OSError: The folder cannot be read.
     """
     status = folder.stat()
     if not is_ours(status):
@@ -34,13 +37,14 @@ def other_writers(folder: Path) -> str:
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user, or to root."""
+    """Return whether a file belongs to this user or to root."""
     return status.st_uid in (os.geteuid(), ROOT)
 
 
 def is_private(group: grp.struct_group, user: pwd.struct_passwd) -> bool:
-    """Whether a group is one user's: their main one, named after them, without other members. Whose
-    main one it may be besides, systems do not always list.
+    """Return whether a group is a user's own: their main one, named after them, without members.
+
+    Systems do not always list for which other users a group is the main one.
     """
     return (group.gr_gid, group.gr_name) == (user.pw_gid, user.pw_name) and {*group.gr_mem} <= {
         user.pw_name

@@ -18,7 +18,7 @@ class UsageError(AotcError):
 
 
 class BuildManifestError(AotcError):
-    """AOTC-E80x: the build manifest or a target file says something that cannot be built."""
+    """AOTC-E80x: the build manifest or a target file is invalid."""
 
     exit_code = 3
 
@@ -36,7 +36,7 @@ class CompileError(AotcError):
 
 
 class ReproducibilityError(AotcError):
-    """AOTC-E94x: a build that gave another bundle than the same build before."""
+    """AOTC-E94x: a repeated build gave another bundle."""
 
     exit_code = 10
 
@@ -48,7 +48,7 @@ class ParityError(AotcError):
 
 
 class FleetError(AotcError):
-    """AOTC-E96x: a host on which no target of a bundle runs."""
+    """AOTC-E96x: no target of a bundle runs on a host."""
 
     exit_code = 7
 
@@ -60,19 +60,19 @@ class BudgetExceededError(AotcError):
 
 
 class AbortedError(AotcError):
-    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is what shells show for it."""
+    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is that of shells."""
 
     exit_code = 130
 
 
 class TerminatedError(AotcError):
-    """AOTC-E982: SIGTERM stopped the command; the exit code is what shells show for it."""
+    """AOTC-E982: SIGTERM stopped the command; the exit code is that of shells."""
 
     exit_code = 143
 
 
 class HungUpError(AotcError):
-    """AOTC-E983: SIGHUP stopped the command; the exit code is what shells show for it."""
+    """AOTC-E983: SIGHUP stopped the command; the exit code is that of shells."""
 
     exit_code = 129
 
@@ -80,7 +80,8 @@ class HungUpError(AotcError):
 def family_of(code: str) -> type[AotcError]:
     """Return the exception class of a code of the toolchain or the runtime.
 
-    Raises KeyError for a code that neither has.
+    Raises:
+        KeyError: Neither has the code.
     """
     from aotc.base.codes import FAMILIES
     from aotc_runtime.base.codes import family_in
@@ -107,8 +108,8 @@ def finding(
 ) -> Finding:
     """Return a finding with the texts of the catalogue.
 
-    The arguments are those of `aotc_runtime.base.errors.finding`, which knows the runtime's codes
-    only.
+    The arguments are those of `aotc_runtime.base.errors.finding`, which knows only the runtime's
+    codes.
     """
     from aotc.base.codes import codes
 

@@ -1,8 +1,8 @@
-"""What a build leaves for reviewers, by stage: one document per target, a blob of the bundle.
+"""Evidence of a build for reviewers, by stage: one document per target, a blob of the bundle.
 
 Canonical JSON without floats, covered by the root digest; loaders hash it and never read it.
-evidence.md describes every field. What is in the bundle manifest (memory, cost, thunks,
-parity, custom-call targets) is not repeated here.
+evidence.md describes every field. Facts of the bundle manifest (memory, cost, thunks, parity,
+custom-call targets) are not repeated here.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from aotc_runtime.schema.bundle_manifest import Decimal
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 
 type Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
-"""A number of bytes, lines or steps. A larger one could not be shown."""
+"""A number of bytes, lines or steps, limited to what can be shown."""
 
 XLA = "XLA"
-"""The place of code that was generated for the program."""
+"""Place of code that was generated for the program."""
 
 RUNTIME = "XLA runtime"
-"""The place of code that was written once, in XLA: copies, loops, branches, sorts."""
+"""Place of code that is part of XLA: copies, loops, branches, sorts."""
 
 IREE = "IREE"
-"""The place of code that IREE generated for the program."""
+"""Place of code that IREE generated for the program."""
 
 ONNX_RUNTIME = "ONNX Runtime"
-"""The place of what ONNX Runtime's operators do."""
+"""Place of the work of ONNX Runtime's operators."""
 
 OPENVINO = "OpenVINO"
-"""The place of what OpenVINO's operators do."""
+"""Place of the work of OpenVINO's operators."""
 
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
@@ -56,18 +56,18 @@ PLACES = (
     "cuSPARSE",
     "oneDNN",
 )
-"""Every name of a place."""
+"""All names of places."""
 
 
 class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Base of every part: immutable, no unknown fields."""
+    """Base of all parts: immutable, without unknown fields."""
 
 
 class FunctionCoverage(_Part, frozen=True):
     """A Python function of the program that ran while an entry point was traced.
 
-    name: its qualified name.  lines: how many hold code.  traced: of these, how many ran. Which
-    these are says the provenance (`aotc.base.source_locations`).
+    `name` is qualified. `lines` counts the lines with code, and `traced` those of them that ran;
+    the provenance has their numbers (`aotc.base.source_locations`).
     """
 
     name: str
@@ -76,35 +76,38 @@ class FunctionCoverage(_Part, frozen=True):
 
 
 class Coverage(_Part, frozen=True):
-    """The parts of the program that went into an entry point's modules: over all of its profiles,
-    by file, as the manifest's folder has it; functions by name.
+    """Code that ran while an entry point's profiles were traced, by file of the program.
+
+    Files are relative to the manifest's folder; functions are sorted by name.
     """
 
     files: dict[str, tuple[FunctionCoverage, ...]] = {}
 
     @property
     def lines(self) -> int:
-        """Lines with code in the functions that ran."""
+        """Count the lines with code in the functions that ran."""
         return sum(f.lines for functions in self.files.values() for f in functions)
 
     @property
     def traced(self) -> int:
-        """Lines that ran, of those with code in these functions."""
+        """Count the lines of these functions that ran."""
         return sum(f.traced for functions in self.files.values() for f in functions)
 
     @property
     def shown_part(self) -> float:
-        """Part of the lines that ran, of at least one: three decimals, rounded down, so that a
-        gate of what is shown lets this entry point through.
+        """Return the share of the lines that ran, rounded down to three decimals.
+
+        Rounded down, a gate set to the share that is shown lets this entry point through.
         """
         return self.traced * 1000 // self.lines / 1000
 
 
 class ControlFlow(_Part, frozen=True):
-    """Control flow that the program leaves to run time, all of whose branches were traced.
+    """Control flow that is decided at run time, with all its branches traced.
 
-    equations: of the jaxpr, nested ones included.  conditionals: `cond` and `switch`.  branches:
-    theirs together.  whiles: loops of unknown length.  scans: of known length.
+    `equations` counts those of the jaxpr, nested ones included; `conditionals` each `cond` and
+    `switch`, and `branches` their branches; `whiles` loops of unknown length, and `scans` of known
+    length.
     """
 
     equations: Count = 0
@@ -115,8 +118,10 @@ class ControlFlow(_Part, frozen=True):
 
 
 class Pipeline(_Part, frozen=True):
-    """A pipeline of XLA's passes. passes: run in it.  changed: those that changed the module, in
-    order, as often as they did.
+    """A pipeline of XLA's passes.
+
+    `passes` is how many ran; `changed` lists those that changed the module, in order, with
+    repetitions.
     """
 
     name: str
@@ -125,11 +130,11 @@ class Pipeline(_Part, frozen=True):
 
 
 class CompilerRecord(_Part, frozen=True):
-    """How XLA was asked, and what it did.
+    """The options and passes of a compilation by XLA.
 
-    options: by name, of the target and of tuning.  debug_options: how many of XLA's debug options
-    have another value than the toolchain's default, if the backend can tell.  pipelines: in the
-    order in which they began; empty where this jaxlib does not tell.
+    `options` holds those of the target and of tuning. `debug_options` counts XLA's debug options
+    that differ from the toolchain's defaults; None if the backend cannot tell. `pipelines` are in
+    the order in which they began; empty where this jaxlib does not report them.
     """
 
     options: dict[str, str]
@@ -138,8 +143,10 @@ class CompilerRecord(_Part, frozen=True):
 
 
 class Place(_Part, frozen=True):
-    """Who does a part of the work: "XLA" is code generated for this program, the others are
-    libraries and XLA's own runtime. steps: by kind, each counted once however often it repeats.
+    """The part of an executable's work that one library does.
+
+    "XLA" is code generated for this program; other names are libraries and XLA's own runtime.
+    `steps` counts by kind, each step once however often it repeats.
     """
 
     name: str
@@ -149,7 +156,8 @@ class Place(_Part, frozen=True):
 class Optimized(_Part, frozen=True):
     """The module after XLA's passes.
 
-    instructions: by opcode, in all computations.  fusions: by kind.  custom_calls: by target.
+    `instructions` are counted by opcode over all computations, `fusions` by kind, `custom_calls` by
+    target.
     """
 
     instructions: dict[str, Count]
@@ -158,7 +166,7 @@ class Optimized(_Part, frozen=True):
 
 
 class Allocations(_Part, frozen=True):
-    """Buffers of one purpose: how many, and their bytes together."""
+    """The buffers of one purpose, and their bytes together."""
 
     count: Count
     size_bytes: Count
@@ -167,8 +175,8 @@ class Allocations(_Part, frozen=True):
 class MemoryPlan(_Part, frozen=True):
     """XLA's buffer assignment.
 
-    allocations: by purpose: "parameter", "output", "temporary", "constant", "thread-local".
-    values: how many values share the temporaries.  value_bytes: what those would take without
+    `allocations` are by purpose: "parameter", "output", "temporary", "constant", "thread-local".
+    `values` counts the values that share the temporaries, and `value_bytes` is their size without
     sharing.
     """
 
@@ -178,9 +186,10 @@ class MemoryPlan(_Part, frozen=True):
 
 
 class ExecutableEvidence(_Part, frozen=True):
-    """What the backend knows of one executable.
+    """Facts that the backend reports of one executable.
 
-    operations: of the StableHLO module, by name.  kernels: bytes of machine code by symbol.
+    `operations` counts those of the StableHLO module by name; `kernels` maps symbols to bytes of
+    machine code.
     """
 
     operations: dict[str, Count]
@@ -192,12 +201,12 @@ class ExecutableEvidence(_Part, frozen=True):
 
 
 class ValueTrials(_Part, frozen=True):
-    """Other inputs than its fixture's that an executable was compared with plain JAX on.
+    """Comparison of an executable with plain JAX on other inputs than its fixture's.
 
-    ran: kinds of inputs.  skipped: the other kinds, each with why.  truth: kinds with results
-    beyond the tolerance of plain JAX's, which are at least as close to those in float64.  state:
-    "identical" if two calls with the fixture, one before and one after these, gave the same bytes;
-    "within" if the same within the tolerance, on a device that adds up in another order each time.
+    `ran` lists kinds of inputs; `skipped` gives a reason for each other kind. `truth` lists kinds
+    with results that exceed the tolerance of plain JAX's, but are at least as close to those in
+    float64. `state` compares a call with the fixture before these trials with one after them:
+    "identical" bytes, or "within" the tolerance, on a device whose sums have no fixed order.
     """
 
     ran: tuple[str, ...]
@@ -207,8 +216,10 @@ class ValueTrials(_Part, frozen=True):
 
 
 class ProfileEvidence(_Part, frozen=True):
-    """One executable. compiled: nothing where its backend says nothing.  trials: nothing where the
-    build could not run it.
+    """One executable.
+
+    `compiled` is unset where the backend reports nothing, `trials` where the build could not run
+    it.
     """
 
     sizes: dict[str, Count]
@@ -218,8 +229,10 @@ class ProfileEvidence(_Part, frozen=True):
 
 
 class ExpectedWithin(_Part, frozen=True):
-    """The results of fixtures were compared with what the framework of a model gave for them, and
-    were within atol + rtol * |expected|; both are decimals. file: as the build manifest has it.
+    """The tolerance within which fixture results match those of a model's framework.
+
+    The rule is |actual - expected| <= atol + rtol * |expected|; both are decimals. `file` is as in
+    the build manifest.
     """
 
     file: str
@@ -228,13 +241,14 @@ class ExpectedWithin(_Part, frozen=True):
 
 
 class ModelOrigin(_Part, frozen=True):
-    """The model file that an entry point was made of. file: as the build manifest has it.
-    producer: what wrote it, with versions.  narrowed: weights and inputs that have 64 bits in the
-    file and 32 here.  orders: of weights that are stored with their axes in another order, that of
-    the file's axes.  expected: absent if nothing says what its framework computes: then the
-    executables are compared with the converted model, and its conversion with nothing.  layers:
-    equations of the first profile's jaxpr by the layer or node of the model that has them, as the
-    file names it; those that belong to none are left out.
+    """The model file that an entry point was made from.
+
+    `file` is as in the build manifest; `producer` names what wrote it, with versions. `narrowed`
+    lists weights and inputs with 64 bits in the file and 32 here; `orders` gives the axes of
+    weights that are stored in another order, as axes of the file. `expected` is unset without
+    results of the framework: then the executables are compared with the converted model, and its
+    conversion with nothing. `layers` counts equations of the first profile's jaxpr by the layer or
+    node of the model that has them, as the file names it; equations without one are left out.
     """
 
     file: str
@@ -246,9 +260,11 @@ class ModelOrigin(_Part, frozen=True):
 
 
 class EntryPointEvidence(_Part, frozen=True):
-    """profiles: in the bundle manifest's order.  reference: "recorded" if the results of its
-    fixtures were recorded elsewhere; otherwise plain JAX computed them at the build.  model: absent
-    for a function.
+    """The coverage and the executables of one entry point.
+
+    `profiles` are in the bundle manifest's order. `reference` is "recorded" if the results of its
+    fixtures were recorded elsewhere; otherwise plain JAX computed them. `model` is unset for a
+    function.
     """
 
     coverage: Coverage
@@ -258,8 +274,10 @@ class EntryPointEvidence(_Part, frozen=True):
 
 
 class EngineRefusal(_Part, frozen=True):
-    """Why an engine that was asked before did not compile the target: for the first executable that
-    it refused, its label with the target, the error's code, and the compiler's words.
+    """The reason why an earlier engine of the list did not compile the target.
+
+    It describes the first executable that failed: its label with the target, the error's code, and
+    the compiler's message.
     """
 
     engine: str
@@ -269,7 +287,7 @@ class EngineRefusal(_Part, frozen=True):
 
 
 class Figure(_Part, frozen=True):
-    """What was measured in several rounds."""
+    """A measurement over several rounds."""
 
     median: Decimal
     least: Decimal
@@ -277,7 +295,7 @@ class Figure(_Part, frozen=True):
 
 
 class SizeFigure(_Part, frozen=True):
-    """What was measured in several rounds, in bytes."""
+    """A measurement over several rounds, in bytes."""
 
     median: Count
     least: Count
@@ -287,10 +305,10 @@ class SizeFigure(_Part, frozen=True):
 class MeasuredEngine(_Part, frozen=True, tag="measured", tag_field="status"):
     """An engine whose executables all ran and agreed with plain JAX.
 
-    latency_us: of a call, the geometric mean over all executables, microseconds.  start_ms: from
-    the start of a process to a bundle that is ready, milliseconds.  memory_bytes: the most that is
-    resident by then.  relative: of the objective, to the first engine's, median over rounds.  wins:
-    rounds in which it was better than the first.
+    `latency_us` is the geometric mean of calls over all executables, in microseconds; `start_ms`
+    the time from the start of a process to a ready bundle, in milliseconds; `memory_bytes` the peak
+    of resident memory by then. `relative` is the objective divided by the first engine's, median
+    over rounds, and `wins` counts the rounds in which it was better than the first.
     """
 
     engine: str
@@ -302,7 +320,7 @@ class MeasuredEngine(_Part, frozen=True, tag="measured", tag_field="status"):
 
 
 class LeftOutEngine(_Part, frozen=True, tag="left-out", tag_field="status"):
-    """An engine that did not compile or did not run the target, or differed from plain JAX."""
+    """An engine that did not compile or run the target, or differed from plain JAX."""
 
     engine: str
     reason: str
@@ -313,12 +331,12 @@ MIXED = "mixed"
 
 
 class EngineChoice(_Part, frozen=True):
-    """Which engine `aotc build --tune` took for the target, and why.
+    """The engine that `aotc build --tune` chose for the target, with the measurements.
 
-    engine: `MIXED` where every executable has the one that calls it fastest, which is then among
-    the engines as well, with the figures of the whole.
-    engines: those of the list that were tried, in its order.  rounds: of calls; starts: of
-    processes.  margin: what part of the first one's figure another had to save.
+    `engine` is `MIXED` where every executable has the engine that calls it fastest; `engines`, in
+    the order of the list, then also has an entry with the figures of that mix. `rounds` counts
+    calls, and `starts` processes. `margin` is the share of the first engine's figure that another
+    had to save.
     """
 
     objective: Literal["latency", "start", "memory"]
@@ -330,9 +348,10 @@ class EngineChoice(_Part, frozen=True):
 
 
 class Evidence(_Part, frozen=True):
-    """One target, that of the bundle manifest which refers to it. schema: of this document.
-    refused: by the engines that stand before the target's own in the list of the build.  chosen: by
-    measurement, where the build had several engines to choose among.
+    """The evidence of the target whose bundle manifest refers to it.
+
+    `schema` is that of this document. `refused` lists engines before the target's own in the list
+    of the build; `chosen` is set where `--tune` measured several engines.
     """
 
     entry_points: dict[str, EntryPointEvidence]

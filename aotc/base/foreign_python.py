@@ -1,37 +1,89 @@
-"""Scripts of ours that run where a framework is and aotc is not."""
+"""Scripts of ours that run where a framework is and aotc is not, on model files of others.
+
+`python -m aotc.base.foreign_python FOLDER COMMAND...` confines itself and becomes the command: a
+framework runs operations of the file while it loads it, which may read and write files.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
 import msgspec
+from msgspec import Struct
 
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import CaptureError, finding, quoted, refusal
+from aotc.base.workers import confined_process, worker_parent
+from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
+from aotc.base.workers.worker_child import end_with_parent
 from aotc.base.workers.worker_environment import inherited
 
-SECONDS_MAX = 6 * 3600.0
-"""TensorFlow takes some ten seconds for each profile of a network of moderate size."""
+LIBRARY_BYTES = 8 * 2**30
+"""Files that a framework maps, CUDA's libraries among them."""
 
 LINES_SHOWN = 8
 
+LIMITS = "limits.json"
 
-def run_script(
-    python: Path, script: Path, folder: Path, model: str, result: str, expected: str, hint: str
-) -> None:
-    """Have a Python run a script on the job in a folder, to the end.
 
-    The script writes why it does not do it to `refused.json`. model: for messages.  result: the
-    file that it writes last.
-    Raises CaptureError: AOTC-E844 for what it does not do, E843 for a Python without what it needs,
-    with what was expected of that and a hint.
+class _Confined(Struct, frozen=True):
+    """The limits of a script's process, and the files that it must not read."""
+
+    limits: ProcessLimits
+    secrets: tuple[str, ...]
+
+
+class Script(Struct, frozen=True):
+    """A script, and how its failure is reported.
+
+    Attributes:
+        path: The script.
+        result: The file that it writes last.
+        expected: The Python and packages that it needs.
+        hint: For a Python without them.
     """
-    command = [str(python.absolute()), "-I", str(script), str(folder)]
+
+    path: Path
+    result: str
+    expected: str
+    hint: str
+
+
+def run_script(python: Path, script: Script, folder: Path, model: str, size: int) -> None:
+    """Run a script on the job in a folder, to the end, in a confined process.
+
+    The script writes its reasons to `refused.json` if it rejects the model.
+
+    Args:
+        python: An interpreter with the framework.
+        script: The script.
+        folder: Where the job lies; the only folder that the process can write to.
+        model: The model's path, for messages.
+        size: Bytes of the model's files.
+
+    Raises:
+        CaptureError: AOTC-E844 for a model that the script rejects; E843 for a Python without the
+            packages, and for a process that crashes or exceeds its limits.
+        UsageError: AOTC-E001 for limits that cannot be read.
+    """
+    limits = ProcessLimits.stated(size + LIBRARY_BYTES, str(folder))
+    confined = _Confined(limits, confined_process.secrets())
+    (folder / LIMITS).write_bytes(msgspec.json.encode(confined))
+    own = [*worker_parent.module(__name__), str(folder)]
+    command = [str(python.absolute()), "-I", str(script.path), str(folder)]
+    environment = {**inherited(without=()), "TMPDIR": str(folder)}
     try:
-        status, said = Processes().run(command, folder, inherited(without=()), SECONDS_MAX)
-    except (OSError, TimeoutExpired) as error:
+        ended = Processes().run([*own, *command], folder, environment, limits.seconds)
+        status, said = ended
+    except TimeoutExpired:
+        status, said = -signal.SIGXCPU, []
+    except OSError as error:
         status, said = 1, [str(error)]
     refused = folder / "refused.json"
     if refused.exists():
@@ -41,7 +93,28 @@ def run_script(
         if reasons:
             raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
         status = status or 1
-    if status or not (folder / result).exists():
-        found = quoted(describe_status(status), said[-LINES_SHOWN:])
+    if status or not (folder / script.result).exists():
+        found, hint = quoted(describe_status(status), said[-LINES_SHOWN:]), script.hint
+        if status == -signal.SIGXCPU:
+            found = f"more than {limits.seconds} s"
+            hint = f"set {SECONDS_VARIABLE} if it needs longer"
         where, cause = f"{python} {model}", "framework-process-failed"
-        raise refusal("AOTC-E843", where, found, cause=cause, expected=expected, hint=hint)
+        raise refusal("AOTC-E843", where, found, cause=cause, expected=script.expected, hint=hint)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Confine this process, and become the command. arguments: the folder, and the command."""
+    folder, *command = arguments
+    data = (Path(folder) / LIMITS).read_bytes()
+    confined = msgspec.json.decode(data, type=_Confined)
+    end_with_parent()  # which the command inherits, as it does all measures
+    confined_process.keep_secret(*confined.secrets)
+    confined_process.begin(confined.limits)
+    try:
+        os.execv(command[0], command)
+    except OSError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

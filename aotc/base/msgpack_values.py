@@ -1,4 +1,4 @@
-"""Reads what processes and builds leave for each other in MessagePack."""
+"""Decodes MessagePack values that processes and builds exchange."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from aotc_runtime.base import canonical_json
 
 
 def unpacked[T](data: bytes, type_: type[T]) -> T:
-    """The value of a type that MessagePack holds, in any thread. Raises ValueError and
-    RecursionError for bytes that hold none.
+    """Decode a value of a type from MessagePack; safe in any thread.
+
+    Raises:
+        ValueError, RecursionError: The bytes hold no such value.
     """
     canonical_json.decoder(type_)  # describes it to msgspec, which only one thread at a time may do
     return msgspec.msgpack.decode(data, type=type_)

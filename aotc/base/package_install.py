@@ -1,7 +1,7 @@
-"""Puts what runs executables, and what else the runtime needs, into an environment, with uv or pip.
+"""Installs an engine's runtime and the needs of aotc-runtime into an environment, with uv or pip.
 
-Index, proxy and constraints are those of the user's own configuration of that tool. Wheels only:
-nothing is built, and no code of a package runs while it is installed.
+Index, proxy and constraints are those of the user's own configuration of that tool. Only wheels are
+installed: nothing is built, and no code of a package runs during the installation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NETWORK = re.compile(
     r"connect|dns error|Failed to fetch|Could not fetch|client error \(Connect\)|offline",
     re.IGNORECASE,
 )
-"""How pip and uv say that the index was not reached."""
+"""Texts of pip and uv for an index that cannot be reached."""
 
 NOT_THERE = re.compile(
     r"No matching distribution|Could not find a version|No solution found|no wheels? with",
@@ -39,23 +39,28 @@ VERSIONS = re.compile(r"\(from versions: ([^)]*)\)")
 
 
 def requirements(release: Release) -> list[str]:
-    """What aotc-runtime says it needs, with this release of what runs executables."""
+    """Return the requirements of aotc-runtime with this release of the engine."""
     stated = [text for text in requires("aotc-runtime") or () if "extra ==" not in text]
     return [f"{release.package}=={release.version}", *sorted(stated)]
 
 
 def install(folder: Path, release: Release, processes: Processes) -> None:
-    """Make an environment for the runtime in an empty folder. Raises ResourceError (AOTC-E557 to
-    E559).
+    """Create an environment for the runtime in an empty folder.
+
+    Raises:
+        ResourceError: AOTC-E557 to E559.
     """
     install_packages(folder, requirements(release), str(release), processes)
     require_spelling(folder, release)
 
 
 def require_spelling(folder: Path, release: Release) -> None:
-    """Refuse an environment whose package calls its version otherwise. To installers 0.12 and
-    0.12.0 are one (PEP 440); certificates and loaders compare texts. Raises ResourceError
-    (AOTC-E558).
+    """Reject an environment whose package spells its version differently.
+
+    Installers treat 0.12 and 0.12.0 as equal (PEP 440); certificates and loaders compare texts.
+
+    Raises:
+        ResourceError: AOTC-E558.
     """
     begin, end = f"{release.package.replace('-', '_')}-", ".dist-info"
     found = [path.name for path in folder.glob(f"lib/python*/site-packages/{begin}*{end}")]
@@ -75,13 +80,14 @@ def require_spelling(folder: Path, release: Release) -> None:
 
 
 def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
-    """Make an environment with these requirements in an empty folder. where: for messages.
+    """Create an environment with requirements in an empty folder; `where` is for messages.
 
-    Raises ResourceError (AOTC-E557 to E559).
+    Raises:
+        ResourceError: AOTC-E557 to E559.
     """
     uv = shutil.which("uv")
     python = str(folder / "bin" / "python")
-    # The interpreter beneath: an environment of an environment would end with that.
+    # The base interpreter: an environment made from an environment would end with that one.
     base = getattr(sys, "_base_executable", sys.executable)
     wheels = ["--only-binary", ":all:", *wanted]
 
@@ -115,7 +121,7 @@ def _run(command: Sequence[str], where: str, wanted: Sequence[str], processes: P
 
 
 def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
-    """The finding for an installer's output: AOTC-E557, E558 or E559."""
+    """Return the finding for an installer's output: AOTC-E557, E558 or E559."""
     lines = said.splitlines()[-LINES_SHOWN:]
     versions = VERSIONS.search(said)
     known = versions[1] if versions else ""

@@ -1,9 +1,8 @@
-"""Where in the program's sources a function begins, what of it was not traced, and what decides by
-a size.
+"""Source lines of functions, of code that was not traced, and of decisions by size.
 
-Numbers of lines change with every comment, and what was compiled does not: they are no part of the
-evidence, which the root digest covers. They stand in the signed provenance of a build, at the
-source file that they count in, beside its digest.
+Line numbers change with every comment while the compiled code stays the same. So they are not part
+of the evidence, which the root digest covers, but of a build's signed provenance, beside the digest
+of the source file.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from aotc.base.evidence import FunctionCoverage
 
 
 class FunctionLines(Struct, frozen=True, kw_only=True):
-    """A function of the evidence. line: where it begins, with its decorators.  missed: lines with
-    code that did not run, as ranges such as "12" and "14-18".
+    """A function of the evidence.
+
+    `line` is its first one, decorators included; `missed` has the lines with code that did not run,
+    as ranges such as "12" and "14-18".
     """
 
     name: str
@@ -38,10 +39,10 @@ class Decision(Struct, frozen=True):
 
 
 class EntryPointLines(Struct, frozen=True):
-    """Where an entry point's functions and decisions are in the source.
+    """Source lines of an entry point's functions and decisions.
 
-    functions: by file, in the order of the evidence.  decisions: by dimension.  layers: by model
-    file, to the lines of the source that the model was written in.
+    `functions` are by file, in the order of the evidence; `decisions` by dimension; `layers` by
+    model file, to the lines of the source that the model was written in.
     """
 
     functions: dict[str, tuple[FunctionLines, ...]] = {}
@@ -51,8 +52,9 @@ class EntryPointLines(Struct, frozen=True):
     def of_file(
         self, file: str, known: Collection[FunctionCoverage]
     ) -> tuple[FunctionLines | None, ...]:
-        """The lines of the functions that the evidence has of a file, None where there are none:
-        whoever states them may state those of another build.
+        """Return the lines of each function that the evidence has of a file.
+
+        All are None if the provenance lists other functions: it may describe another build.
         """
         found = self.functions.get(file, ())
         if [each.name for each in found] != [each.name for each in known]:
@@ -80,8 +82,9 @@ class _Predicate(Struct, frozen=True):
 
 
 def stated_at(lines: Mapping[str, EntryPointLines], file: str) -> dict[str, Any]:
-    """What provenance says at a source file; nothing of a file in which nothing ran. lines: by
-    entry point.
+    """Return the annotations of a source file in provenance; empty if none of its code ran.
+
+    `lines` are by entry point.
     """
     traced = {name: each.functions[file] for name, each in lines.items() if file in each.functions}
     decisions = {
@@ -99,9 +102,7 @@ def stated_at(lines: Mapping[str, EntryPointLines], file: str) -> dict[str, Any]
 
 
 def read_locations(predicate: Any) -> dict[str, EntryPointLines]:
-    """What a provenance says, by entry point; nothing of what has another shape, which is anybody's
-    JSON.
-    """
+    """Read a provenance's annotations by entry point, ignoring those of another shape."""
     try:
         stated = msgspec.json.decode(msgspec.json.encode(predicate), type=_Predicate)
     except msgspec.MsgspecError:

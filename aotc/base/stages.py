@@ -45,40 +45,43 @@ type Chunk = bytes | memoryview
 
 @runtime_checkable
 class Stored(Protocol):
-    """A tensor that lies in a file, of which only a piece is in memory at a time."""
+    """A tensor in a file that is read in chunks."""
 
     @property
-    def dtype(self) -> dtype[Any]: ...
+    def dtype(self) -> dtype[Any]:
+        """The element type."""
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def shape(self) -> tuple[int, ...]:
+        """The size of each axis."""
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """The size in bytes."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Its bytes, little-endian and in C order."""
+        """Yield its bytes, little-endian and in C order."""
 
 
 type Tensor = NDArray[Any] | Stored
 
 UNTRACED = ""
-"""In place of the digest of a program that could not be traced. Plain JAX runs it, and says why;
-its results are not looked up.
+"""In place of the digest of a program that could not be traced. Plain JAX runs it and reports the
+reason; its results are not cached.
 """
 
 FILE_STEM_MAX = 160
-"""Characters; a file name may have 255 bytes, and more is put around the stem."""
+"""Characters; a file name may have 255 bytes, and prefixes and suffixes are added."""
 
 
 def file_stem(key: ExecutableKey) -> str:
-    """What the files about an executable are named by: its label, or a digest of a longer one."""
+    """Return the stem of an executable's files: its label, or a digest of a long label."""
     label = key.label
     return label if len(label) <= FILE_STEM_MAX else sha256(label.encode()).removeprefix("sha256:")
 
 
 def fixture_file(folder: Path, key: ExecutableKey) -> Path:
-    """A fixture with its reference outputs, in the folder of a build; safetensors."""
+    """Return the safetensors file of a fixture and its reference results in a build's folder."""
     return folder / f"fixture.{file_stem(key)}.safetensors"
 
 
@@ -86,8 +89,8 @@ def fixture_file(folder: Path, key: ExecutableKey) -> Path:
 class Module:
     """The StableHLO of one entry point at one profile, as a versioned portable artifact.
 
-    artifact: portable artifact bytes without locations, source paths or names from the program.
-    custom_call_targets: every custom call in it, sorted.
+    `artifact` has no locations, source paths or names from the program; `custom_call_targets` is
+    sorted.
     """
 
     artifact: bytes
@@ -100,9 +103,9 @@ class Module:
 class CapturedProfile:
     """One entry point traced at one shape profile.
 
-    sizes: dimension to size.  arguments: the module's parameters, in order.  input_shapes,
-    output_shapes: concrete, in leaf order.  module: for CPUs, or for the first platform if it is
-    lowered for none.  others: by platform, where jax lowers to something else there.
+    `sizes` is by dimension; `arguments` are the module's parameters in order; shapes are concrete,
+    in leaf order. `module` is for CPUs, or for the first platform if it is lowered for no CPU;
+    `others` has the platforms where jax lowers differently.
     """
 
     sizes: dict[str, int]
@@ -114,13 +117,16 @@ class CapturedProfile:
     others: dict[str, Module] = field(default_factory=dict)
 
     def module_for(self, platform: str) -> Module:
-        """What is compiled for targets of a platform."""
+        """Return the module to compile for a platform."""
         return self.others.get(platform, self.module)
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedSymbolic:
-    """A function traced at all its accepted sizes at once. arguments: the module's, in order."""
+    """A function traced at all its accepted sizes at once.
+
+    `arguments` are the module's, in order.
+    """
 
     module: Module
     arguments: tuple[Argument, ...]
@@ -128,18 +134,21 @@ class CapturedSymbolic:
 
 @dataclass(frozen=True, slots=True)
 class CapturedEntryPoint:
-    """A function traced at every shape profile: what a bundle says of it but its executables.
+    """A function traced at every profile: all that a bundle has of it except executables.
 
-    specialized: dimension to where the program decides by its size.  undetermined: dimension to why
-    it could not be traced at all its sizes at once; its axes were found by trial.  counted:
-    dimension to where the program computes with its size, of those that are padded or split.  mesh:
-    of the devices that it runs on.  lines: of the coverage and of what decides by a size.  calls:
-    custom call to the line of the program that makes it.  recorded: whether the results of its
-    fixtures were recorded elsewhere, instead of computed by plain JAX here.  model: the file that
-    it was made of, if it was no function.  unexpected: labels of the profiles that nothing was
-    recorded of, where a framework's results are compared.  uncompiled: digests of the program where
-    plain JAX runs it and no executable does, by label: at the sizes of trials, and on one device
-    instead of those of a mesh; UNTRACED for one that could not be traced there.
+    Attributes:
+        specialized: Dimension to the place where the program decides by its size.
+        undetermined: Dimension to why it could not be traced at all sizes at once; its axes were
+            found by trial.
+        counted: Padded or split dimension to the place where the program computes with its size.
+        mesh: Of the devices that it runs on.
+        lines: Of the coverage and of the decisions by size.
+        calls: Custom call to the line of the program that makes it.
+        recorded: Whether fixture results were recorded elsewhere, not computed by plain JAX here.
+        model: The file that it was made from; None for a function.
+        unexpected: Labels of profiles without recorded results of the framework.
+        uncompiled: Label to digest of programs that only plain JAX runs: at the sizes of trials,
+            and on one device instead of a mesh. UNTRACED if it could not be traced there.
     """
 
     name: str
@@ -168,13 +177,13 @@ class CapturedEntryPoint:
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:
-        """The profiles, each by the key of its executables, in their order."""
+        """Map the key of each profile's executables to the profile, in order."""
         return {executable_key(self.name, each.sizes): each for each in self.profiles}
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An installed package. files: digest of what it says of its files."""
+    """An installed package; `files` is the digest of its list of files."""
 
     version: str
     files: str
@@ -182,15 +191,19 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class CapturedProgram:
-    """Everything the capture learned from a build manifest's program, without the arrays.
+    """Everything that the capture learned from a build manifest's program, without arrays.
 
-    sources: the program's own files of code (`aotc.capture.project_files`) to their digests.  read:
-    others of its files that it opened, to theirs.  files: weights and fixtures that the manifest
-    names, to theirs.  All are of what was read, whatever became of the file.  weights: set name to
-    origin ("source", "init", "closure").  shardings: of the weights, by set and tensor; what is
-    missing is not cut.  packages: what the capture had imported, by name.  xla_flags: what the
-    program has set this variable to, without effect.  jax_options: the digest of jax's options as
-    the program left them.
+    Digests are those of the bytes that were read, even if the file changed later.
+
+    Attributes:
+        sources: The program's own code files (`aotc.capture.project_files`) to their digests.
+        read: Other files of the program that it opened, to their digests.
+        files: Weights and fixtures that the manifest names, to their digests.
+        weights: Set name to origin ("source", "init", "closure").
+        shardings: Of the weights, by set and tensor; others are replicated.
+        packages: By name, those that the capture had imported.
+        xla_flags: The program's own value of this variable, which has no effect.
+        jax_options: Digest of jax's options as the program left them.
     """
 
     entry_points: dict[str, CapturedEntryPoint]
@@ -205,33 +218,34 @@ class CapturedProgram:
 
     @property
     def made_from(self) -> dict[str, str]:
-        """All files beside the manifest, to their digests."""
+        """Map all files besides the manifest to their digests."""
         return self.read | self.sources | self.files
 
     @property
     def profiles(self) -> dict[ExecutableKey, CapturedProfile]:
-        """The profiles of all entry points."""
+        """Map the keys of all entry points' executables to their profiles."""
         return {key: each for e in self.entry_points.values() for key, each in e.by_key.items()}
 
     @property
     def mesh(self) -> Mesh | None:
-        """The mesh of the devices that it runs on, which all entry points share; None for one
-        device.
-        """
+        """The mesh that all entry points share; None for one device."""
         return next(iter(self.entry_points.values())).mesh
 
 
 @dataclass(frozen=True, slots=True)
 class Executable:
-    """What the backend made of a module for a target.
+    """The code that a backend compiled from a module for a target.
 
-    serialized: canonical bytes: the same module, target and toolchain give the same bytes.
-    isa: required processor features; tuning: attributes that require nothing.
-    diagnostics: lines the compiler printed, for people.  captured: the module's parameters that are
-    constants in it.  tuned: how its compile options were chosen, if they were.  compilation: for an
-    accelerator, the same for all executables of a target.  evidence: what its backend can tell of
-    it, if it can.  platform: that it is for, where it stands beside those of other engines; "" for
-    the target's.
+    Attributes:
+        serialized: Canonical bytes: the same module, target and toolchain give the same bytes.
+        isa: Required processor features.
+        tuning: Attributes that require nothing.
+        diagnostics: Lines that the compiler printed.
+        captured: The module's parameters that are constants in it.
+        tuned: How its compile options were chosen, if they were.
+        compilation: For an accelerator, the same for all executables of a target.
+        evidence: Facts that its backend reports, if any.
+        platform: Its platform if a target has executables of several engines; "" for the target's.
     """
 
     serialized: bytes
@@ -253,7 +267,7 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A packed bundle on disk. manifests: by target name; bytes: size of the file or folder."""
+    """A packed bundle on disk: manifests by target name, and the size of the file or folder."""
 
     path: Path
     root_digest: str
@@ -263,7 +277,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Attestation:
-    """A signed in-toto statement about a root digest. envelope: DSSE JSON bytes."""
+    """A signed in-toto statement about a root digest; `envelope` is DSSE JSON."""
 
     root_digest: str
     key_id: str
@@ -272,14 +286,17 @@ class Attestation:
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """One executable to make: a module for a target. label: for progress, e.g. predict[batch=8].
+    """One executable to compile: a module for a target.
 
-    options: of the compiler, for this executable, beside the target's.  constants: values of the
-    module's parameters that become constants, by index; float32, float64 or signed integers.
-    weights: the module's parameters that are bound at load, by index.
-    mesh: of the devices that it runs on, whose `devices` are XLA's device assignment: partition i
-    runs on device `devices[i]`; None for one device.  calls: for messages, custom call to the line
-    of the program that makes it.
+    Attributes:
+        label: For progress, e.g. predict[batch=8].
+        options: Compiler options of this executable besides the target's.
+        constants: By index, values of module parameters that become constants; float32, float64 or
+            signed integers.
+        weights: Indexes of module parameters that are bound at load.
+        mesh: Its `devices` are XLA's device assignment: partition i runs on device `devices[i]`.
+            None for one device.
+        calls: For messages, custom call to the line of the program that makes it.
     """
 
     label: str

@@ -1,8 +1,7 @@
-"""Names of what is not finished yet, and how they go away when whoever made them was killed.
+"""Temporary files that are removed even if the process is killed.
 
-A temporary file or folder is locked (flock) by the process that makes it, for as long as that
-lives. What stands under such a name without a lock was left behind, and the next process that
-writes to the same place removes it.
+The process that creates a temporary file or folder locks it (flock) for as long as it lives. One
+without a lock was abandoned, and the next process that writes to the same path removes it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pathlib import Path
 from aotc.base.constants import FULL, NO_ROOM
 
 PART = ".part"
-"""The end of every such name beside a result; `mkstemp` puts eight letters before it."""
+"""The end of every temporary name beside a result; `mkstemp` puts eight letters before it."""
 
 PROBE_BYTES = 4096
 """A block of most file systems."""
@@ -32,20 +31,20 @@ _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 """The last raises one of the others again, after an import (`aotc.cli.stop_signals`)."""
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system without hard links says, such as FAT."""
+"""Errors of a file system without hard links, such as FAT."""
 
 
 def prefix_of(path: Path) -> str:
-    """How the temporary names for a result begin."""
+    """Return the start of temporary names for a result."""
     return f".{path.name}."
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """What stops a command waits until the end: for steps that are done together or not at all.
+    """Delay signals that stop a command until the end, for steps that must not be split.
 
-    Python runs handlers in the main thread only, so that other threads need nothing. A mask would
-    not do: a signal to the process then goes to a thread that has none.
+    Python runs handlers in the main thread only, so that other threads need nothing. A signal mask
+    is not enough: a signal to the process then goes to a thread without one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -65,9 +64,10 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
-    """A new file beside `path`, and its descriptor; removed at the end unless it was renamed.
+    """Create a file beside `path`, and yield it with its descriptor; removed unless renamed.
 
-    Raises OSError.
+    Raises:
+        OSError: It cannot be created.
     """
     remove_abandoned(path.parent, prefix_of(path))
 
@@ -81,9 +81,10 @@ def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
 
 @contextmanager
 def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[Path]:
-    """A new folder, removed at the end with all that is in it, unless it was renamed.
+    """Create a folder that is removed with its contents at the end, unless it was renamed.
 
-    Raises OSError.
+    Raises:
+        OSError: It cannot be created.
     """
     remove_abandoned(parent, prefix, suffix)
 
@@ -93,7 +94,7 @@ def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[
             try:
                 return name, os.open(name, os.O_RDONLY | os.O_DIRECTORY)
             except FileNotFoundError:
-                continue  # not locked yet, so another process took it for abandoned
+                continue  # another process removed it as abandoned before it was locked
             except OSError:  # a mask of modes that forbids the owner to read what it makes
                 Path(name).rmdir()
                 raise
@@ -104,9 +105,9 @@ def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[
 
 @contextmanager
 def _locked_new(make: Callable[[], tuple[str, int]]) -> Iterator[tuple[Path, int]]:
-    """What was made, locked while this lasts, and removed at the end if it is still there.
+    """Create something locked, and remove it at the end if it still exists.
 
-    No signal comes between the making and what removes it.
+    No signal arrives between its creation and the registration of its removal.
     """
     with ExitStack() as stack:
         with uninterrupted():
@@ -131,7 +132,8 @@ def _remove(path: Path) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Wait until no other process is between reading and replacing this file or folder.
 
-    Raises OSError.
+    Raises:
+        OSError: It cannot be locked.
     """
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -145,9 +147,13 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create_whole(*files: tuple[Path, bytes, int]) -> None:
-    """Write files that did not exist: all of them and all of each, or nothing; never over another.
+    """Create all the files completely, or none of them; never overwrite a file.
 
-    files: path, contents, mode. Raises OSError; FileExistsError if there is one.
+    `files` are paths, contents and modes.
+
+    Raises:
+        FileExistsError: One of the files exists.
+        OSError: One cannot be written.
     """
     with ExitStack() as stack:
         written = [(stack.enter_context(_written(*file)), file[0]) for file in files]
@@ -189,8 +195,9 @@ def _link_new(temporary: Path, path: Path) -> None:
 def hard_link(file: Path, name: Path) -> bool:
     """Give a file another name; return whether it has it.
 
-    Raises OSError where there is no room, since a copy would not fit either, FileExistsError and
-    FileNotFoundError.
+    Raises:
+        FileExistsError, FileNotFoundError: As `os.link`.
+        OSError: The disk is full; a copy would not fit either.
     """
     try:
         os.link(file, name, follow_symlinks=False)
@@ -204,7 +211,7 @@ def hard_link(file: Path, name: Path) -> bool:
 
 
 def remove_abandoned(folder: Path, prefix: str, suffix: str = PART) -> None:
-    """Remove what killed processes of this user left under such names."""
+    """Remove files with such names that killed processes of this user left."""
     pattern = re.compile(rf"{re.escape(prefix)}[a-z0-9_]{{8}}{re.escape(suffix)}")
     try:
         found = [path for path in folder.iterdir() if pattern.fullmatch(path.name)]
@@ -228,7 +235,7 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def _lock(descriptor: int, name: str) -> bool:
-    """Lock an open file or folder; False if its name meanwhile stands for another, or for none."""
+    """Lock an open file or folder; return False if its name no longer stands for it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError:
@@ -240,7 +247,7 @@ def _lock(descriptor: int, name: str) -> bool:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder, also one whose own mode forbids to empty it."""
+    """Remove a folder, even if its mode forbids to empty it."""
     for parent, _, _ in os.walk(folder):
         with suppress(OSError):
             descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -252,8 +259,10 @@ def remove_folder(folder: Path) -> None:
 
 
 def require_room(folder: Path, status: int) -> None:
-    """Raise OSError if a child that ended with this status had no room: it says so, nothing can be
-    written, or a file is as large as files may be.
+    """Raise OSError if a child that ended with this status ran out of disk space.
+
+    That is so if its status says so, if the disk is full now, or if a file has the largest allowed
+    size.
     """
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if largest != resource.RLIM_INFINITY:
@@ -268,7 +277,11 @@ def require_room(folder: Path, status: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make a file, or the names in a folder, last. Raises OSError."""
+    """Flush a file, or the names in a folder, to disk.
+
+    Raises:
+        OSError: It cannot be flushed.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""How a function is called: where each parameter comes from (weights, an input, a fixed value).
+"""The source of each parameter of a function: weights, an input or a fixed value.
 
 The function is traced over one flat list of leaves: first the leaves of bound weights, then those
 of inputs, each in the order of the function's parameters.
@@ -44,11 +44,11 @@ _KINDS: dict[Any, ParameterKind] = {
 class CallPlan:
     """A function with the source of each of its parameters.
 
-    kinds: all parameters that are passed, in the function's order.  positional: those passed by
-    position, as people would: jax.vmap and jax.grad treat keyword arguments differently.  bound:
-    parameter to weights set.  inputs: parameter to its input tree.  fixed: parameter to its
-    `static` value.  defaulted: parameters left at the function's own default, with the default's
-    text.  initial: values that a model file has for inputs, by leaf path.
+    `kinds` has all parameters that are passed, in the function's order; `positional` those passed
+    by position, as users do: jax.vmap and jax.grad treat keyword arguments differently. `bound`
+    maps parameters to weights sets, `inputs` to input trees, `fixed` to `static` values, and
+    `defaulted` to the text of the function's own default. `initial` has a model file's values of
+    inputs, by leaf path.
     """
 
     name: str
@@ -64,8 +64,10 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class FlatLeaf:
-    """One leaf of a call. owner: its weights set or parameter.  path: of the leaf within that.
-    aval: shape and dtype as the function sees them.
+    """One leaf of a call.
+
+    `owner` is its weights set or parameter, `path` its path within that, and `aval` its shape and
+    dtype.
     """
 
     owner: str
@@ -82,9 +84,10 @@ class FlatLeaf:
 
 @dataclass(frozen=True, slots=True)
 class FlatCall:
-    """A call at one shape profile. trees: the abstract value of each parameter, in leaf order.
-    as_stored: parameters that get nested dicts of the names in a weights file, as no `init` says
-    another structure.
+    """A call at one shape profile.
+
+    `trees` has the abstract value of each parameter, in leaf order. Parameters in `as_stored` get
+    nested dicts of the names in a weights file, as no `init` has another structure.
     """
 
     plan: CallPlan
@@ -95,7 +98,7 @@ class FlatCall:
     def __call__(self, *leaves: Any) -> Any:
         """Call the user's function with these leaves in place of the abstract ones.
 
-        leaves: as the module takes them. The function gets random keys where they are their data.
+        Leaves are as the module takes them; the function gets random keys in place of their data.
         """
         iterator = iter(leaves)
         values: dict[str, Any] = dict(self.plan.fixed)
@@ -114,10 +117,11 @@ class FlatCall:
 def plan_call(
     name: str, manifest: BuildManifest, resolve: import_program.Resolve = import_program.resolve
 ) -> CallPlan:
-    """Match the manifest's names with the function's parameters. resolve: finds the function.
+    """Match the manifest's names with the function's parameters; `resolve` finds the function.
 
-    Raises CaptureError: AOTC-E820 the function cannot be found, E821 the names do not fit its
-    signature, or would land in its **kwargs, where nobody would notice a misspelt one.
+    Raises:
+        CaptureError: AOTC-E820 if the function cannot be found, E821 if the names do not match its
+            signature, or only its **kwargs, which would hide a misspelt one.
     """
     spec = manifest.entry_points[name]
     at = ("entry_points", name)
@@ -223,9 +227,7 @@ def flat_call(
     manifest: BuildManifest,
     sizes: Mapping[str, int],
 ) -> FlatCall:
-    """The call at one shape profile; its leaves are those of bound weights, then those of
-    inputs.
-    """
+    """Return the call at one shape profile: leaves of bound weights, then of inputs."""
     donate = manifest.entry_points[plan.name].donate
     trees: dict[str, Any] = {name: weights[owner].tree for name, owner in plan.bound.items()}
     leaves: list[FlatLeaf] = []

@@ -1,6 +1,4 @@
-"""The tensors of a weights set that lies in files: prefixed, renamed and cast as the build manifest
-says, and nothing else.
-"""
+"""Tensors of a weights set in files, prefixed, renamed and cast as the build manifest states."""
 
 from __future__ import annotations
 
@@ -36,7 +34,7 @@ SHARDS = "an index that names every tensor of its files once, and files that hol
 
 
 SHOWN_MAX = 8
-"""Tensors that a message names before it says how many more there are."""
+"""Tensors that a message names before it counts the others."""
 
 _OTHER_FORMATS = (
     (b"PK", "an empty zip archive"),

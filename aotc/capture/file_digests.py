@@ -22,8 +22,10 @@ PIECE_BYTES = 2**20
 
 
 class State(NamedTuple):
-    """The state of a file, equal while it is the same file. changed: when anything of it was
-    changed, which no program sets, so that a time of modification that is put back is noticed.
+    """The state of a file, equal while it is the same file.
+
+    `changed` is the inode's time, which no program sets, so that a reset modification time is
+    noticed.
     """
 
     device: int

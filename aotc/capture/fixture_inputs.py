@@ -1,4 +1,4 @@
-"""The inputs every executable is checked with: recorded ones, or random ones from a seed."""
+"""Inputs that every executable is checked with: recorded ones, or random ones from a seed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Array = np.ndarray[Any, Any]
 
 
 ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
-"""What the arrays of any file may take, and how many times its size besides."""
+"""Bytes of arrays that any file may hold, plus this multiple of its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,12 @@ class Recorded:
 
 
 def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
-    """The arrays that an entry point's fixtures name under a key: inputs ("file"), "results" or
-    "expected"; None if they name none.
+    """Return the arrays of an entry point's fixtures under a key; None without such a file.
 
-    Raises CaptureError (AOTC-E831, E840).
+    Keys are "file" (the inputs), "results" and "expected".
+
+    Raises:
+        CaptureError: AOTC-E831, E840.
     """
     fixtures = manifest.entry_points[name].fixtures
     file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
@@ -149,9 +151,7 @@ def fixture_inputs(
 
 
 def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator[Finding]:
-    """AOTC-E829 for what a `like` function returns when it is called, if that is not what it
-    returned when it was traced.
-    """
+    """Yield AOTC-E829 if a `like` function returns another structure than when it was traced."""
     called = jax.tree.map(jax_trees.abstract, value)
     if jax.tree.structure(called) != jax.tree.structure(traced):
         found = f"{jax.tree.structure(called)} instead of {jax.tree.structure(traced)}"
@@ -199,14 +199,14 @@ def expected_by_profile(
     rows: Collection[str],
     where: str,
 ) -> list[dict[str, Array] | None]:
-    """Return what a framework gave at each profile, by leaf path; None where the file lacks it.
+    """Return the framework's results at each profile, by leaf path; None where absent.
 
-    Beside arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs as
-    they are (`logits`). A profile without arrays of its own is compared by rows with others, since
-    its inputs are rows of the recorded ones.
+    Besides arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs
+    (`logits`). A profile without arrays of its own is compared by rows with others, since its
+    inputs are rows of the recorded ones.
 
     Args:
-        entry_point: Of which the results are.
+        entry_point: The owner of the results.
         file: The recorded results.
         sizes: Those of the recorded inputs.
         rows: Dimensions that count rows.
@@ -320,9 +320,7 @@ def results_by_profile(
 
 
 def typed(array: Array, dtype: DType) -> Array:
-    """An array of a file as what it was: of dtypes that are not its own, such as bfloat16, numpy
-    writes only how many bytes they have.
-    """
+    """Return an array of a file with its dtype; of bfloat16 numpy writes only the size."""
     wanted = jnp.dtype(dtype.value)
     is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
     return array.view(wanted) if is_raw and not array.dtype.fields else array
@@ -396,8 +394,10 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Random values for an input. Raises CaptureError (AOTC-E831) for an array that numpy cannot
-    draw.
+    """Return random values for an input.
+
+    Raises:
+        CaptureError: AOTC-E831 for an array that numpy cannot generate.
     """
     try:
         return _drawn(spec, path, leaf, sizes, where)
@@ -410,8 +410,10 @@ def _draw(
 def _drawn(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Random values: floats from a normal distribution, uniform ones where there is a range;
-    uniform integers in their range; any bits for random keys, all of which are valid.
+    """Return random values of a leaf's dtype.
+
+    Floats are from a normal distribution, or uniform in a range; integers are uniform in their
+    range; random keys are any bits, all of which are valid.
     """
     shape = _shape(leaf, sizes)
     generator = np.random.default_rng([spec.seed, zlib.crc32(path.encode())])

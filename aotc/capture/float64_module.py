@@ -1,14 +1,14 @@
-"""A StableHLO module with its floating-point numbers in float64: what a program computes without
-the rounding of its own types.
+"""Converts a StableHLO module to float64, to compute a program without rounding of its own types.
 
 The module is converted, not the program, so that it computes the same operations in the same order.
-Operations about the bits of a number, and calls into libraries, keep their types, with conversions
-around them. Numbers of 8 bits and less keep theirs: rounding to them is what a program is for.
+Operations on the bits of a number, and calls into libraries, keep their types, with conversions
+around them. Numbers of 8 bits and less keep theirs: programs round to them on purpose.
 
-With a seed, every sum is off by as much as float32 may be that adds in another order: a unit of
-the sum of the absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
+With a seed, every sum is changed by as much as float32 may differ in another order of addition: a
+unit of the sum of the absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms,
+4.2).
 
-`interpreted` runs a module by StableHLO's reference interpreter, which comes with jaxlib and shares
+`interpreted` runs a module in StableHLO's reference interpreter, which comes with jaxlib and shares
 no code with any engine.
 """
 
@@ -45,7 +45,7 @@ KEPT = ("stablehlo.bitcast_convert", "stablehlo.custom_call", "chlo.next_after")
 
 
 class NotWidenedError(Exception):
-    """A module that has no counterpart in float64; says why."""
+    """A module has no counterpart in float64; the text gives the reason."""
 
 
 def widened(artifact: bytes, seed: int | None = None) -> bytes:
@@ -184,9 +184,7 @@ def _converted(value: Any, type_: Any) -> Any:
 
 
 def _wide(type_: Any) -> Any:
-    """The type with its elements in float64 or complex128, where they are numbers of more than 8
-    bits.
-    """
+    """Return a type with its elements in float64 or complex128, if they have more than 8 bits."""
     if isinstance(type_, ir.TupleType):
         return ir.TupleType.get_tuple([_wide(type_.get_type(i)) for i in range(type_.num_types)])
     if not isinstance(type_, ir.RankedTensorType):
@@ -222,7 +220,7 @@ def _wide_constant(attribute: Any) -> Any:
 
 
 class NotInterpretedError(Exception):
-    """A module, an argument or a result that the interpreter does not take; says why."""
+    """The interpreter does not support a module, an argument or a result."""
 
 
 def interpreted(artifact: bytes, arguments: Sequence[Array]) -> list[Array]:

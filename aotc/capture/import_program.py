@@ -16,7 +16,7 @@ from aotc.capture import jax_private, user_exceptions
 from aotc_runtime.base.suggestions import with_article
 
 type Resolve = Callable[[str, Path, str], Callable[..., Any]]
-"""From the text that names a function, the manifest's folder and a place for messages to it."""
+"""Finds a function by its text, the manifest's folder and a location for messages."""
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
@@ -78,11 +78,11 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
 
 
 KERAS_BACKENDS = ("tensorflow", "torch", "openvino")
-"""What Keras imports beside jax, the first one unless KERAS_BACKEND says otherwise."""
+"""Packages that Keras imports besides jax, by default (KERAS_BACKEND) the first one."""
 
 
 def _backend_of_keras(error: ModuleNotFoundError) -> str | None:
-    """What to do if it was Keras that did not find its backend; None if it was not."""
+    """Return a hint if Keras did not find its backend; None for other errors."""
     packages = {
         str(frame.f_globals.get("__name__")).partition(".")[0]
         for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -100,8 +100,9 @@ ABOVE_MAX = 3
 
 
 def _where_else(module_name: str, root: Path) -> str:
-    """What to do about a module that is not found: say where it is, if it lies in a likely place,
-    such as `src` beside the manifest or above it.
+    """Return a hint for a missing module, with its folder if it is in a likely one.
+
+    Likely are `src` beside the manifest and above it.
     """
     path = module_name.replace(".", "/")
     above = (root, *root.parents)[:ABOVE_MAX]
@@ -119,9 +120,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def text_of(value: Any) -> str:
-    """A default value as text for the bundle manifest: without memory addresses, always the
-    same.
-    """
+    """Return a default value as reproducible text for the bundle manifest, without addresses."""
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, (tuple, list)):

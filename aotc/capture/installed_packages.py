@@ -35,8 +35,10 @@ _METADATA = ("METADATA", "RECORD", "top_level.txt")
 
 
 class Hashed(NamedTuple):
-    """A file that RECORD lists with its SHA-256. path: from the folder that it was installed into.
-    digest: in base64 for URLs, without padding.  size: bytes; empty if it is not stated.
+    """A file that RECORD lists with its SHA-256.
+
+    `path` is relative to the folder of the installation; `digest` is base64 for URLs, without
+    padding; `size` is empty if it is not stated.
     """
 
     path: str
@@ -53,12 +55,12 @@ class Installed:
 
     @cached_property
     def name(self) -> str:
-        """As its metadata spell it."""
+        """The name as its metadata spell it."""
         return self._found.name
 
     @cached_property
     def version(self) -> str:
-        """As its metadata spell it."""
+        """The version as its metadata spell it."""
         return self._found.version
 
     @cached_property
@@ -67,14 +69,15 @@ class Installed:
 
     @cached_property
     def files(self) -> frozenset[str]:
-        """All files, from the folder."""
+        """Return all files, relative to the folder."""
         return frozenset(line.partition(",")[0] for line in self._lines)
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """Names of the top-level modules that it provides, as
-        `importlib.metadata.packages_distributions` tells them: that asks the system for every file
-        of every distribution, which took a sixth of the time of a small build.
+        """Return the names of the top-level modules that it provides.
+
+        They are those of `importlib.metadata.packages_distributions`, which asks the system for
+        every file of every distribution, and took a sixth of the time of a small build.
         """
         stated = self._found.read_text("top_level.txt")
         return frozenset(stated.split() if stated else self._top_level())
@@ -89,11 +92,11 @@ class Installed:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the sorted lines of RECORD, each a path with the SHA-256 of that file: the
-        same for pip and uv, wherever the environment lies.
+        """Return the SHA-256 of the sorted lines of RECORD: paths with the SHA-256 of each file.
 
-        Without what differs between installations of the same wheel: scripts, which name their
-        Python and lie outside of the packages, compiled files, and notes of the installer.
+        It is the same for pip and uv, wherever the environment lies. Scripts, which name their
+        Python, compiled files and notes of the installer are left out, since they differ between
+        installations.
         https://packaging.python.org/en/latest/specifications/recording-installed-packages
         """
         kept = sorted(line for line in self._lines if not _OF_INSTALLATION.match(line))
@@ -121,7 +124,7 @@ _KNOWN: dict[str, tuple[tuple[State | None, ...], Installed]] = {}
 
 
 def every() -> Iterator[Installed]:
-    """All that are installed, in the order in which imports find them."""
+    """Return all installed distributions, in the order in which imports find them."""
     return map(of, distributions())
 
 
@@ -131,8 +134,8 @@ def named(name: str) -> Installed:
 
 
 def of(found: Distribution) -> Installed:
-    """What was read of a distribution before, if its metadata are as they were."""
-    # The folder of its metadata, which Python 3.12 to 3.14 tells nobody.
+    """Return a distribution, cached while its metadata stay unchanged."""
+    # The folder of its metadata, which has no public name in Python 3.12 to 3.14.
     place = str(getattr(found, "_path", ""))
     if not place.endswith(".dist-info"):
         return Installed(found)
@@ -143,9 +146,9 @@ def of(found: Distribution) -> Installed:
 
 
 def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
-    """Every distribution of which this process has imported a module, by normalized name, sorted.
+    """Map normalized names to the distributions of imported modules, sorted.
 
-    also: names of others, left out where they are not installed.
+    `also` names others, left out where they are not installed.
     """
     modules = {name.partition(".")[0] for name in sys.modules}
     found: dict[str, Package] = {}
@@ -157,8 +160,9 @@ def imported_packages(also: tuple[str, ...] = ()) -> dict[str, Package]:
 
 
 def packages_behind(built: Iterable[BundleManifest]) -> dict[str, Package]:
-    """The distributions beside jaxlib that made the executables of targets, and those that run
-    them, as far as they are installed here in a version that these targets name.
+    """Return the distributions that made and run the executables of targets, besides jaxlib.
+
+    Only those count that are installed here in a version that these targets name.
     """
     stated: set[tuple[str, str]] = set()
     for manifest in built:
@@ -182,7 +186,8 @@ def owners(modules: Set[str]) -> Iterator[str]:
 
 
 def normalized(name: str) -> str:
-    """The normalized name of a distribution
-    (https://packaging.python.org/en/latest/specifications/name-normalization).
+    """Return the normalized name of a distribution.
+
+    https://packaging.python.org/en/latest/specifications/name-normalization
     """
     return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))

@@ -1,7 +1,7 @@
-"""Every private jax name that the toolchain uses, with the versions each was seen in.
+"""All private jax names that the toolchain uses, with the versions each was seen in.
 
-Seen in jax 0.11.2 and 0.12.0.1. A name that is missing raises CompileError (AOTC-E910) with the
-version found, so that a new jax fails here and not somewhere deep inside a build.
+Seen in jax 0.11.2 and 0.12.0.1. A missing name raises CompileError (AOTC-E910) with the version
+found, so that a new jax fails here and not deep inside a build.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from aotc.compile.mlir import mlir_context
 
 @dataclass(frozen=True, slots=True)
 class LoweredParts:
-    """What the public `jax.stages.Lowered` does not tell.
+    """Parts that the public `jax.stages.Lowered` does not have.
 
-    constants: values of the leading arguments that were closed over.  kept: which arguments,
-    counted over constants and then flat arguments, the module takes; jax drops unused ones.
+    `constants` are the values of the leading arguments that were closed over. `kept` are the
+    arguments that the module takes, counted over constants and then flat arguments; jax drops
+    unused ones.
     """
 
     constants: tuple[np.ndarray[Any, Any], ...]
@@ -153,7 +154,7 @@ def traced_anew() -> Iterator[None]:
 
 
 def equations(jaxpr: Any) -> Iterator[Any]:
-    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first."""
+    """Yield the equations of a jaxpr and of its nested jaxprs, outermost first."""
     return (chain[0] for chain in equations_within(jaxpr))
 
 
@@ -162,8 +163,9 @@ type Chain = tuple[Any, ...]
 
 
 def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
-    """Every equation of a jaxpr and of the jaxprs nested in its parameters, outermost first, each
-    with those that it is nested in.
+    """Yield the equations of a jaxpr and its nested ones, each with those around it.
+
+    The outermost comes first.
     """
     for equation in jaxpr.eqns:
         chain = (equation, *outer)
@@ -173,9 +175,7 @@ def equations_within(jaxpr: Any, outer: Chain = ()) -> Iterator[Chain]:
 
 
 def scopes(equation: Any) -> tuple[str, ...]:
-    """The names of `jax.named_scope` that an equation was traced in, outermost first, within the
-    jaxpr that has it.
-    """
+    """Return the names of `jax.named_scope` around an equation of a jaxpr, outermost first."""
     with _private("source_info.name_stack.stack of an equation"):
         from jax._src.source_info_util import Scope
 
@@ -210,8 +210,10 @@ class SourceFrame:
 
 
 def source_frames(chain: Chain) -> list[SourceFrame]:
-    """Where an equation came from, innermost first, without the frames of jax itself. What it is
-    nested in tells who called: where jax traces a function by itself, its frames begin with it.
+    """Return the frames that an equation came from, innermost first, without those of jax.
+
+    The outer equations give the callers: where jax traces a function separately, frames begin
+    there.
     """
     with _private("source_info_util.user_frames"):
         from jax._src import source_info_util
@@ -224,9 +226,10 @@ def source_frames(chain: Chain) -> list[SourceFrame]:
 
 
 def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
-    """The symbolic sizes that a jaxpr computes with as numbers, as text ("2*batch + 1"), each with
-    the equation that makes it one and those that it is nested in. Sizes that are only shapes are
-    none. jax names the equation `dim_as_value`.
+    """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
+
+    Sizes are text ("2*batch + 1"), and each equation comes with those around it. Sizes that are
+    only shapes are left out. jax names the equation `dim_as_value`.
     """
     for chain in equations_within(jaxpr):
         if chain[0].primitive.name == "dim_as_value":
@@ -235,9 +238,7 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two sizes that may or may not be equal. file, line, function: of who asked, outside of
-    jax.export.
-    """
+    """Two sizes that may or may not be equal, and the code that compared them."""
 
     file: str
     line: int
@@ -247,8 +248,9 @@ class Equality:
 
 @contextmanager
 def undecided_equalities(found: list[Equality]) -> Iterator[None]:
-    """Note whoever asks whether a symbolic size equals another and gets "no", although that depends
-    on the sizes: jax cannot raise there, unlike for `<` and `>`.
+    """Record comparisons of symbolic sizes that give "no" although sizes decide.
+
+    jax cannot raise there, unlike for `<` and `>`.
     """
     with _private("shape_poly._DimExpr.__eq__"):
         from jax._src.export import shape_poly
@@ -289,9 +291,7 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
 
 @contextmanager
 def constants_apart() -> Iterator[None]:
-    """Closed-over arrays stand beside a traced function, in its `consts`, wherever they are used;
-    `jax.export` takes them from there only.
-    """
+    """Keep closed-over arrays in `consts` of traced functions, where `jax.export` needs them."""
     with _private("_src.config.use_simplified_jaxpr_constants"):
         from jax._src.config import use_simplified_jaxpr_constants
     with use_simplified_jaxpr_constants(False):
@@ -314,8 +314,10 @@ def is_error_effect(key: Any) -> bool:
 
 
 def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
-    """A `jax.export.Exported` with another module, which takes more arguments at its end, and runs
-    on whatever platform it is lowered for. more: `ShapeDtypeStruct`s.
+    """Return a `jax.export.Exported` with another module.
+
+    It takes more arguments (`ShapeDtypeStruct`) at its end, and runs on any platform it is lowered
+    for.
     """
     with _private("jax.export.Exported"):
         from jax._src import core
@@ -340,12 +342,16 @@ def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
 
 
 class SizesError(Exception):
-    """What was exported for any size is called with one that it was not exported for."""
+    """A function exported for any size is called with a size that it does not accept."""
 
 
 def static_module(lowered: Any) -> Any:
-    """The StableHLO module of a `jax.stages.Lowered`, with the sizes of a module that was exported
-    for any size filled in where it is called with certain ones. Raises SizesError.
+    """Return the StableHLO module of a `jax.stages.Lowered` with concrete sizes.
+
+    These are filled into modules that were exported for any size and are called with certain ones.
+
+    Raises:
+        SizesError: The exported module does not accept them.
     """
     module = lowered.compiler_ir("stablehlo")
     with _private("mlir.refine_polymorphic_shapes"):
@@ -357,26 +363,3 @@ def static_module(lowered: Any) -> Any:
             except ValueError as error:  # also for what the module itself asserts of its sizes
                 raise SizesError(str(error)) from error
     return module
-
-
-def cost_analysis(lowered: Any) -> Mapping[str, float]:
-    """XLA's analysis of a `jax.stages.Lowered` before optimization; empty if there is none.
-
-    XLA ends the process for a module whose sizes vary, so that they are filled in first. Raises
-    SizesError.
-    """
-    module = static_module(lowered)
-    if module is lowered.compiler_ir("stablehlo"):
-        return lowered.cost_analysis() or {}
-    with _private("_jax.hlo_module_cost_analysis"):
-        from jax._src.interpreters import mlir
-        from jax._src.lib import _jax
-
-        convert = _jax.mlir.mlir_module_to_xla_computation
-        code = mlir.module_to_bytecode(module)
-        computation = convert(code, use_tuple_args=False, return_tuple=False)
-        backend = lowered._lowering.compile_args["backend"]
-        found: Mapping[str, float] = _jax.hlo_module_cost_analysis(
-            backend, computation.as_hlo_module()
-        )
-    return found

@@ -1,4 +1,4 @@
-"""From jax's pytrees to `aotc_runtime.schema.pytrees`, which a process without jax can read."""
+"""Converts jax's pytrees to `aotc_runtime.schema.pytrees`, which need no jax to read."""
 
 from __future__ import annotations
 
@@ -43,8 +43,12 @@ def leaf_paths(tree: Any) -> list[tuple[str, Any]]:
 
 
 def check_paths(tree: Any, where: str) -> None:
-    """Refuse two leaves with the same path, such as {"a/b": …, "a": {"b": …}}: a bundle names
-    tensors by their paths. Raises CaptureError (AOTC-E833).
+    """Reject two leaves with the same path, such as {"a/b": …, "a": {"b": …}}.
+
+    A bundle names tensors by their paths.
+
+    Raises:
+        CaptureError: AOTC-E833.
     """
     for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
         if count > 1:
@@ -63,22 +67,23 @@ def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
 
 
 def is_number(leaf: Any) -> bool:
-    """Whether it is a Python number, of which jax makes a weakly typed array without axes."""
+    """Return whether a leaf is a Python number, for which jax makes a weakly typed scalar."""
     return type(leaf) in (bool, int, float, complex)
 
 
 def join(*steps: str) -> str:
-    """Path steps joined by "/", empty ones left out."""
+    """Join path steps by "/", leaving out empty ones."""
     return "/".join(step for step in steps if step)
 
 
 def describe(tree: Any, counter: Iterator[int], where: str) -> Tree:
-    """The structure of a pytree of arrays or avals, whose leaves take the next numbers of
-    `counter`.
+    """Return the structure of a pytree of arrays or avals; leaves take numbers of `counter`.
 
-    Children and their order are what jax's registry says of each node, never what its class looks
-    like. Raises CaptureError (AOTC-E833) for a dict whose keys a bundle cannot name, and for a
-    class that a caller would read or fill in another way than jax does.
+    Children and their order are those of jax's registry, whatever the class looks like.
+
+    Raises:
+        CaptureError: AOTC-E833 for a dict whose keys a bundle cannot name, and for a class that a
+            caller would read or fill in another way than jax does.
     """
     found: list[Any] = []
     described = _describe(tree, counter, where, (), found)
@@ -155,8 +160,9 @@ def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple
 
 
 def _is_plain_named_tuple(tree: Any, keys: list[Any], children: list[Any]) -> bool:
-    """Whether jax takes the fields of a named tuple as they stand. A registration of its own may
-    give other children, or the same ones in another order.
+    """Return whether jax takes the fields of a named tuple in their order.
+
+    A registration of its own may give other children, or another order.
     """
     return (
         isinstance(tree, tuple)
@@ -167,8 +173,9 @@ def _is_plain_named_tuple(tree: Any, keys: list[Any], children: list[Any]) -> bo
 
 
 def _field_names(tree: Any, keys: list[Any]) -> tuple[str, ...]:
-    """The names of a class' children. A named tuple that is registered without names has those of
-    the fields that its children become.
+    """Return the names of a class's children.
+
+    A named tuple registered without names has those of the fields that its children become.
     """
     names = tuple(map(key_name, keys))
     numbered = all(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in keys)
@@ -192,8 +199,9 @@ def _marked(tree: Any) -> tuple[Any, list[Any]]:
 
 
 def _finds(tree: Any, field: str, child: Any) -> bool | None:
-    """Whether a caller finds a child under its name; None if the class raises, or has no such name
-    and so nothing that could be mistaken for the child.
+    """Return whether a caller finds a child under its name.
+
+    None if the class raises, or has no such name and so nothing to mistake for the child.
     """
     try:
         seen = tree[field] if isinstance(tree, Mapping) and field in tree else getattr(tree, field)
@@ -206,8 +214,12 @@ def _finds(tree: Any, field: str, child: Any) -> bool | None:
 def _require_readable(
     tree: Any, fields: tuple[str, ...], children: list[Any], where: str, path: tuple[str, ...]
 ) -> None:
-    """Refuse a class that shows under a child's name something else than the child: the loader
-    reads arguments and names results by these names. Raises CaptureError (AOTC-E833).
+    """Reject a class that has another value under a child's name than the child.
+
+    The loader reads arguments and names results by these names.
+
+    Raises:
+        CaptureError: AOTC-E833.
     """
     subjects = [(tree, children)]
     with suppress(Exception):  # of the class' own code, which may expect arrays

@@ -32,7 +32,7 @@ class Shapes(NamedTuple):
 
 
 class Traced(NamedTuple):
-    """One tracing of a function: the sizes, the shapes, the abstract results."""
+    """One tracing of a function: sizes, shapes and abstract results."""
 
     sizes: Mapping[str, int]
     shapes: Shapes
@@ -126,7 +126,7 @@ def _by_trial(
 
 
 def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:
-    """Two accepted sizes to compare, or the only one twice."""
+    """Return two accepted sizes to compare, or the only one twice."""
     low, high = sizes[0], sizes[-1]
     if low < high:
         return low, high

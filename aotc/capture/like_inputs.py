@@ -26,11 +26,13 @@ def like_value(
     *,
     evaluate: Evaluate,
 ) -> Any:
-    """What the function of a `like` input returns for these sizes, as a pytree of arrays and Python
-    numbers.
+    """Return the result of a `like` input's function for these sizes.
 
-    at: key path of the input.  evaluate: `shapes` for the structure alone, `call` for the values.
-    Raises CaptureError.
+    It is a pytree of arrays and Python numbers. `evaluate` is `shapes` for the structure alone,
+    `call` for the values; `at` is the key path of the input.
+
+    Raises:
+        CaptureError: The function cannot be called.
     """
     where = manifest.where(*at)
     function = import_program.resolve(spec.function, manifest.root, where)
@@ -86,7 +88,7 @@ def missing(function: Callable[..., Any], stated: Container[str]) -> list[str]:
 def _what_it_takes(
     spec: InputLike, function: Callable[..., Any], manifest: BuildManifest
 ) -> str | None:
-    """How to pass what the function needs and the manifest does not state; None if it states it."""
+    """Return a hint on parameters that the manifest does not state; None if it states all."""
     names = missing(function, spec.arguments)
     if not names:
         return None
@@ -102,8 +104,9 @@ def call(function: Callable[[], Any]) -> Any:
 
 
 def shapes(function: Callable[[], Any]) -> Any:
-    """A pytree of avals. The function is traced, so that large arrays are not made; one that cannot
-    be traced, because it reads values or asks numpy to compute, is called.
+    """Return a pytree of avals by tracing the function, without making large arrays.
+
+    A function that cannot be traced, as it reads values or calls numpy, is called.
     """
     try:
         made = jax.eval_shape(function)

@@ -1,4 +1,4 @@
-"""Which lines of the program ran while it was traced.
+"""Records the lines of the program that ran while it was traced.
 
 A line that did not run is not in the module: Python decided against it, by a size, a static value
 or a dtype. All branches of a `jax.lax.cond` are traced; `control_flow` counts them.
@@ -38,8 +38,9 @@ class Recording:
         self._lines: dict[int, set[int]] = {}
 
     def coverage(self) -> tuple[Coverage, dict[str, tuple[FunctionLines, ...]]]:
-        """Coverage by file so far, of functions that hold any code; and the lines of these
-        functions, in the same order.
+        """Return the coverage by file so far, and the lines of the same functions.
+
+        Functions without code are left out.
         """
         # Lambdas on one line, and copies of a file imported twice, are counted as one function.
         names = own_names(self._root)
@@ -117,8 +118,9 @@ def ranges(lines: Iterable[int]) -> Iterator[str]:
 
 
 def layers(jaxpr: Any, known: Collection[str]) -> dict[str, int]:
-    """How many equations of a jaxpr, nested ones included, each layer of a model has, which names
-    the scope that they were traced in; one within another has both names.
+    """Count the equations of a jaxpr, nested ones included, by the model's layer.
+
+    Layers name the scopes that equations were traced in; a nested one has the names of both.
     """
     found: Counter[str] = Counter()
     for chain in jax_private.equations_within(jaxpr):
@@ -129,7 +131,7 @@ def layers(jaxpr: Any, known: Collection[str]) -> dict[str, int]:
 
 
 def control_flow(jaxpr: Any) -> ControlFlow:
-    """What a jaxpr leaves to run time, counted over it and the jaxprs inside of it."""
+    """Count the control flow that a jaxpr and its nested ones leave to run time."""
     equations = list(jax_private.equations(jaxpr))
     names = Counter(equation.primitive.name for equation in equations)
     branches = sum(

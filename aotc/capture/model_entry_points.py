@@ -44,14 +44,15 @@ WEIGHTS = "weights"
 
 _NO_IDENTIFIER = re.compile(r"\W")
 NARROWER = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
-"""What a manifest may state in place of what a file has, while jax computes with 32 bits."""
+"""Dtypes that a manifest may state for wider ones of a file, while jax computes with 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A model file that was read. files: it and those beside it, by name as the manifest would
-    write them, to their digests.  orders: of the axes of weights that are not stored as the file
-    has them, by name.
+    """A model file that was read.
+
+    `files` maps it and those beside it, named as in the manifest, to digests. `orders` has, by
+    name, the axes of weights that are stored in another order than the file's.
     """
 
     model: Model
@@ -61,8 +62,10 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a manifest. manifest: with their inputs, and with their weights bound.  opened:
-    by entry point.  weights: by set.  refused: why entry points were left out.
+    """The models of a manifest, which is completed with their inputs and weights.
+
+    `opened` is by entry point, `weights` by set; `refused` has the reasons of left-out entry
+    points.
     """
 
     manifest: BuildManifest
@@ -71,12 +74,12 @@ class Models:
     refused: tuple[Finding, ...] = ()
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """Every file that was read, with its digest."""
+        """Yield all files that were read, with their digests."""
         for each in self.opened.values():
             yield from each.files.items()
 
     def lines(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
-        """By file and layer: the lines that the layers of an entry point were written in."""
+        """Return the source lines of an entry point's layers, by file and layer."""
         if name not in self.opened:
             return {}
         opened = self.opened[name]
@@ -84,7 +87,10 @@ class Models:
         return {next(iter(opened.files)): known} if known else {}
 
     def origin(self, name: str, jaxpr: Any) -> ModelOrigin | None:
-        """What an entry point was made of; None for a function. jaxpr: of its first profile."""
+        """Return the model that an entry point was made from; None for a function.
+
+        `jaxpr` is that of its first profile.
+        """
         if name not in self.opened:
             return None
         model, spec = self.opened[name].model, self.manifest.entry_points[name]
@@ -99,7 +105,7 @@ class Models:
         return ModelOrigin(spec.function, producer, narrowed, orders, expected, layers)
 
     def initial(self, name: str) -> Mapping[str, np.ndarray[Any, Any]]:
-        """By path: inputs of an entry point that have values in its model file, as states do."""
+        """Return the inputs that have values in an entry point's model file, by path."""
         if name not in self.opened:
             return {}
         model = self.opened[name].model
@@ -133,12 +139,14 @@ class Models:
 def open_models(
     manifest: BuildManifest, scratch: Path | None = None, *, keeps_going: bool = False
 ) -> Models:
-    """Read the model files of a manifest. scratch: as of `ModelFile`.  keeps_going: leave out the
-    entry points whose files are refused, as long as there are others.
+    """Read the model files of a manifest; `scratch` as in `ModelFile`.
 
-    Raises CaptureError: AOTC-E843 to E845 for a file that its frontend does not take, E846 for
-    inputs that are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights
-    that collide, E840 for a file that changes.
+    With `keeps_going`, entry points with rejected files are left out as long as there are others.
+
+    Raises:
+        CaptureError: AOTC-E843 to E845 for a file that its frontend rejects, E846 for inputs that
+            are not the file's, E828 and E832 for dtypes of weights, E830 for names of weights that
+            collide, E840 for a file that changes.
     """
     entry_points = dict(manifest.entry_points)
     opened: dict[str, Opened] = {}
@@ -200,7 +208,7 @@ def open_file(
     try:
         return Opened(read_model(file, where), files)
     except AotcError as error:
-        # A frontend says where in the file something is; the manifest's line comes first.
+        # A frontend gives the location in the file; the manifest's line comes first.
         placed = (
             each
             if each.where.startswith(where)
@@ -227,7 +235,7 @@ def judge_lowered(name: str, lowered: Any) -> None:
 
 
 class _Completing:
-    """What a manifest says of an entry point, with what only its model file tells."""
+    """An entry point of a manifest, completed from its model file."""
 
     def __init__(
         self, name: str, spec: EntryPointSpec, model: Model, manifest: BuildManifest
@@ -298,9 +306,7 @@ class _Completing:
         )
 
     def _states(self) -> dict[str, InputTree]:
-        """Inputs that the file has values for and the manifest does not write, as the file has
-        them.
-        """
+        """Return the inputs that have values in the file and are not in the manifest."""
         leaves: dict[str, dict[str, ModelInput]] = {}
         for path, each in self.known.items():
             parameter, *below = path.split("/")
@@ -327,8 +333,10 @@ class _Completing:
             yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
 
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
-        """What the model changes has to be donated: who calls it has no other value than the new
-        one, as with the framework's own. AOTC-E844 for what is not, E846 for what is no input.
+        """Yield findings for state that is not donated, and for names that are no inputs.
+
+        A model's state has to be donated: as in its framework, only the new value remains.
+        AOTC-E844 and E846.
         """
         where = self.manifest.where(*self.at[:2], "donate")
         for name in self.spec.donate:
@@ -367,8 +375,10 @@ class _Completing:
         return trees
 
     def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
-        """Why an input of the manifest is not the file's; "" if it is. axes: what those of the file
-        that vary are in the manifest, as far as inputs before this one tell.
+        """Return how an input of the manifest differs from the file's; "" if it does not.
+
+        `axes` maps the file's varying axes to those of the manifest, as far as known from earlier
+        inputs.
         """
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
         if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):

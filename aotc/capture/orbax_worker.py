@@ -1,8 +1,7 @@
-"""Reads an Orbax checkpoint by Orbax's own library, in a confined process, and writes its arrays
-into a file.
+"""Reads an Orbax checkpoint with Orbax in a confined process, and writes its arrays into a file.
 
-A damaged or hostile checkpoint can end this process and nothing else. Whatever it allocates counts
-toward the limit of its memory, and so do the arrays, which are read all at once.
+A damaged or hostile checkpoint can end only this process. All its allocations count toward its
+memory limit, including the arrays, which are read all at once.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ PALLAS_FOR_TPU = "tpu_custom_call"
 _KERNEL_LOCATIONS = re.compile(r', "debug_locations": "[^"]*"')
 
 KEPT_ATTRIBUTES = frozenset({"tf.aliasing_output", "jax.buffer_donor"})
-"""Donation. Every other jax.* attribute of arguments and results is a name for people."""
+"""Donation. Other jax.* attributes of arguments and results only have names."""
 
 
 DEFAULT_PRECISION = "#stablehlo<precision DEFAULT>"
@@ -61,8 +61,9 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
 
 
 def _pin_parameters(module: ir.Module) -> None:
-    """Every parameter of a program over a mesh has a sharding: those of closed-over arrays, for
-    which jax states none, are whole on every device instead of wherever XLA would like them.
+    """Give every parameter of a program over a mesh a sharding.
+
+    jax states none for closed-over arrays; they are replicated instead of left to XLA.
     """
     meshes = [o for o in module.body.operations if o.operation.name == "sdy.mesh"]
     if not meshes:
@@ -85,11 +86,10 @@ def _pin_parameters(module: ir.Module) -> None:
 def _state_precision(module: ir.Module) -> None:
     """Ask for float32 where a product of float32 states no precision.
 
-    Processors compute such products in float32, and so do the results that a bundle is compared
-    with. XLA would take TF32 on NVIDIA GPUs, and bfloat16 on TPUs. What a program states is kept:
-    HIGH and HIGHEST, and algorithms.
+    Processors compute such products in float32, as do the results that a bundle is compared with.
+    XLA would take TF32 on NVIDIA GPUs, and bfloat16 on TPUs. Stated precisions (HIGH, HIGHEST) and
+    algorithms stay.
     """
-
     for operation in operations_named(module, PRODUCTS):
         element = str(ir.ShapedType(operation.operands[0].type).element_type)
         if element not in FLOAT32 or "algorithm" in operation.attributes:

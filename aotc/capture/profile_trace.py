@@ -39,8 +39,10 @@ HOST = "cpu"
 
 @dataclass(frozen=True, slots=True)
 class Platforms:
-    """What an entry point is lowered for. targets: the platforms of the targets.  is_recorded:
-    whether its results were recorded elsewhere, so that plain JAX does not run it here.
+    """The platforms that an entry point is lowered for.
+
+    `targets` are those of the targets. With `is_recorded`, plain JAX does not run it on this host,
+    since its results were recorded elsewhere.
     """
 
     targets: tuple[str, ...] = (HOST,)
@@ -116,8 +118,11 @@ def _trace(
 
 
 def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
-    """By platform. Raises CaptureError with a finding for each platform for which jax cannot lower
-    the function: AOTC-E841 a target's, E842 the host's alone.
+    """Lower a traced function for each platform.
+
+    Raises:
+        CaptureError: With a finding for each platform that fails: AOTC-E841 a target's, E842 the
+            host's alone.
     """
     lowered: dict[str, Any] = {}
     failed: list[Finding] = []
@@ -143,8 +148,10 @@ def trace_profile(
     on_mesh: ArrayShardings | None = None,
     platforms: Platforms = ON_HOST,
 ) -> TracedProfile:
-    """Trace, refuse what cannot be shipped, lower. Raises CaptureError (E822 to E837, E841,
-    E842, E848).
+    """Trace a call, reject what cannot be shipped, and lower it.
+
+    Raises:
+        CaptureError: E822 to E837, E841, E842, E848.
     """
     where = label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, on_mesh, sizes)
@@ -179,7 +186,7 @@ def trace_profile(
         ]
     )
     lowered = _lowered(traced, platforms, where, root)
-    # Closed-over arrays and unused arguments are the jaxpr's: the same for every platform.
+    # Closed-over arrays and unused arguments depend on the jaxpr alone, not on the platform.
     parts = jax_private.lowered_parts(next(iter(lowered.values())))
     names = [*map(closure_name, parts.constants)]
     return TracedProfile(
@@ -205,10 +212,9 @@ def closure_name(value: np.ndarray[Any, Any]) -> str:
 def argument_at(
     index: int, constants: list[str], call: FlatCall, *, donates: bool = True
 ) -> Argument:
-    """What a module takes as its parameter `index`: first closed-over arrays, then leaves of the
-    call.
+    """Return the source of a module's parameter: closed-over arrays, then leaves of the call.
 
-    constants: the names of those arrays.  donates: whether donated inputs are aliased.
+    `constants` names these arrays; `donates` is whether donated inputs are aliased.
     """
     if index < len(constants):
         return WeightArgument(set=CLOSURE, tensor=constants[index])

@@ -41,15 +41,17 @@ class Recorder:
         sys.addaudithook(self._on_event)
 
     def files(self) -> list[str]:
-        """Return the absolute paths of the files that were opened to be read, or mapped as native
-        code is, without those of installed packages, Python and aotc. Some may not exist.
+        """Return the absolute paths of files that were read, or mapped as native code is.
+
+        Those of installed packages, Python and aotc are left out. Some may not exist.
         """
         mapped = {path for path in _mapped() if not path.startswith(self._skipped)}
         return sorted(self._opened | mapped)
 
     def variables(self) -> dict[str, bool]:
-        """Return the variables that packages other than the toolchain's asked for, and whether each
-        was set before the program ran. EVERYTHING stands for all.
+        """Return the variables that were read, and whether each was set before the program.
+
+        Reads by the toolchain's packages are left out. EVERYTHING stands for all.
         """
         asked = sorted(self._variables)
         return {name: name == EVERYTHING or name in self._before for name in asked}
@@ -112,8 +114,10 @@ class _Environment(MutableMapping[bytes, bytes]):
 
 
 def _package(frame: FrameType) -> str:
-    """Return the package that asks, perhaps through the standard library (`os.path.expanduser`
-    reads HOME). In a thread it may be the standard library itself, and counts as the program.
+    """Return the package that reads, perhaps through the standard library.
+
+    (`os.path.expanduser` reads HOME.) In a thread it may be the library itself, and counts as the
+    program.
     """
     outer: FrameType | None = frame
     while outer is not None:

@@ -25,14 +25,12 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 GIT = ".git"
 
 MAIN = ("__main__", "__mp_main__")
-"""What the process itself runs; multiprocessing knows it by the second name."""
+"""The process's main module; multiprocessing uses the second name."""
 
 
 @cache
 def _installed() -> tuple[str, ...]:
-    """Folders with installed distributions, most of which lie within a folder of the standard
-    library.
-    """
+    """Return folders with installed distributions, most of them below the standard library's."""
     entries = [entry for entry in sys.path if entry and any(Path(entry).glob("*.dist-info"))]
     paths = sysconfig.get_paths()
     return _ending_in_a_slash([*entries, paths["purelib"], paths["platlib"]])
@@ -71,7 +69,7 @@ def _ending_in_a_slash(folders: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def is_own(file: str, root: Path) -> bool:
-    """Whether a file, by its absolute path, is the program's own. root: the manifest's folder."""
+    """Return whether a file (absolute path) is the program's; `root` is the manifest's folder."""
     if not file.startswith("/") or is_of_python_or_ours(file):
         return False
     below = os.path.join(root, "")
@@ -82,8 +80,10 @@ def is_own(file: str, root: Path) -> bool:
 
 
 def own_names(root: Path) -> dict[str, str]:
-    """The name of every own Python file that has been imported: its path from the manifest's folder
-    or, for a file elsewhere, from the folder of the import path that it was found in.
+    """Map each own Python file that was imported to its name.
+
+    It is the path from the manifest's folder or, for a file elsewhere, from its folder of the
+    import path.
     """
     return dict(_own_modules(root))
 
@@ -95,8 +95,9 @@ def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
 
 
 def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
-    """Name to digest of every own Python file that has been imported, and of every archive that one
-    was imported from. imported: digests of what was imported from a file, by path.
+    """Map the names of imported own Python files and archives to digests.
+
+    `imported` has digests of what was imported from a file, by path.
     """
     found: dict[str, str] = {}
     for file, name in _own_modules(root):
@@ -111,11 +112,16 @@ def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str, str]:
-    """Name to digest of every own file that was opened, below the manifest's folder or the folder
-    of a module elsewhere. Files of `.git` are left out: provenance names the commit.
+    """Map the names of own files that were opened to digests.
 
-    opened: paths from the manifest's folder, or absolute; without "..".  manifest: absolute paths
-    of the build manifest and the files that it names, which provenance lists separately.
+    They lie below the manifest's folder or the folder of a module elsewhere, without `.git`:
+    provenance names the commit.
+
+    Args:
+        opened: Paths from the manifest's folder, or absolute; without "..".
+        root: The manifest's folder.
+        manifest: Absolute paths of the build manifest and its files, which provenance lists
+            separately.
     """
     folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
     folders[root] = Path()

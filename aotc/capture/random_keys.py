@@ -18,13 +18,14 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 @cache
 def dtype_of(impl: KeyImpl) -> Any:
-    """jax's dtype of keys of this implementation, `key<fry>` and the like."""
+    """Return jax's dtype of keys of this implementation, such as `key<fry>`."""
     return jax.eval_shape(lambda: jax.random.key(0, impl=impl.value)).dtype
 
 
 def impl_of(leaf: Any) -> KeyImpl | None:
-    """The implementation of an array of keys, concrete or abstract. None for anything else, and for
-    keys of an implementation that the bundle format does not know.
+    """Return the implementation of a concrete or abstract array of keys.
+
+    None for anything else, and for implementations that the bundle format does not know.
     """
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):

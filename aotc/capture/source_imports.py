@@ -26,12 +26,13 @@ from aotc_runtime.base.digest import sha256
 
 
 class _SourceLoader(SourceFileLoader):
-    """Neither reads bytecode nor writes it: that is what an OSError here stands for
-    (https://docs.python.org/3/library/importlib.html#importlib.abc.SourceLoader.path_stats).
+    """Loads modules from source, and neither reads nor writes bytecode.
+
+    https://docs.python.org/3/library/importlib.html#importlib.abc.SourceLoader.path_stats
     """
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        """Raises OSError, always."""
+        """Raise OSError, always, which disables bytecode."""
         raise OSError(path)
 
     def get_data(self, path: str) -> bytes:

@@ -42,8 +42,10 @@ _POWER = re.compile(r"(\w+)\^(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Specialized:
-    """A line of the program that decides by a size. place: "model.py:12".  what: without line
-    numbers, "f in model.py asks whether n > 8".
+    """A line of the program that decides by a size.
+
+    `place` is its location, "model.py:12"; `what` has no line numbers: "f in model.py asks whether
+    n > 8".
     """
 
     place: str
@@ -55,13 +57,15 @@ class Specialized:
 
 @dataclass(frozen=True, slots=True)
 class Symbolic:
-    """What tracing at all sizes at once has found.
+    """The result of tracing at all sizes at once.
 
-    shapes: axes of input leaves and output leaves, "?" for one that is not a polynomial; None if
-    the function cannot be traced this way.  specialized: by dimension, where the program decides by
-    its size.  undetermined: by dimension, why jax cannot trace the function without its size.
-    counted: by dimension, the first line that computes with its size, "model.py:12 (f)"; known
-    where all dimensions could be traced at once.
+    Attributes:
+        shapes: Axes of input leaves and output leaves, "?" for one that is not a polynomial; None
+            if the function cannot be traced this way.
+        specialized: By dimension, the place where the program decides by its size.
+        undetermined: By dimension, why jax cannot trace the function without its size.
+        counted: By dimension, the first line that computes with its size, "model.py:12 (f)"; known
+            where all dimensions could be traced at once.
     """
 
     shapes: tuple[list[tuple[int | str, ...]], list[tuple[int | str, ...]]] | None
@@ -78,11 +82,10 @@ def analyze(
     concrete: Mapping[str, int],
     root: Path,
 ) -> Symbolic:
-    """Trace with all dimensions symbolic. If that fails, trace with one symbolic dimension at a
-    time, to tell which of them is the reason.
+    """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
 
-    shapes_of: of a call and its abstract results.  concrete: sizes at which the function traces.
-    root: the manifest's folder.
+    `shapes_of` takes a call and its abstract results; the function can be traced at the sizes
+    `concrete`.
     """
     try:
         sizes = symbols(accepted, relations)
@@ -116,8 +119,9 @@ def _inputs(
     accepted: Mapping[str, Dimension],
     relations: Sequence[str],
 ) -> Sequence[Any] | None:
-    """Shapes of inputs traced without the equalities between dimensions, by which jax would write
-    one dimension in terms of another. None if there are no equalities, or it cannot be traced so.
+    """Return input shapes traced without the equalities between dimensions; None if there are none.
+
+    With them, jax would write one dimension in terms of another. Also None if tracing fails.
     """
     weaker = [text for text in relations if " == " not in text]
     if len(weaker) == len(relations):
@@ -130,8 +134,12 @@ def _inputs(
 
 
 def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
-    """A symbolic size for each dimension, constrained by its range and the relations; a number
-    where only one size is accepted. Raises ValueError for constraints that jax does not take.
+    """Return a symbolic size for each dimension, constrained by its range and the relations.
+
+    A dimension with one accepted size gets that number.
+
+    Raises:
+        ValueError: jax does not support the constraints.
     """
     fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
     free = {name: known for name, known in accepted.items() if name not in fixed}
@@ -149,11 +157,15 @@ def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict
 def export_module(
     call: FlatCall, custom_calls: Sequence[str], lifted: Callable[[Any], str | None]
 ) -> tuple[Any, list[str]]:
-    """The StableHLO of a call with symbolic sizes, as an MLIR module, and the names of the
-    closed-over arrays that it takes. After these it takes every leaf, used or not.
+    """Return the MLIR module of a call with symbolic sizes, and its closed-over arrays' names.
 
-    custom_calls: targets that the modules of the profiles call, and this one may call too.  lifted:
-    the name of a closed-over array that the profiles take as well; None embeds it in the module.
+    After these arrays it takes every leaf, used or not.
+
+    Args:
+        call: The call with symbolic sizes.
+        custom_calls: Targets that the profiles' modules call, and this one may call too.
+        lifted: Returns the name of a closed-over array that the profiles take as well; None embeds
+            it in the module.
     """
     leaves = [leaf.data for leaf in call.leaves]
     with jax_private.constants_apart():
@@ -182,8 +194,9 @@ def _evaluate(
     sizes: Mapping[str, Any],
     root: Path,
 ) -> tuple[Shapes | None, Specialized | str | None, dict[str, str]]:
-    """The shapes, if it traces; where the program decides by a size, or why it does not trace; and
-    by dimension, where it computes with its size.
+    """Trace a call; return shapes, the deciding place or an error, and places that use sizes.
+
+    The last maps dimensions to lines that compute with their size.
     """
     equalities: list[jax_private.Equality] = []
     try:

@@ -14,11 +14,11 @@ from aotc.capture.call_arguments import FlatCall
 from aotc_runtime.base.errors import Finding
 
 NARROWED = "Explicitly requested dtype"
-"""How jax begins its warning that a 64-bit type, asked for by name, becomes a 32-bit one."""
+"""The start of jax's warning that a 64-bit type becomes a 32-bit one."""
 
 
 def arguments(call: FlatCall) -> str:
-    """What a function is traced with: "params: 6 tensors, image float32[8,64]"."""
+    """Describe the arguments of a call: "params: 6 tensors, image float32[8,64]"."""
     counts = Counter(leaf.owner for leaf in call.leaves if leaf.is_weight)
     sets = [
         f"{name}: {counts[owner]} tensor{'s' * (counts[owner] != 1)}"
@@ -81,9 +81,7 @@ def not_run(error: BaseException, where: str, root: Path) -> Finding:
 
 
 def _outside_jax(error: BaseException) -> str | None:
-    """What asked a traced array for its values: numpy, or a function such as math.sin, which needs
-    a Python float. None if it was neither.
-    """
+    """Return what asked a traced array for its values, numpy or math.sin and the like; or None."""
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return "numpy"
     words = "The problem arose with the `float` function"
@@ -125,7 +123,7 @@ def _missing_key(error: BaseException, call: FlatCall) -> str | None:
 
 
 ABOUT_STRUCTURE = ("dict", "pytree", "tree structure", "node type")
-"""What exceptions of Python and of jax say about a value of another structure."""
+"""Texts of exceptions of Python and jax about a value of another structure."""
 
 
 def _other_structure(error: BaseException, call: FlatCall) -> str | None:

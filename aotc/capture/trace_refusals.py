@@ -40,7 +40,7 @@ NO_NUMBERS = "OSUTMm"
 """Kinds of numpy dtypes that jax does not have: objects, text, times."""
 
 EMBEDDED_BYTES_MAX = 32
-"""Bytes. jax embeds arrays up to this size in the program; larger ones are lifted to weights."""
+"""Bytes. jax embeds arrays up to this size in the program; others become weights."""
 
 
 ERROR_IF = ("equinox", "_errors.py")
@@ -48,8 +48,10 @@ ERROR_IF = ("equinox", "_errors.py")
 
 
 def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """AOTC-E822: calls back into Python. All that `equinox.error_if` makes are one finding: it is
-    in every solver of diffrax, optimistix and lineax, and one setting of equinox is the answer.
+    """Yield AOTC-E822 for calls back into Python.
+
+    All those of `equinox.error_if` are one finding: every solver of diffrax, optimistix and lineax
+    has them, and one setting of equinox turns them off.
     """
     checks: list[str] = []
     for chain in jax_private.equations_within(closed.jaxpr):
@@ -87,8 +89,9 @@ def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """AOTC-E823: effects for which no other check gives a reason. References that are made and used
-    inside of the function are allowed.
+    """Yield AOTC-E823 for effects for which no other check gives a reason.
+
+    References that are created and used inside of the function are allowed.
     """
     explained = ("DebugEffect", "IOEffect", "OrderedIOEffect", "OrderedDebugEffect")
     internal = ("InternalMutableArrayEffect", "ReadEffect", "WriteEffect", "AccumEffect")
@@ -98,10 +101,10 @@ def check_effects(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -> Iterator[Finding]:
-    """AOTC-E848: arrays of `jnp.empty` in a program for accelerators. jax fills them with zeros on
-    processors alone, where they are compared with plain JAX.
+    """Yield AOTC-E848 for arrays of `jnp.empty` in a program for accelerators.
 
-    platforms: of the targets.
+    jax fills them with zeros on processors alone, where results are compared with plain JAX.
+    `platforms` are those of the targets.
     """
     others = sorted({*platforms} - {PROCESSOR})
     for chain in jax_private.equations_within(closed.jaxpr) if others else ():
@@ -115,8 +118,10 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
 
 
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
-    """AOTC-E829: a function that uses an array it kept from an earlier trace. In jax 0.12 such an
-    array becomes one more input; `jit` raises UnexpectedTracerError only when it is called.
+    """Yield AOTC-E829 for a function that uses an array it kept from an earlier trace.
+
+    In jax 0.12 such an array becomes another input; `jit` raises UnexpectedTracerError only when
+    called.
     """
     if len(closed.jaxpr.invars) != inputs:
         yield finding(
@@ -128,8 +133,9 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
 
 
 def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
-    """AOTC-E832: large arrays of random keys that the function closes over. jax embeds them in the
-    program, and so in every executable, whatever their size.
+    """Yield AOTC-E832 for large arrays of random keys that the function closes over.
+
+    jax embeds them in the program, and so in every executable, whatever their size.
     """
     for variable in jax_private.constant_variables(closed.jaxpr):
         dtype = variable.aval.dtype
@@ -145,8 +151,9 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
 
 
 def _line(chain: jax_private.Chain, root: Path) -> str:
-    """The line of the program that an equation came from, and that of the library which made it:
-    "model.py:12 (predict), through library/text.py:3 (say)".
+    """Return the program's line that an equation came from, and the library's that made it.
+
+    As "model.py:12 (predict), through library/text.py:3 (say)".
     """
     frames = jax_private.source_frames(chain)
     line = own_line(chain, root)
@@ -155,8 +162,9 @@ def _line(chain: jax_private.Chain, root: Path) -> str:
 
 
 def own_line(chain: jax_private.Chain, root: Path) -> str:
-    """The innermost line of the program that an equation came from: "model.py:12 (predict)"; one
-    of a library where the program itself has none.
+    """Return the innermost line of the program behind an equation: "model.py:12 (predict)".
+
+    It is one of a library where the program itself has none.
     """
     frames = jax_private.source_frames(chain)
     own = sorted(frames, key=lambda frame: user_exceptions.distance(frame.file, root))
@@ -172,9 +180,7 @@ PALLAS = ("__gpu$xla.gpu.triton", "mosaic_gpu_v2")
 
 
 def custom_calls(closed: Any, root: Path) -> dict[str, str]:
-    """The custom calls that a traced function makes by `jax.ffi.ffi_call` or Pallas, to the line of
-    the first one of each name.
-    """
+    """Map custom calls (`jax.ffi.ffi_call`, Pallas) to the line of the first of each name."""
     found: dict[str, str] = {}
     for chain in jax_private.equations_within(closed.jaxpr):
         match chain[0].primitive.name:
@@ -194,10 +200,10 @@ CHECKS: tuple[Callable[[Any, str, Path], Iterable[Finding]], ...] = (
 
 
 def findings(closed: Any, where: str, root: Path) -> list[Finding]:
-    """Everything in a traced function that cannot be shipped. An operation that a transformation
-    (remat, grad) has duplicated is reported once.
+    """Return the findings for all parts of a traced function that cannot be shipped.
 
-    closed: its ClosedJaxpr.  root: the manifest's folder.
+    An operation that a transformation (remat, grad) has duplicated is reported once. `closed` is
+    its ClosedJaxpr, `root` the manifest's folder.
     """
     return list(dict.fromkeys(f for check in CHECKS for f in check(closed, where, root)))
 
@@ -229,7 +235,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
 
 
 SHOWN_MAX = 8
-"""Inputs, tensors or lines that a message names before it says how many more there are."""
+"""Inputs, tensors or lines that a message names before it counts the others."""
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -244,16 +250,21 @@ def short(leaf: Any) -> str:
 
 
 def signature(values: Any, where: str) -> Any:
-    """What must be the same at all profiles: the tree as a bundle describes it, which is without
-    static fields, and the rank and dtype of each leaf. Raises CaptureError (AOTC-E833).
+    """Return what must not change between profiles: the tree, and each leaf's rank and dtype.
+
+    The tree is as a bundle describes it, without static fields.
+
+    Raises:
+        CaptureError: AOTC-E833.
     """
     ranks = [(len(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(values)]
     return jax_trees.describe(values, itertools.count(), where), ranks
 
 
 def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[Finding]:
-    """AOTC-E827: results or arguments, each with its label, that differ from the first in more than
-    sizes. what: they are, for the message.
+    """Yield AOTC-E827 for labelled values that differ from the first in more than sizes.
+
+    `what` names them ("results", "arguments") in the message.
     """
     first_where, first = profiles[0]
     wanted = signature(first, first_where)

@@ -72,9 +72,7 @@ _CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
 
 @dataclass(frozen=True, slots=True)
 class ExportedEntryPoint:
-    """One module of an entry point for all its sizes. module: an MLIR module of jax's.  arguments:
-    what it takes, in order.
-    """
+    """The MLIR module of an entry point for all its sizes, and its arguments in order."""
 
     module: Any
     arguments: tuple[Argument, ...]
@@ -276,8 +274,10 @@ def _decisions(found: Symbolic) -> dict[str, Decision]:
 
 
 def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
-    """The module at all sizes. Raises CaptureError (AOTC-E839) for a function that jax cannot
-    export.
+    """Return the module at all sizes.
+
+    Raises:
+        CaptureError: AOTC-E839 for a function that jax cannot export.
     """
     # The loader compiles it on processors only; entry points without a policy have none.
     targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
@@ -310,8 +310,10 @@ def _policy_findings(
     outputs: Sequence[TensorSpec],
     symbolic: Symbolic,
 ) -> Iterator[Finding]:
-    """AOTC-E838 a policy of a dimension that the program is specialised to, E839 one that cannot
-    work with inputs or outputs, since it is not known which axes carry the dimension.
+    """Yield findings for policies that the program does not support.
+
+    AOTC-E838 is for a dimension that the program is specialized to, E839 for inputs or outputs with
+    unknown axes of the dimension.
     """
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)

@@ -37,8 +37,9 @@ def _mesh(sizes: Mapping[str, int], devices: Sequence[Any]) -> jax.sharding.Mesh
 
 
 def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """A context with a mesh of these axes over this process' devices; the build has started the
-    process with enough of them. Without axes, a context that does nothing.
+    """Return a context with a mesh of these axes over this process's devices.
+
+    The build has started the process with enough of them. Without axes, the context does nothing.
     """
     if not sizes:
         return nullcontext()
@@ -49,8 +50,9 @@ def under_mesh(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 
 
 def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
-    """A context with a mesh whose axes all have size 1, so that the program runs on one device.
-    Without axes, a context that does nothing.
+    """Return a context with a mesh whose axes have size 1, for one device.
+
+    Without axes, the context does nothing.
     """
     return under_mesh(dict.fromkeys(sizes, 1))
 
@@ -58,8 +60,10 @@ def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 def weight_shardings(
     manifest: BuildManifest, weights: Mapping[str, Weights]
 ) -> dict[str, dict[str, Sharding]]:
-    """The sharding of every tensor of every set. Raises BuildManifestError (AOTC-E806, E807,
-    E814).
+    """Return the sharding of each tensor of each set.
+
+    Raises:
+        BuildManifestError: AOTC-E806, E807, E814.
     """
     found: dict[str, dict[str, Sharding]] = {}
     for name, loaded in weights.items():
@@ -103,9 +107,7 @@ class ArrayShardings:
     def jit_arguments(
         self, call: FlatCall, result: Any, sizes: Mapping[str, int]
     ) -> dict[str, Any]:
-        """Keyword arguments of `jax.jit` with the shardings. result: abstract, as the
-        function's.
-        """
+        """Return arguments of `jax.jit` with the shardings; `result` is abstract."""
         mesh = _mesh(self.manifest.mesh, jax.devices()[: prod(self.manifest.mesh.values())])
 
         def named(sharding: Sharding) -> jax.sharding.NamedSharding:
@@ -132,9 +134,10 @@ def shardings_of(
     weights: WeightShardings,
     calls: Sequence[tuple[FlatCall, Mapping[str, int]]],
 ) -> ArrayShardings | None:
-    """How an entry point's arrays lie on the mesh; None without one.
+    """Return the shardings of an entry point's arrays at each profile; None without a mesh.
 
-    calls: at each profile. Raises BuildManifestError (AOTC-E806, E807, E814).
+    Raises:
+        BuildManifestError: AOTC-E806, E807, E814.
     """
     if not manifest.mesh:
         return None

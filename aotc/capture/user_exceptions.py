@@ -22,7 +22,7 @@ _JAX_SAYS_SO = "JAX has removed its internal frames"
 
 
 def place(file: str, line: int | None, root: Path) -> str:
-    """ "model.py:12": relative to the manifest's folder or to where the module was found."""
+    """Return a location relative to the manifest's or the module's import folder: "model.py:12"."""
     path = Path(file)
     folders = [root, *(Path(folder) for folder in sys.path if folder)]
     inside = next((path.relative_to(f) for f in folders if path.is_relative_to(f)), path)
@@ -30,9 +30,10 @@ def place(file: str, line: int | None, root: Path) -> str:
 
 
 def user_place(error: BaseException, root: Path) -> tuple[str, str] | None:
-    """Return the innermost line of a traceback, or of those of its causes, that lies in the
-    manifest's folder, as "model.py:12"; without one, the innermost that is in no package, and then
-    one in any but jax. And the name of the function that contains it.
+    """Return the innermost user line of an exception or its causes, and its function's name.
+
+    Lines in the manifest's folder ("model.py:12") come before those in no package, and these before
+    others; lines of jax never count.
     """
     for code, line in _user_frames(error, root):
         return place(code.co_filename, line, root), code.co_qualname
@@ -45,8 +46,9 @@ def user_line(error: BaseException, root: Path) -> str | None:
 
 
 def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, int]]:
-    """Innermost first, those nearest to the program before others. jax raises while it lowers, when
-    the program does not run any more; where it had traced the operation is then a cause.
+    """Yield user frames, those nearest to the program first, the innermost of each first.
+
+    jax raises while it lowers, after the program ran; the trace of the operation is then a cause.
     """
     every = [
         (frame.f_code, line)
@@ -69,17 +71,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def distance(file: str, root: Path) -> int:
-    """How far code is from what the user wrote: 0 below the manifest's folder, 1 elsewhere, 2 in an
-    installed package, wherever its environment lies.
-    """
+    """Return 0 for code below the manifest's folder, 1 elsewhere, 2 in an installed package."""
     if not project_files.is_own(file, root):
         return 2
     return 0 if Path(file).is_relative_to(root) else 1
 
 
 def describe(error: BaseException, root: Path) -> str:
-    """An exception in one line: its type, the first line of its message, and `user_line`, or the
-    line that Python could not read.
+    """Describe an exception in one line: type, first line of its message, and `user_line`.
+
+    For a syntax error it is the line that Python could not read.
     """
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         at = place(error.filename, error.lineno, root)
@@ -90,7 +91,7 @@ def describe(error: BaseException, root: Path) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """The first line that an exception says; empty if it says nothing, or raises when asked."""
+    """Return the first line of an exception's text; "" if it has none, or raises."""
     try:
         return next(iter(str(error).strip().splitlines()), "")
     except Exception:  # noqa: BLE001 - the user's code
@@ -98,7 +99,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def hint(error: BaseException, otherwise: str) -> str:
-    """What to do about an exception, where its type tells; else what the caller says."""
+    """Return a hint for an exception's type, or `otherwise`."""
     name = error.filename if isinstance(error, FileNotFoundError) else None
     if isinstance(name, str) and not os.path.isabs(name):  # noqa: PTH117
         return (

@@ -1,4 +1,4 @@
-"""Weights files: opened once, and read a piece at a time when they are written elsewhere."""
+"""Weights files: opened once, and read in chunks when they are written elsewhere."""
 
 from __future__ import annotations
 
@@ -49,20 +49,25 @@ class WeightsFile:
 
     @property
     def source(self) -> SourceFile:
+        """The file as the manifest names it."""
         return self._source
 
     @property
     def where(self) -> str:
+        """The location for messages."""
         return self._where
 
     @property
     def size(self) -> int:
-        """In bytes, as it was opened."""
+        """The size in bytes when it was opened."""
         return self._state.size
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
-        """These bytes of it, in pieces of `CHUNK_BYTES` but for the last. Raises OSError,
-        CaptureError (AOTC-E840) if it has become shorter.
+        """Yield a range of bytes in chunks of `CHUNK_BYTES`.
+
+        Raises:
+            OSError: It cannot be read.
+            CaptureError: AOTC-E840 if it has become shorter.
         """
         for at in range(start, end, CHUNK_BYTES):
             piece = b""
@@ -84,7 +89,7 @@ class WeightsFile:
         return self._digest
 
     def require_unchanged(self) -> None:
-        """Raises CaptureError (AOTC-E840) if somebody has written into it since it was opened."""
+        """Raise CaptureError (AOTC-E840) if the open file was modified."""
         now = state_of_open(self._file)
         # A file that was replaced lost its name, which changes when it was changed, and no byte.
         is_replaced = os.fstat(self._file.fileno()).st_nlink == 0
@@ -92,15 +97,14 @@ class WeightsFile:
             raise self._changed()
 
     def require_in_place(self) -> None:
-        """Raises CaptureError (AOTC-E840) if its name stands for another file since it was opened,
-        or somebody has written into it.
-        """
+        """Raise CaptureError (AOTC-E840) if it was modified or replaced."""
         if state_of(str(self._source.path)) != self._state:
             raise self._changed()
 
     def tensors(self) -> dict[str, StoredTensor]:
-        """What its header says, by name: of safetensors, or of the arrays of an .npz file. Raises
-        BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
+        """Return the tensors by name: of a safetensors header, or of an .npz file's arrays.
+
+        Raises BundleFormatError (AOTC-E131 to E133), Damaged, CaptureError (AOTC-E840).
         """
         data = self._mapped()
         if os.pread(self._file.fileno(), len(ZIP_BEGINS), 0) == ZIP_BEGINS:
@@ -116,7 +120,7 @@ class WeightsFile:
         }
 
     def _mapped(self) -> memoryview:
-        """Its bytes, by the descriptor: the name may stand for another file by now."""
+        """Map the file by its descriptor: its name may stand for another file by now."""
         if not self.size:
             return memoryview(b"")
         try:
@@ -130,8 +134,10 @@ class WeightsFile:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor of a weights file. name, start: its name and place there.  stored: its dtype there.
-    dtype: as it is to be.
+    """A tensor of a weights file.
+
+    `name` and `start` are its name and offset there, `stored` its dtype there, and `dtype` the
+    wanted one.
     """
 
     file: WeightsFile
@@ -143,11 +149,13 @@ class StoredTensor:
 
     @property
     def nbytes(self) -> int:
+        """The size in bytes after casting."""
         return prod(self.shape) * self.dtype.itemsize
 
     def chunks(self) -> Iterator[bytes]:
-        """Its bytes. Raises OSError, CaptureError: AOTC-E840, E830 for a number that the dtype
-        which it is cast to cannot hold.
+        """Yield its bytes, cast to its dtype.
+
+        Raises OSError, or CaptureError: AOTC-E840, E830 for a number that the dtype cannot hold.
         """
         end = self.start + prod(self.shape) * self.stored.itemsize
         pieces = self.file.read(self.start, end)

@@ -1,11 +1,9 @@
-"""Weights of model files with their axes in the order in which XLA's code for processors reads
-them.
+"""Stores weights of model files in the order of axes in which XLA's code for processors reads them.
 
 Torch and ONNX have the kernel of a convolution as (out, in, height, width). XLA computes with
-(height, width, in, out), and transposes at every call what lies otherwise: an argument has the
-layout that it has. What is stored is the transposed weight, and the function begins by transposing
-it back, which XLA cancels. Names stay, numbers stay, and what plain JAX computes for comparison
-begins at the file's own arrays.
+(height, width, in, out), and transposes arguments of another layout at every call. So the
+transposed weight is stored, and the function begins by transposing it back, which XLA cancels.
+Names and numbers stay, and plain JAX starts from the file's own arrays.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
         found = _orders(models, name, sizes[name]) if name in sizes else {}
         for tensor in each.model.weights:
             wanted.setdefault((owner, tensor), set()).add(found.get(tensor))
-    # What several entry points share is stored once: they have to agree.
+    # Weights that several entry points share are stored once: the orders have to agree.
     agreed = {at: order for at, (order, *others) in wanted.items() if order and not others}
     if not agreed:
         return models
@@ -112,9 +110,7 @@ def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Or
 
 
 def _wanted(value: Any, axes: Order, order: Order, functions: Mapping[str, Any]) -> Iterator[Order]:
-    """For each use of a value the order of the weight's axes that it wants. order: those of the
-    value.
-    """
+    """Yield the wanted order of a weight's axes for each use of a value, whose order is `order`."""
     for use in value.uses:
         operation = use.owner.operation
         match operation.name:

@@ -38,9 +38,11 @@ ALONE = "value"
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A weights set. origin: "source", "init" or "closure".  tree: pytree of ShapeDtypeStruct.
-    tensors: by leaf path, in leaf order.  files: that they are read from.  made: what `init`
-    returned, where the tensors are of that.
+    """A weights set.
+
+    `origin` is "source", "init" or "closure"; `tree` a pytree of ShapeDtypeStruct; `tensors` are by
+    leaf path, in leaf order; `files` those that they are read from; `made` the result of `init` for
+    tensors of it.
     """
 
     origin: str
@@ -137,8 +139,10 @@ def load(name: str, manifest: BuildManifest) -> Weights:
 def in_tree(
     tensors: Mapping[str, Tensor], where: str, files: tuple[WeightsFile, ...] = ()
 ) -> Weights:
-    """The weights set of a file's tensors. where: for messages.  files: that they are read from.
-    Raises CaptureError (AOTC-E828, E830).
+    """Return the weights set of tensors that are read from files; `where` is for messages.
+
+    Raises:
+        CaptureError: AOTC-E828, E830.
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)

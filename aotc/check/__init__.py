@@ -1,1 +1,1 @@
-"""Every executable against plain JAX, run as production runs it: jax-free, in a fresh process."""
+"""Compares every executable with plain JAX as in production: without jax, in a fresh process."""

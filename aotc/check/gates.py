@@ -1,6 +1,4 @@
-"""The gates of a manifest: what a build comes to, by target, entry point and profile, against what
-its manifest allows.
-"""
+"""Compares a build's figures by target, entry point and profile with the gates of its manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord
 from aotc_runtime.schema.manifest_labels import label, sizes_text
 
 SHOWN_MAX = 4
-"""How many functions with lines that were not traced one finding names."""
+"""Number of functions with untraced lines that one finding names."""
 
 type Sizes = Mapping[str, int]
 
@@ -41,10 +39,10 @@ def check(
     targets: Sequence[GatedTarget],
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """AOTC-E975 for everything that goes beyond a gate. Profiles of one entry point and target that
-    go beyond it for the same reason are one finding.
+    """Yield AOTC-E975 for everything that exceeds a gate.
 
-    lines: by entry point, where its functions stand in the sources.
+    Profiles of one entry point and target that exceed it for the same reason are one finding.
+    `lines` has the source lines of functions, by entry point.
     """
     gates = manifest.gates
     if not any(gates.stated()):

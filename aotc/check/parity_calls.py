@@ -32,9 +32,7 @@ from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 
 def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
-    """The differences that calls of the executables show: each by position where that is allowed,
-    and again by name.
-    """
+    """Yield differences of calls of the executables, by position where allowed, and by name."""
     for where, spec, call in _calls(manifest, folder):
         for by_name in (False, True):
             arguments = {each.name: as_argument(each.value) for each in call.arguments}
@@ -52,9 +50,7 @@ def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> I
 
 
 def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
-    """The differences that show without running anything: how arguments are taken apart and results
-    put together.
-    """
+    """Yield differences in how arguments are flattened and results are built, without running."""
     for where, spec, call in _calls(manifest, folder):
         recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)
         for by_name in (False, True):

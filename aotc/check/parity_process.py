@@ -1,5 +1,4 @@
-"""Runs the parity worker in a process of its own and reads its answer, so that a crash of an
-executable is a finding of the build."""
+"""Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from msgspec import Struct
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import ParityError, finding, refusal
-from aotc.base.workers import worker_parent
+from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
 from aotc.check.evaluation_files import Rows
@@ -37,9 +36,7 @@ PASSING = ("AOTC-E551",)
 
 
 class Differing(Struct, frozen=True):
-    """A difference that a caller of the bundle finds from plain JAX. where: the call and the path
-    within it.
-    """
+    """A difference from plain JAX that a caller finds: the call and path within it, and values."""
 
     where: str
     expected: str
@@ -58,20 +55,30 @@ type Judge = Callable[[Sequence[Call]], list[Judgement]]
 
 
 class Job(Struct, frozen=True):
-    """bundle, policy: paths.  folder: with the calls of plain JAX, and the trials of padded and
-    split ones, if there are any.  evaluates: score the evaluation data instead.
+    """The fixtures and trials of a target.
+
+    Attributes:
+        bundle: The path of the bundle.
+        policy: The path of a policy that accepts it.
+        target: The target's name.
+        folder: The calls of plain JAX, and the trials of padded and split ones, if there are any.
+        secrets: Files that the executables must not read.
+        evaluates: Whether to score the evaluation data instead.
     """
 
     bundle: str
     policy: str
     target: str
     folder: str
+    secrets: tuple[str, ...] = ()
     evaluates: bool = False
 
 
 class Answer(Struct, frozen=True):
-    """Findings of the worker. fixtures: how far each executable's results are from their reference.
-    differing: beside these, and beside the reasons why this host is unsuited.
+    """The result of the worker.
+
+    `unsuited` has the reasons why this host cannot run the bundle, `fixtures` each executable's
+    difference from its reference, and `differing` all other differences.
     """
 
     unsuited: list[dict[str, str]] = []
@@ -83,9 +90,11 @@ class Answer(Struct, frozen=True):
 
 
 class Ran(Struct, frozen=True):
-    """Results of a target's executables. trials: of each entry point that has any, in the order of
-    the plan.  values: the value trials of each executable.  not_run: why this host cannot run them;
-    then nothing else is known.  lasting: false if it only lacks free memory at the moment.
+    """Results of a target's executables.
+
+    `trials` has those of each entry point, in the order of the plan, and `values` the value trials
+    of each executable. `not_run` is why this host cannot run them; then nothing else is known.
+    `lasting` is false if only free memory is lacking at the moment.
     """
 
     fixtures: tuple[tuple[ExecutableKey, ParityRan], ...] = ()
@@ -104,16 +113,17 @@ def run(
     judge: Judge = lambda calls: [],
     worker: Sequence[str] | None = None,
 ) -> Ran:
-    """Run all fixtures of one target, and the trials that lie in a folder.
+    """Run all fixtures of one target, and the trials in a folder; the caller evaluates trials.
 
-    judge: says which side is right where results differ; by default nobody does, and plain JAX is
-    taken to be.  worker: a command that does it, in place of processes that are forked.
+    `judge` decides which side is right where results differ, by default plain JAX. `worker` is a
+    command that runs in place of forked processes.
 
-    What padded and split calls come to is for the caller to judge. Raises ParityError: AOTC-E951
-    beyond tolerance, E952 the process crashed or hung, E953 the runtime refused the bundle, E959
-    other arguments or results than those of plain JAX, or others in a later call.
+    Raises:
+        ParityError: AOTC-E951 tolerance exceeded, E952 the process crashed or hung, E953 the
+            runtime rejects the bundle, E959 other arguments or results than those of plain JAX, or
+            others in a later call.
     """
-    job = Job(str(bundle), str(policy), target, str(folder))
+    job = Job(str(bundle), str(policy), target, str(folder), confined_process.secrets())
     try:
         answer = _ask(job, processes, SECONDS_MAX, worker=worker)
     except AotcError as error:
@@ -175,12 +185,14 @@ def evaluate(
     processes: Processes,
     on_call: Callable[[str], None],
 ) -> dict[str, Rows]:
-    """Return the rows of every evaluation of a target, by entry point; none of users' metrics,
-    whose results are left in the folder.
+    """Return the rows of every evaluation of a target, by entry point.
+
+    Results for users' metrics are left in the folder instead.
 
     Raises the errors of `score`, and ParityError (AOTC-E952) if the process crashes.
     """
-    job = Job(str(bundle), str(policy), target, str(folder), evaluates=True)
+    secrets = confined_process.secrets()
+    job = Job(str(bundle), str(policy), target, str(folder), secrets, evaluates=True)
     return _ask(job, processes, EVALUATION_SECONDS_MAX, on_call=on_call).scores
 
 
@@ -230,8 +242,9 @@ def _recorded(difference: Difference) -> ParityRan:
 def _beyond(
     wrong: Sequence[tuple[Call, ParityRan]], target: str, judgement: Judgement | None
 ) -> Finding:
-    """AOTC-E951 for an executable whose results differ in these calls. judgement: of the first;
-    None if nobody could judge it.
+    """Return AOTC-E951 for an executable whose results differ in these calls.
+
+    `judgement` is that of the first call; None without one.
     """
     call, ran = wrong[0]
     where = f"{call.key.label} for {target}, output {ran.worst or 'result'}"

@@ -16,6 +16,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.check.evaluation_calls import score
 from aotc.check.evaluation_files import read_prepared
@@ -58,7 +59,7 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
 
 
 COMPARED = ("AOTC-E701", "AOTC-E704")
-"""What readiness finds of results, which the build judges by itself."""
+"""The readiness finding about results, which the build evaluates itself."""
 
 
 def outcome(job: Job, progress: Progress) -> Answer:
@@ -70,6 +71,10 @@ def outcome(job: Job, progress: Progress) -> Answer:
     # A gate that does not open says nothing about the host: the build itself is broken.
     source, policy = open_bundle(Path(job.bundle)), read_policy(Path(job.policy))
     with accept_bundle(source, policy, time.time()) as accepted:
+        if not any(accepted.wanted(target).platforms.values()):
+            # Before any thread of an engine. The drivers of accelerators write to devices.
+            confined_process.keep_secret(*job.secrets)
+            confined_process.shut_off(job.folder)
         facts = detect_all(accepted.wanted(target).devices)
         evaluated = evaluate(accepted, facts, target)
         manifest, findings = evaluated.manifest, evaluated.choice.findings

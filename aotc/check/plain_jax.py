@@ -1,9 +1,8 @@
 """Plain JAX as its users call it: the function, under `jax.jit`, on real structures.
 
-It is the reference that everything else is held to, so it shares nothing with what it checks: not
-the capture's reading of signatures and structures (which no sibling room may import), nor the
-loader's. Structures are taken apart and put together by jax alone, and leaves are known by the
-paths that jax gives them.
+As the reference of all checks it shares no code with what it checks: neither the capture's reading
+of signatures and structures (which no module beside it may import), nor the loader's. jax alone
+flattens and builds structures, and leaves have the paths that jax gives them.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
-"""What is compared at a time of two large arrays."""
+"""Bytes of two large arrays that are compared at a time."""
 
 type Array = np.ndarray[Any, Any]
 type Functions = Callable[[str], Callable[..., Any]]
-"""From "package.module:function" to the function."""
+"""Maps "package.module:function" to the function."""
 
 
 def path_of(*steps: Any, owner: str = "") -> str:
@@ -89,7 +88,7 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
 
 
 def _same_bytes(one: Array, other: Array) -> bool:
-    """Return whether two arrays hold the same bytes, whatever their shapes; a piece at a time."""
+    """Return whether two arrays hold the same bytes, whatever their shapes; compared in chunks."""
     first, second = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (one, other))
     return first.size == second.size and all(
         np.array_equal(first[start : start + PIECE_BYTES], second[start : start + PIECE_BYTES])
@@ -209,10 +208,9 @@ class Function:
         return {**self._weights, **self._inputs(_abstract_leaf)}
 
     def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
-        """The inputs as a caller of the bundle passes them, to whom what is bound or fixed is no
-        parameter any more.
+        """Return the inputs as a caller of the bundle passes them, without bound and fixed ones.
 
-        by_loader: parameters that the loader passes.
+        `by_loader` names parameters that the loader passes.
         """
         return tuple(
             Passed(
@@ -263,8 +261,10 @@ def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
 
 
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
-    """Give what a `like` function made the recorded numbers; keep its leaves where they hold them,
-    since an array may be weakly typed, and of a Python number is made another Python number.
+    """Put recorded numbers into the result of a `like` function.
+
+    Leaves that hold them already stay, since an array may be weakly typed; a Python number becomes
+    another.
     """
 
     def replaced(steps: Any, leaf: Any) -> Any:
@@ -292,8 +292,9 @@ def _data(leaf: Any) -> Array:
 
 
 def spell(value: Any) -> Spelled:
-    """A value as its users read it: items by key, attributes by name. Of a registered class the
-    children that jax gives, by every name they have.
+    """Return a value as its users read it: items by key, attributes by name.
+
+    A registered class has the children that jax gives, by every name they have.
     """
     if value is None:
         return Nothing()
@@ -327,8 +328,9 @@ def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
 
 
 def _read(value: Any, names: tuple[str | int, ...], child: Any) -> Any:
-    """A child as users reach it; the child itself where its class offers no way, or another view of
-    the same arrays.
+    """Return a child as users reach it.
+
+    It is the child itself where its class offers no way, or another view of the same arrays.
     """
     seen = child
     for name in names:

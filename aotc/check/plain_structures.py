@@ -1,8 +1,7 @@
-"""Arguments and results as a caller reads them: what plain JAX was called with and returned, in a
-form that a process without jax can pass to the loader, and compare with what that returns.
+"""Arguments and results of plain JAX in a form that a process without jax can use.
 
-This shares nothing with the description of structures that bundles hold (`schema.tree`), since it
-is what that description is checked by.
+It passes them to the loader, and compares the results. This shares no code with the description of
+structures in bundles (`schema.tree`), since it checks that description.
 """
 
 from __future__ import annotations
@@ -40,8 +39,10 @@ class Nothing(Struct, frozen=True, tag_field="node", tag="none"):
 
 
 class Node(Struct, frozen=True, tag_field="node", tag="node"):
-    """A container. kind: "class" for any registered class.  type: the name of a class or named
-    tuple.  names: of each item, all by which a caller may know it; the first that is there counts.
+    """A container.
+
+    `kind` is "class" for any registered class, and `type` its name or a named tuple's. `names` has,
+    for each item, all names by which a caller may know it; the first that exists counts.
     """
 
     kind: Literal["dict", "list", "tuple", "named tuple", "class"]
@@ -54,9 +55,7 @@ type Spelled = Leaf | Nothing | Node
 
 
 class Passed(Struct, frozen=True):
-    """An argument that a caller of the bundle passes. by_position, by_name: whether Python lets it
-    be passed so.
-    """
+    """An argument of a bundle's caller, and whether Python lets it pass by position and by name."""
 
     name: str
     value: Spelled
@@ -65,8 +64,9 @@ class Passed(Struct, frozen=True):
 
 
 class PlainCall(Struct, frozen=True):
-    """One call of an entry point, with the sizes of an executable. arguments: in the function's
-    order.  result: what plain JAX returned.
+    """One call of an entry point, with the sizes of an executable.
+
+    `arguments` are in the function's order; `result` is that of plain JAX.
     """
 
     key: ExecutableKey
@@ -101,8 +101,10 @@ def array_of(leaf: Leaf) -> Array:
 
 
 def as_argument(spelled: Spelled) -> Any:
-    """Return what a caller without the program's libraries passes: numpy arrays, Python's
-    containers; for a registered class an object with its children under every name.
+    """Return an argument as a caller without the program's libraries passes it.
+
+    It consists of numpy arrays and Python's containers; a registered class becomes an object with
+    its children under every name.
     """
     match spelled:
         case Nothing():
@@ -129,8 +131,9 @@ def as_argument(spelled: Spelled) -> Any:
 def differences(
     expected: Spelled, found: Any, rtol: float, atol: float, path: str = ""
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each place with what plain JAX returned there, and what the loader did: structure,
-    dtypes, shapes, and numbers beyond the tolerance.
+    """Yield each path where the loader differs from plain JAX, with both values.
+
+    Structure, dtypes, shapes, and numbers beyond the tolerance are compared.
     """
     where = path or "the result"
     match expected:

@@ -45,7 +45,7 @@ ROW_SCALES = (1e-4, 1e-8, 1e4, 1e-2)
 """Magnitudes of whole rows, in turn: around the epsilons of norms, far above and far below."""
 
 ORDINARY_PER_SPECIAL = 16
-"""In rows that hold special values, how many elements there are for each of them."""
+"""Number of ordinary elements for each special value in rows that hold these."""
 
 ANCHORS_MAX = 4
 """Constants of the program that numbers are drawn close to: the largest."""
@@ -202,8 +202,9 @@ def _floats(
 
 
 def _ordinary(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    """float64 of the leaf's shape: the sample from back to front, which keeps what structure it
-    has, or numbers drawn as fixtures draw them.
+    """Return float64 of the leaf's shape: the reversed sample, which keeps its structure.
+
+    Without a sample, numbers are random as in fixtures.
     """
     if leaf.sample is not None:
         return np.flip(leaf.sample).astype(np.float64)

@@ -1,5 +1,6 @@
-"""The value trials of a target's executables, run as a server calls them: between two calls with
-the fixture, which have to give the same.
+"""Runs the value trials of a target's executables as a server calls them.
+
+They run between two calls with the fixture, which have to give the same results.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentProfile
 def run_values(
     resident: ResidentBundle, target: str, folder: Path
 ) -> tuple[list[ValuesRan], list[Differing]]:
-    """Run the planned trials, and what they show beside results: calls that fail, and changed
-    inputs and weights. Results that differ are left in the folder, for whoever judges them.
+    """Run the planned trials; return their results and other differences.
+
+    These are calls that fail, and changed inputs and weights. Differing results are stored in the
+    folder, to be evaluated later.
     """
     plans = read_plans(folder)
     found: list[ValuesRan] = []
@@ -88,7 +91,7 @@ class _Runs:
         return ValuesRan(key, tuple(trials), IDENTICAL if alike else WITHIN, changed)
 
     def _fixture(self) -> tuple[list[Array], list[Array]]:
-        """Its inputs and the results of plain JAX, as the bundle has them."""
+        """Return its inputs and plain JAX's results, as the bundle has them."""
         spec, profile = self._spec, self._profile
         views = tensor_views(self._verified.blob(profile.record.fixture).data, profile.label)
         inputs = [views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs]

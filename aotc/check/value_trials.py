@@ -28,8 +28,9 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable. kinds: of `trial_inputs`, those that run.  skipped: the others,
-    each with why.
+    """The trials of one executable.
+
+    `kinds` of `trial_inputs` run; `skipped` maps the others to reasons.
     """
 
     kinds: tuple[str, ...] = ()
@@ -41,8 +42,10 @@ Plans = dict[str, PlannedValues]
 
 
 class ValueRan(Struct, frozen=True):
-    """One trial. difference: from plain JAX.  truth: whether the executable is beyond the tolerance
-    of plain JAX's results, and was found to be as close to those of float64.
+    """One trial, with its difference from plain JAX.
+
+    `truth` is whether the executable exceeds the tolerance of plain JAX's results, but is as close
+    to float64.
     """
 
     kind: str
@@ -51,8 +54,10 @@ class ValueRan(Struct, frozen=True):
 
 
 class ValuesRan(Struct, frozen=True):
-    """The trials of one executable. state: `IDENTICAL` or `WITHIN`, of two calls with the fixture;
-    changed: the path of an output that differs between them.
+    """The trials of one executable.
+
+    `state` compares two calls with the fixture, `IDENTICAL` or `WITHIN`; `changed` is the path of
+    an output that differs between them.
     """
 
     key: ExecutableKey

@@ -1,6 +1,4 @@
-"""Judge which of two results is right, an executable's or plain JAX's, by the same module computed
-in float64.
-"""
+"""Decides whether an executable or plain JAX is right, by the same module in float64."""
 
 from __future__ import annotations
 
@@ -22,12 +20,19 @@ FAR = 1e-2
 
 
 class Verdict(Struct, frozen=True):
-    """The judgement of one output. output: its path.  right: whether every element is as plain
-    JAX has it, or at least as close to the truth.  different: elements beyond the tolerance, of so
-    many elements.  first: index of the first of them.  median: of their absolute differences.
-    found, plain: largest errors against the truth; None without one.  scale: the largest finite
-    number of the truth.  wrong: whose result is.  is_order: whether sums in another order explain
-    every element beyond the tolerance.
+    """The judgement of one output.
+
+    Attributes:
+        output: Its path.
+        right: Whether every element is plain JAX's, or at least as close to the truth.
+        different: Elements beyond the tolerance.
+        first: Index of the first of them.
+        median: Of their absolute differences.
+        found: Largest error of the executable against the truth; None without one.
+        plain: Largest error of plain JAX against the truth; None without one.
+        scale: The largest finite number of the truth.
+        wrong: The side whose result is wrong.
+        is_order: Whether sums in another order explain every element beyond the tolerance.
     """
 
     output: str
@@ -44,19 +49,22 @@ class Verdict(Struct, frozen=True):
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the executable is right by a truth that plain JAX is close to as well, or
-        by what sums in another order change. Elsewhere the program amplifies rounding, or plain JAX
-        is wrong: the interpreter adds in plain JAX's order, so that it agrees with plain JAX in
-        both.
+        """Return whether the executable is right by the truth or by the order of sums.
+
+        The truth counts if plain JAX is close to it as well. Elsewhere the program amplifies
+        rounding, or plain JAX is wrong: the interpreter adds in plain JAX's order, and agrees with
+        it in both cases.
         """
         return self.right and (self.is_order or (self.plain or 0.0) <= FAR * self.scale)
 
 
 class Truth(Struct, frozen=True):
-    """One output in float64. ways: as XLA compiles the module, and otherwise, also in the module's
-    own types for what is not finite there alone.  neighbours: results of plain JAX for the next
-    inputs, each with what it should be, since one result may be right by luck.  orders: results for
-    the same inputs with sums in another order.
+    """One output in float64.
+
+    `ways` has results as XLA compiles the module, and otherwise, also in the module's own types for
+    what is not finite there alone. `neighbours` has results of plain JAX for the next inputs, each
+    with its truth, since one result may be right by luck. `orders` has results for the same inputs
+    with sums in another order.
     """
 
     ways: Sequence[Array]
@@ -67,8 +75,10 @@ class Truth(Struct, frozen=True):
 def judge(
     output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
 ) -> Verdict:
-    """Judge an output. An element is right if it is plain JAX's, or one of the truth's, within the
-    tolerance; or if its error is at most `MULTIPLE` times as large as plain JAX's errors.
+    """Judge an output.
+
+    An element is right if it is plain JAX's, or one of the truth's, within the tolerance; or if its
+    error is at most `MULTIPLE` times as large as plain JAX's errors.
 
     Args:
         output: Its path, for messages.
@@ -162,10 +172,10 @@ def _error(array: Array, truth: Array) -> float:
 def _as_good(
     found: Array, exact: Array, own: Sequence[tuple[Array, Array]], rtol: float, atol: float
 ) -> Array:
-    """Return whether elements are finite where plain JAX's are, and their errors at most `MULTIPLE`
-    times as large as its largest ones, both as they are and in units of the tolerance.
+    """Return whether elements are finite where plain JAX's are, with comparable errors.
 
-    own: results of plain JAX, each with what it should be; the first for the same inputs.
+    They are at most `MULTIPLE` times its largest ones, both as they are and in units of the
+    tolerance. `own` has results of plain JAX with their truth; the first is for the same inputs.
     """
 
     def errors(result: Array, truth: Array) -> tuple[Array, Array]:
@@ -187,8 +197,9 @@ def _as_good(
 
 
 def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
-    """Return whether elements are off by at most `MULTIPLE` times what other orders of sums change
-    them by themselves: unlike plain JAX's errors, that is known without plain JAX.
+    """Return whether elements are off by at most `MULTIPLE` times what other orders change them.
+
+    Unlike plain JAX's errors, that is known without plain JAX.
     """
     with np.errstate(all="ignore"):
         changes = [_gap(order, exact) for order in orders]
@@ -198,8 +209,9 @@ def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
 
 
 class Judgement(Struct, frozen=True):
-    """The judgement of one call: of the output that decides.  opinion: who is wrong by
-    StableHLO's interpreter; "" if nobody asked it, or nobody is.
+    """The judgement of one call, by the output that decides.
+
+    `opinion` is the wrong side by StableHLO's interpreter; "" if it was not run, or none is.
     """
 
     verdict: Verdict

@@ -30,6 +30,8 @@ def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) ->
     """Return a local cache that reads and fills a remote one.
 
     Args:
+        local: The local cache.
+        url: The remote cache.
         key: File or URI of the private key that signs new entries.
         trusted: Files of the public keys whose entries are used.
 

@@ -52,8 +52,10 @@ def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
 
 
 def require_store(place: str | None, cache_size: str | None) -> LocalStore:
-    """The local cache of these options, for commands that need one. Raises UsageError, and
-    click.UsageError if it is off.
+    """Return the local cache of these options, for commands that need one.
+
+    Raises:
+        UsageError, click.UsageError: The folder is unusable, or the cache is off.
     """
     store = store_of(place, cache_size)
     if store is None:

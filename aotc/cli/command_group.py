@@ -34,13 +34,16 @@ class SectionedGroup(click.Group):
     """Group whose help lists the commands by section, before the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the registry's order."""
         return list(self.commands)  # in the registry's order, and not by the alphabet
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections of commands before the options."""
         self.format_commands(ctx, formatter)
         click.Command.format_options(self, ctx, formatter)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section with its commands."""
         indent = max(map(len, self.commands))
         for title, names in COMMANDS.sections().items():
             with formatter.section(title):
@@ -128,8 +131,10 @@ def _invoke(arguments: Sequence[str], stops: Stops) -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Open closed standard streams as /dev/null. Otherwise the next file to be opened would get one
-    of their numbers, and what jaxlib or a child process prints would end up in it.
+    """Open closed standard streams as /dev/null.
+
+    Otherwise the next opened file would get one of their numbers, and receive the output of jaxlib
+    or a child process.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:

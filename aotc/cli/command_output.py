@@ -70,8 +70,9 @@ def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
 
 
 def command(function: Callable[..., int | None]) -> Callable[..., None]:
-    """Add `--json`, `-v` and `--help` to a command, which gets an `Output` as first argument and
-    returns an exit code.
+    """Add `--json`, `-v` and `--help` to a command.
+
+    It gets an `Output` as first argument, and returns an exit code.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON")
@@ -96,8 +97,12 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
 
 def _require_values(given: Mapping[str, Any]) -> None:
-    """Refuse texts that are empty, such as that of a variable of the shell which is not set: to go
-    on with the default would be an unsigned bundle for `--key ""`. Raises click.UsageError.
+    """Reject empty values, such as that of a shell variable which is not set.
+
+    With the default instead, `--key ""` would give an unsigned bundle.
+
+    Raises:
+        click.UsageError: A value is empty.
     """
     context = click.get_current_context()
     for option in context.command.params:
@@ -135,7 +140,9 @@ def report_findings(
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print notes on stderr. They quote names that others chose, which must neither control the
-    terminal nor look like lines of ours.
+    """Print notes on stderr.
+
+    They quote names from untrusted input, which must neither control the terminal nor imitate
+    notes.
     """
     warn(*(f"note: {note}" for note in notes))

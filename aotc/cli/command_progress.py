@@ -1,5 +1,6 @@
-"""Progress of long commands on stderr: bars on a terminal, else a line as each stage begins, one as
-it ends, and one every ten seconds.
+"""Progress of long commands on stderr: bars on a terminal, else lines.
+
+A line is printed as each stage begins, as it ends, and every ten seconds.
 """
 
 from __future__ import annotations
@@ -165,8 +166,9 @@ def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
 def passing_progress(
     stage: str, places: Iterable[Path], times: int, *, quiet: bool
 ) -> Iterator[OnProgress]:
-    """A function to call with bytes as they are hashed or copied; it draws on a terminal, for large
-    bundles. places: of bundles.  times: that their bytes are passed.
+    """Return a callback for hashed or copied bytes of large bundles, shown on a terminal.
+
+    `places` are the bundles, whose bytes are passed `times` times.
     """
     total = times * sum(map(bytes_at, places))
     if quiet or total < LARGE_BYTES or not is_seen():

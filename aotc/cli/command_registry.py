@@ -42,8 +42,9 @@ SECTIONS = {
 
 
 class Commands(Mapping[str, click.Command]):
-    """All commands by name, those of the core first. A command's module is imported on access;
-    entry points are read if the core has no command of that name.
+    """All commands by name, those of the core first.
+
+    A command's module is imported on access; entry points are read if the core has no such command.
     """
 
     def __getitem__(self, name: str) -> click.Command:

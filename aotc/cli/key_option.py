@@ -62,8 +62,9 @@ def signer_of(key: str, passphrase_file: Path | None) -> Signer:
 
 
 def note_readable(key: Path) -> None:
-    """Say so if others may read or change a key file. It is used all the same: mounts of secrets
-    often have such a mode, in containers that nobody else is in.
+    """Print a note if other users may read or change a key file.
+
+    It is used all the same: mounted secrets often have such a mode, in containers with one user.
     """
     mode = key.stat().st_mode
     if stat.S_ISREG(mode) and mode & 0o077:
@@ -99,9 +100,7 @@ def ask_passphrase(prompt: str, *, confirm: bool) -> bytes:
 
 
 def _is_encrypted(key: Path) -> bool:
-    """Return whether a file holds a key that needs a passphrase; false for one that cannot be read,
-    as whoever loads it will say.
-    """
+    """Return whether a key file needs a passphrase; false if it cannot be read."""
     from aotc.bundle.sign.signing_keys import is_encrypted, read_key_file
 
     try:

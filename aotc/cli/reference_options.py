@@ -104,8 +104,10 @@ def output_options[F: Callable[..., Any]](*, default: str | None = None) -> Call
 def looked(
     out: Output, place: Place, policy: TrustPolicy | None, *, full: bool, ca: Path | None
 ) -> Iterator[Looked]:
-    """A bundle by its path or reference; on stderr, which digest a tag stands for, and what was not
-    hashed. full: fetch weights too.  ca: as of `HttpClient`. Raises what `looked_at` raises.
+    """Open a bundle by path or reference; print a tag's digest and unhashed parts on stderr.
+
+    With `full`, weights are fetched too; `ca` as for `HttpClient`. Raises the errors of
+    `looked_at`.
     """
     from aotc_runtime.loader.bundle_sources import looked_at
 

@@ -13,8 +13,10 @@ VERSION = re.compile(r"\d{1,6}(\.\d{1,6}){1,4}((a|b|rc|\.dev|\.post)\d{1,9})?", 
 def versions(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Refuse values that are not versions: they become names of folders and arguments of an
-    installer, and a misspelt version would be reported as an unknown jaxlib.
+    """Reject values that are not versions.
+
+    They become names of folders and arguments of an installer, and a misspelt version would be
+    reported as an unknown jaxlib.
     """
     for value in values:
         if not VERSION.fullmatch(value):

@@ -12,9 +12,7 @@ from aotc.compile.xla.xla_custom_calls import is_callback
 from aotc_runtime.base.errors import AotcError
 
 LINES_SHOWN = 12
-"""How many of the last lines that the compiler printed are shown: an assertion and its stack take
-about ten.
-"""
+"""Number of the compiler's last lines that are shown: an assertion and its stack take ten."""
 
 
 def place_of(job: CompileJob) -> str:
@@ -23,7 +21,7 @@ def place_of(job: CompileJob) -> str:
 
 
 def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> AotcError:
-    """AOTC-E901. words: the compiler's.  said: the lines it printed."""
+    """Return AOTC-E901 with the compiler's message and the lines it printed."""
     return refusal("AOTC-E901", place_of(job), quoted(words, list(said)[-LINES_SHOWN:]))
 
 
@@ -33,8 +31,9 @@ def refused_calls(
     served: str,
     instead: str = "express the operation in plain jax",
 ) -> AotcError:
-    """AOTC-E904. refused: names of custom calls.  served: those the runtime can serve.  instead:
-    what to do about them, unless they are callbacks.
+    """Return AOTC-E904 for custom calls that the runtime does not serve.
+
+    `served` are those that it does; `instead` is the hint, except for callbacks.
     """
     found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
     return refusal(
@@ -69,9 +68,10 @@ def no_backend(platform: str, hint: str) -> AotcError:
 
 
 def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:
-    """Return what an option says, which is one of these words, or "" where nobody states it.
+    """Return an option's value, which is one of these words, or "" where it is not set.
 
-    Raises CompileError (AOTC-E908) for another one.
+    Raises:
+        CompileError: AOTC-E908 for another value.
     """
     if stated in ("", *words):
         return stated

@@ -40,11 +40,13 @@ class CompileWorkers:
     def compile(
         self, job: CompileJob, request: Struct, environment: Callable[[Path], Mapping[str, str]]
     ) -> tuple[Result, list[str]]:
-        """Run a worker in a folder of its own; its answer, and the lines it printed.
+        """Run a worker in a folder of its own; return its result and printed lines.
 
-        request: the worker's job.  environment: its variables, given that folder.
+        `request` is the worker's job, and `environment` returns its variables for that folder.
 
-        Raises CompileError: AOTC-E902 it crashed, E903 it took too long; OSError if it had no room.
+        Raises:
+            CompileError: AOTC-E902 it crashed, E903 it took too long.
+            OSError: The disk is full.
         """
         said: list[str] = []
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
@@ -106,9 +108,7 @@ def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
 
 
 def cost_of(analysis: Mapping[str, Any]) -> Cost:
-    """XLA's cost analysis as bundles record it. XLA says -1 for what it cannot count; here
-    it is 0.
-    """
+    """Return XLA's cost analysis as bundles record it, with 0 for XLA's -1 (unknown)."""
 
     def count(key: str) -> int:
         return max(0, int(analysis.get(key, 0)))

@@ -1,7 +1,7 @@
-"""What a kind of targets brings (entry-point group `aotc.engines`, by platform).
+"""Interface of compilers for a kind of targets (entry points `aotc.engines`, by platform).
 
-A kind reads its part of target files, says what a host must offer, and has a compiler, its
-`Backend`. The platform also says which engine of the runtime runs the executables
+A kind reads its part of target files, states what a host must offer, and has a compiler, its
+`Backend`. The platform also determines the engine of the runtime
 (`aotc_runtime.schema.bundle_manifest`). docs/reference/targets.md shows a whole kind.
 """
 
@@ -32,11 +32,10 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to compile an executable.
+    """A compilation variant of an executable.
 
-    options: of the compiler, beside the target's.  captures: whether weights are constants in the
-    executable instead of arguments.  narrow: whether it is only for executables with weights of 16
-    bits.
+    `options` are those of the compiler besides the target's. With `captures`, weights are constants
+    in the executable instead of arguments. `narrow` limits it to executables with 16-bit weights.
     """
 
     name: str
@@ -65,18 +64,19 @@ class Backend(Protocol):
         """
 
     def stop(self) -> None:
-        """Stop what is being compiled. Called from another thread; running and later calls of
-        `compile` raise `aotc.base.child_processes.StoppedError`.
+        """Stop running compilations; called from another thread.
+
+        Running and later calls of `compile` raise `aotc.base.child_processes.StoppedError`.
         """
 
 
 class TargetKind[Model: TargetModel](ABC):
     """The targets of one platform.
 
-    model: of their files, whose `platform` says which platform it is.  lowered_for: the platform
-    for which jax lowers programs, whose modules the backend takes.  checked: how far programs were
-    taken on such targets, in words (`aotc targets list`).  packs_weights: whether a load makes a
-    copy of the weights for each executable.
+    `model` is that of their files, and its `platform` names the platform. `lowered_for` is the
+    platform for which jax lowers the modules. `checked` describes how far programs were tested on
+    such targets (`aotc targets list`). With `packs_weights`, a load copies the weights for each
+    executable.
     """
 
     model: type[Model]
@@ -90,8 +90,9 @@ class TargetKind[Model: TargetModel](ABC):
 
     @abstractmethod
     def keys(self, target: Target) -> Mapping[str, object]:
-        """The keys of a target file for such machines beside those of `TargetModel`: texts,
-        numbers, lists of texts, and tables of texts.
+        """Return a target file's keys besides those of `TargetModel`.
+
+        Values are texts, numbers, lists of texts, and tables of texts.
         """
 
     @abstractmethod
@@ -106,14 +107,16 @@ class TargetKind[Model: TargetModel](ABC):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements | UnsetType:
-        """Return what the host's devices must be. memory_bytes: on each. Needed of every kind but
-        that of processors, which `Requirements` describe.
+        """Return requirements on the host's devices, with `memory_bytes` on each.
+
+        All kinds need them but that of processors, which `Requirements` describe.
         """
         return UNSET
 
     def fixed_devices(self, target: Target) -> str:
-        """Return what fixes the number of devices, so that a build manifest cannot state another,
-        such as "v5e:2x4"; "" for a target with as many as it is given.
+        """Return what fixes the number of devices, such as "v5e:2x4"; "" if nothing does.
+
+        A build manifest cannot state another number then.
         """
         return ""
 
@@ -166,8 +169,9 @@ def plugin_requirements(
     compute_capability: str | None = None,
     driver: str | None = None,
 ) -> DeviceRequirements:
-    """Devices of these kinds, served by exactly the version of a distribution that took part in
-    compiling. memory_bytes: on each device.
+    """Require devices of these kinds, and the plugin version that compiled for them.
+
+    `memory_bytes` is needed on each device.
     """
     version = built_with.tools.get(plugin)
     return DeviceRequirements(

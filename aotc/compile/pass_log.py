@@ -1,7 +1,7 @@
-"""What XLA's passes did, from what it logs about them.
+"""Reads the log of XLA's passes.
 
-`TF_CPP_VMODULE=hlo_pass_pipeline=3` makes xla/hlo/pass/hlo_pass_pipeline.cc log every pass. Some
-executables get other bytes without it (`tests/golden/trees.aotb`), so that it is always set.
+`TF_CPP_VMODULE=hlo_pass_pipeline=3` makes xla/hlo/pass/hlo_pass_pipeline.cc log every pass. It is
+always set, since some executables get other bytes without it (`tests/golden/trees.aotb`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _CHANGED = re.compile(r"\A\s+Pass caused changes (.+)\Z")
 
 
 def split(lines: Iterable[str]) -> tuple[tuple[Pipeline, ...], list[str]]:
-    """The pipelines in a log, in the order in which they began; and the lines that are not INFO
-    lines of XLA: warnings, and what others printed.
+    """Return the pipelines in a log, in order of their start, and the other lines.
 
-    XLA does not log where a pipeline ends, so a pass after a nested pipeline counts as one of that.
+    The latter are warnings, and lines that are not from XLA. XLA does not log the end of a
+    pipeline, so a pass after a nested pipeline counts as part of that.
     """
     rest: list[str] = []
     names: list[str] = []

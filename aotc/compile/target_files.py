@@ -1,6 +1,6 @@
-"""Target files: the machine to compile for, never the host's by accident.
+"""Target files: the machine to compile for, which is never the host by accident.
 
-A target is looked up by name in a `targets` folder beside the manifest or above it, then among the
+A target is searched by name in a `targets` folder beside the manifest or above it, then among the
 built-in ones; or given as a path.
 """
 
@@ -41,8 +41,9 @@ def search_folders(manifest_folder: Path) -> list[Path]:
 
 
 def target_files(manifest_folder: Path) -> list[Path]:
-    """Every file that can be named, in search order, sorted within a folder; its name as a target
-    is `stem`, whatever the file calls it.
+    """Return all target files in search order, sorted within a folder.
+
+    A target's name is the file's `stem`.
     """
     found: dict[str, Path] = {}
     for folder in search_folders(manifest_folder):
@@ -54,8 +55,9 @@ def target_files(manifest_folder: Path) -> list[Path]:
 
 
 def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[Finding]]:
-    """Every target that can be named, by its file; and what is wrong with the other files, of which
-    none keeps the rest from being used.
+    """Return all targets by file, and findings for invalid files.
+
+    An invalid file does not affect the others.
     """
     models: dict[Path, TargetModel] = {}
     findings: list[Finding] = []
@@ -68,7 +70,7 @@ def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[F
 
 
 def known_targets(manifest_folder: Path) -> list[Target]:
-    """Every target that can be named, under the name by which it can."""
+    """Return all targets under the names of their files."""
     models, _ = list_targets(manifest_folder)
     return [replace(target_of(model), name=path.stem) for path, model in models.items()]
 
@@ -168,7 +170,7 @@ def _parse(document: toml.Document) -> TargetModel:
 
 
 def _any_platform() -> type[BaseModel]:
-    """A file whose `platform` says nothing that decides how to read it: one of these is missed."""
+    """Return a model that only requires a known platform."""
     fields: dict[str, Any] = {"platform": (Literal[*platforms()], ...)}
     config = ConfigDict(extra="ignore", frozen=True, strict=True)
     return create_model("AnyPlatform", __config__=config, **fields)

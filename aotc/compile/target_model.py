@@ -1,4 +1,4 @@
-"""What target files of every kind have in common, as the base of each kind's model."""
+"""Base of the models of target files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Devices = Annotated[Size, Field(le=65536)]
 
 
 class TargetModel(BaseModel):
-    """The keys of a target file. A kind adds its own, and says `platform: Literal["its name"]`.
+    """The keys of a target file; each kind adds its own, and `platform: Literal["its name"]`.
 
-    triple: of the host that runs the executables.  devices: how many they may be spread over.
-    options: of the compiler.
+    `triple` is that of the host that runs the executables; `devices` how many they may be sharded
+    over; `options` those of the compiler.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -1,4 +1,4 @@
-"""What a compile worker answers."""
+"""Results of compile workers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProblemError(Exception):
-    """In the worker: nothing can be compiled. words, called: as in `Result`."""
+    """Nothing can be compiled, raised in the worker; `words` and `called` as in `Result`."""
 
     def __init__(self, problem: Problem, words: str, called: tuple[str, ...] = ()) -> None:
         super().__init__(words)

@@ -1,1 +1,1 @@
-"""What people write: build manifests and target files, in TOML, read with pydantic."""
+"""Build manifests and target files in TOML, read with pydantic."""

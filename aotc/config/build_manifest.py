@@ -76,11 +76,16 @@ KIND = "build manifest"
 def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildManifest:
     """Read and check a build manifest.
 
-    written: a file that the caller is about to write, which need not exist yet.
-    Raises BuildManifestError with every problem of one kind: AOTC-E801 unreadable, E802 not TOML,
-    E810 another schema; keys by themselves: E803 unknown key, E804 missing key, E805 wrong type or
-    value, E807 conflict or duplicate; keys beside each other: these, E806 unknown reference, E808
-    missing file, E809 never used. The capture judges shardings, once it knows all shapes.
+    Args:
+        path: The file.
+        written: A file that the caller is about to write, which need not exist yet.
+
+    Raises:
+        BuildManifestError: With every problem of one kind: AOTC-E801 unreadable, E802 not TOML,
+            E810 another schema; keys by themselves: E803 unknown key, E804 missing key, E805 wrong
+            type or value, E807 conflict or duplicate; keys beside each other: these, E806 unknown
+            reference, E808 missing file, E809 never used. The capture checks shardings, once it
+            knows all shapes.
     """
     document = toml.read(path, KIND)
     toml.require_schema(document, SCHEMA)

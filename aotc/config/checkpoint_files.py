@@ -1,4 +1,7 @@
-"""Which files a folder of sharded safetensors has: `model.safetensors.index.json` tells."""
+"""Files of sharded safetensors and Orbax checkpoints.
+
+`model.safetensors.index.json` lists the files of a folder of sharded safetensors.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,25 @@ from aotc_runtime.system.bundle_files import read_file
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 ORBAX = "_METADATA"
-"""The file of an Orbax checkpoint that says which arrays there are."""
+"""The file of an Orbax checkpoint that lists its arrays."""
 
 ENDING = ".safetensors.index.json"
 
 
 class Index(Struct, frozen=True):
-    """Tensor name to the file beside the index that holds it."""
+    """Maps tensor names to files beside the index."""
 
     weight_map: dict[str, str]
     metadata: dict[str, Any] = {}
 
 
 def beside(source: SourceFile, name: str) -> SourceFile:
-    """A file in the folder of another."""
+    """Return a file in the folder of another."""
     return SourceFile(str(PurePath(source.text).parent / name), source.path.parent / name)
 
 
 def main_file(source: SourceFile) -> SourceFile:
-    """What a manifest names: a file, or that of a folder which says what else is in it."""
+    """Return the file that a manifest names; for a folder, the one that lists the others."""
     if not source.path.is_dir():
         return source
     for name in (INDEX, SINGLE, ORBAX):
@@ -45,17 +48,17 @@ def main_file(source: SourceFile) -> SourceFile:
 
 
 def is_index(file: SourceFile) -> bool:
-    """Return whether it lists the tensors of other files."""
+    """Return whether a file lists the tensors of other files."""
     return file.path.name.endswith(ENDING)
 
 
 def is_orbax(file: SourceFile) -> bool:
-    """Return whether it tells of an Orbax checkpoint, whose files lie in its folder and below."""
+    """Return whether a file is that of an Orbax checkpoint."""
     return file.path.name == ORBAX
 
 
 def files_below(main: SourceFile) -> Iterator[SourceFile]:
-    """Every file in the folder of another and below it, sorted."""
+    """Yield all files in and below the folder of a file, sorted."""
     folder = main.path.parent
     for path in sorted(folder.rglob("*")):
         if not path.is_dir() or path.is_symlink():
@@ -64,18 +67,23 @@ def files_below(main: SourceFile) -> Iterator[SourceFile]:
 
 
 def read_index(file: SourceFile) -> Index:
-    """What an index says. Raises OSError, BundleFormatError (AOTC-E106, E111)."""
+    """Read an index.
+
+    Raises:
+        OSError: It cannot be read.
+        BundleFormatError: AOTC-E106, E111.
+    """
     data = read_file(file.path, TENSOR_HEADER_BYTES_MAX)
     return decode_foreign(data, Index, where=file.path.name, marks=len(data))
 
 
 def is_file_name(text: str) -> bool:
-    """Return whether it names a file in the folder of the index, and nothing elsewhere."""
+    """Return whether a text names a file in the index's own folder."""
     return PurePath(text).name == text and "\0" not in text
 
 
 def files_of(source: SourceFile) -> Iterator[SourceFile]:
-    """Every file that is read of what a manifest names, as far as its index can be read."""
+    """Yield all files of a source that a manifest names, as far as its index can be read."""
     main = main_file(source)
     if is_orbax(main):
         yield from files_below(main)

@@ -1,4 +1,4 @@
-"""Dimensions: which sizes are accepted, and which of them are compiled for.
+"""Dimensions: the accepted sizes, and those that are compiled.
 
     profiles = [1, 8, 64]
     profiles = "powers_of_two"
@@ -28,14 +28,14 @@ POWERS_OF_TWO = "powers_of_two"
 MULTIPLES_OF = "multiples_of"
 
 PROFILES_MAX = 1024
-"""Executables of one entry point and target; a generated list beyond that was a mistake."""
+"""Executables of one entry point and target; a longer generated list is a mistake."""
 
 _EXPECTED = f'an array of sizes, "{POWERS_OF_TWO}" or {{ {MULTIPLES_OF} = 128 }}'
 
 
 @dataclass(frozen=True, slots=True)
 class MultiplesOf(Section):
-    """Every multiple of a number."""
+    """All multiples of a number."""
 
     multiples_of: Annotated[Size, Field(description=f"write {{ {MULTIPLES_OF} = 128 }}")]
 
@@ -44,7 +44,7 @@ type Sizes = dict[str, int]
 """A profile: the size of each dimension."""
 
 type Rule = tuple[int, ...] | Literal["powers_of_two"] | MultiplesOf
-"""The value of `profiles`: the sizes in the order of the file, or how they are found."""
+"""The value of `profiles`: the sizes in the order of the file, or a rule that generates them."""
 
 _LISTED = TypeAdapter[tuple[int, ...]](
     Annotated[
@@ -80,8 +80,8 @@ SizesRule = Annotated[Rule, PlainValidator(_rule)]
 class DimensionSpec(Section):
     """`[dimensions.NAME]`: a named size.
 
-    range: the smallest and the largest accepted size; only multiples of multiple_of.  rule: sizes
-    compiled for; None where every entry point lists profiles of its own.
+    `range` has the smallest and the largest accepted size, and only multiples of `multiple_of` are
+    accepted. `rule` has the compiled sizes; None where every entry point lists profiles of its own.
     """
 
     range: Annotated[
@@ -96,18 +96,18 @@ class DimensionSpec(Section):
 
     @property
     def accepted(self) -> Dimension:
-        """The sizes that calls may have."""
+        """Return the sizes that calls may have."""
         smallest, largest = self.range
         return Dimension(minimum=smallest, maximum=largest, multiple_of=self.multiple_of)
 
     @property
     def profiles(self) -> tuple[int, ...]:
-        """The sizes compiled for, sorted."""
+        """Return the compiled sizes, sorted."""
         return () if self.rule is None else sizes_of(self.rule, self.accepted)
 
 
 def sizes_of(rule: Rule, accepted: Dimension) -> tuple[int, ...]:
-    """The sizes that a value of `profiles` without problems means, sorted."""
+    """Return the sizes that a valid value of `profiles` means, sorted."""
     if isinstance(rule, tuple):
         return tuple(sorted(rule))
     return tuple(sorted({*_generated(rule, accepted), accepted.largest}))
@@ -127,7 +127,7 @@ def check_range(dimension: DimensionSpec, path: KeyPath) -> Iterator[Problem]:
 
 
 def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterator[Problem]:
-    """Yield what is wrong with a value of `profiles`. accepted: None if that is not known."""
+    """Check a value of `profiles`; `accepted` is None if it is not known."""
     if isinstance(rule, tuple):
         for index, size in enumerate(rule):
             yield from check_size(size, (*path, index), accepted, "remove the profile")
@@ -144,7 +144,7 @@ def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterat
 def check_size(
     size: int, path: KeyPath, accepted: Dimension | None, otherwise: str
 ) -> Iterator[Problem]:
-    """What is wrong with one size. otherwise: what to do but change what is accepted."""
+    """Check one size; `otherwise` is the alternative to changing the accepted sizes."""
     if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
         expected = f"[{accepted.minimum}, {accepted.maximum}]"
         hint, cause = f"widen the range, or {otherwise}", "size-is-outside-the-range"
@@ -170,7 +170,7 @@ def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Pro
 
 
 def _generated(rule: Rule, accepted: Dimension) -> Iterator[int]:
-    """Sizes by a rule, in order and one at a time: there may be far too many."""
+    """Yield sizes by a rule, in order and one at a time: there may be far too many."""
     if isinstance(rule, MultiplesOf):
         step = rule.multiples_of
         yield from range(-(-accepted.minimum // step) * step, accepted.maximum + 1, step)
@@ -187,8 +187,9 @@ def grid(
     profiles: Mapping[str, tuple[int, ...]],
     relations: Iterable[Relation],
 ) -> tuple[Sizes, ...]:
-    """Return every combination of the dimensions' profiles for which the relations hold, sorted;
-    one empty one if there are no dimensions.
+    """Return all combinations of the dimensions' profiles for which the relations hold, sorted.
+
+    Without dimensions, this is one empty combination.
     """
     names, wanted = sorted(dimensions), tuple(relations)
     points = (

@@ -1,4 +1,4 @@
-"""Names of dtypes beside those that manifests write."""
+"""Names of dtypes besides those of manifests."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ SHORT_DTYPES = {
     "c64": "complex64",
     "c128": "complex128",
 }
-"""How jax and XLA shorten the names of dtypes when they print types."""
+"""Short names of dtypes in the types that jax and XLA print."""

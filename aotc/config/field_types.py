@@ -1,6 +1,6 @@
-"""The types of single fields in the files people write.
+"""Types of single fields in build manifests and target files.
 
-Each validator refuses with `refusal`: the phrase that completes "expected" and what to do.
+Each validator raises `refusal`, with the phrase that completes "expected" and a hint.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def refusal(
 
 
 def refused(problems: Iterable[Problem]) -> ValidationError:
-    """What a validator raises that found several problems, at paths below its value."""
+    """Return the error of a validator with several problems, at paths below its value."""
     return ValidationError.from_exception_data(
         REFUSED,
         [
@@ -77,7 +77,7 @@ def refused(problems: Iterable[Problem]) -> ValidationError:
 def accepting[T](
     accepts: Callable[[T], bool], expected: str, hint: str = "correct the value"
 ) -> AfterValidator:
-    """A validator that takes the values a predicate holds for."""
+    """Return a validator of the values for which a predicate holds."""
 
     def check(value: T) -> T:
         if not accepts(value):
@@ -94,28 +94,31 @@ def _distinct(raw: object) -> object:
 
 
 def is_identifier(text: str) -> bool:
-    """An ASCII Python identifier, no keyword, at most as long as a name: it becomes a JSON key."""
+    """Return whether a text is an ASCII Python identifier that fits a name in JSON."""
     return bool(_NAME.match(text)) and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def is_function_reference(text: str) -> bool:
-    """ "package.module:function", attributes of attributes included."""
+    """Return whether a text has the form "package.module:function".
+
+    Attributes of attributes may follow the colon.
+    """
     module, _, attribute = text.partition(":")
     steps = [*module.split("."), *attribute.split(".")]
     return all(s.isidentifier() and not keyword.iskeyword(s) for s in steps)
 
 
 def is_version(text: str) -> bool:
-    """Three numbers and perhaps a suffix, which the runtime can order."""
+    """Return whether a text is three numbers with an optional suffix, which can be ordered."""
     return bool(_VERSION.match(text))
 
 
 type Plain = bool | int | float | str | Sequence[Plain] | Mapping[str, Plain]
-"""What TOML writes without a date or a time."""
+"""TOML values except dates and times."""
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a TOML value is made of strings, numbers and booleans: no date, no time."""
+    """Return whether a TOML value consists of strings, numbers and booleans."""
     match value:
         case dict():
             return all(is_plain(item) for item in value.values())
@@ -181,13 +184,13 @@ Number = Annotated[int | float, PlainValidator(_number)]
 Bytes = Annotated[int, PlainValidator(_bytes)]
 PlainValue = Annotated[Plain, PlainValidator(_plain)]
 Arrayed = Field(strict=False)
-"""TOML's arrays become tuples."""
+"""Converts TOML's arrays to tuples."""
 Distinct = BeforeValidator(_distinct)
 """An array with each value once."""
 
 
 def by_name[V](values: Mapping[str, V]) -> Mapping[str, V]:
-    """A table whose order means nothing."""
+    """Sort a table whose order means nothing."""
     return dict(sorted(values.items()))
 
 
@@ -195,5 +198,5 @@ ByName = AfterValidator(by_name)
 
 
 def at_least_one(expected: str, hint: str) -> AfterValidator:
-    """A validator of arrays and tables that hold something."""
+    """Return a validator of arrays and tables that must not be empty."""
     return accepting(lambda values: bool(values), expected, hint)

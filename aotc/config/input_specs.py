@@ -64,10 +64,11 @@ def _dtype(raw: object) -> DType | KeyImpl:
 
 @dataclass(frozen=True, slots=True)
 class InputLeaf(Section):
-    """An array. shape: sizes, or names of dimensions; () for a scalar.
+    """An array.
 
-    stated: its dtype, for random keys with a type their implementation; the shape counts keys, not
-    their words. None where the manifest leaves it to the model file that the entry point names.
+    `shape` has sizes or names of dimensions; () for a scalar. `stated` is its dtype, for typed
+    random keys their implementation; the shape then counts keys, not their words. It is None where
+    the dtype comes from the entry point's model file.
     """
 
     shape: Annotated[tuple[_Axis, ...], Arrayed, Field(description=_ARRAY_HINT)]
@@ -75,16 +76,17 @@ class InputLeaf(Section):
 
     @property
     def dtype(self) -> DType | KeyImpl:
-        """The dtype, once it is known: from the manifest, or from the model file."""
+        """Return the dtype, from the manifest or from the model file."""
         assert self.stated is not None, "the capture has asked the model file"
         return self.stated
 
 
 @dataclass(frozen=True, slots=True)
 class InputLike(Section):
-    """A structure that a function tells: `function(**arguments)` returns a pytree of arrays.
+    """A structure given by a function: `function(**arguments)` returns a pytree of arrays.
 
-    arguments: a string names a dimension, whose size is passed; anything else is passed as it is.
+    A string in `arguments` names a dimension, whose size is passed; other values are passed
+    unchanged.
     """
 
     function: Annotated[FunctionReference, Field(alias="like")]
@@ -160,9 +162,9 @@ def check_input(
     enable_x64: bool,
     of_file: bool,
 ) -> Iterator[Problem]:
-    """Require dimensions that are declared, and dtypes that are stated and not narrowed by jax.
+    """Require declared dimensions, and dtypes that are stated and not narrowed by jax.
 
-    of_file: whether a model file tells what the input is like.
+    `of_file` is whether a model file describes the input.
     """
     check = partial(check_input, dimensions=dimensions, enable_x64=enable_x64, of_file=of_file)
     match tree:
@@ -209,7 +211,7 @@ def _undeclared(path: KeyPath, name: str, dimensions: Collection[str]) -> Iterat
 
 
 def dimensions_of(tree: InputTree) -> set[str]:
-    """The names of the dimensions an input's shapes depend on."""
+    """Return the names of the dimensions that an input's shapes depend on."""
     match tree:
         case InputLeaf(shape=shape):
             return {axis for axis in shape if isinstance(axis, str)}
@@ -222,9 +224,9 @@ def dimensions_of(tree: InputTree) -> set[str]:
 
 
 def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | InputLike]]:
-    """The leaves of an input with their paths, in the order in which jax flattens it.
+    """Yield the leaves of an input with their paths, in the order in which jax flattens it.
 
-    path: of the input itself, its parameter.  A `like` counts as one leaf, whatever is below it.
+    `path` is that of the input, its parameter. A `like` counts as one leaf, whatever is below it.
     """
     match tree:
         case InputDict(items=items):
@@ -238,8 +240,9 @@ def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | In
 
 
 def _is_leaf(raw: Mapping[str, object]) -> bool:
-    """Whether a table is an array input, or was meant to be one: it has one of the two keys and
-    nothing that could be an input of its own.
+    """Return whether a table is an array input, or was meant to be one.
+
+    It then has one of the two keys, and no value that could be an input of its own.
     """
     if raw.keys() == {"shape", "dtype"}:
         return True

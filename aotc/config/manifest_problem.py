@@ -1,4 +1,4 @@
-"""A problem in a file that people write, before its line is looked up."""
+"""Problems in build manifests and target files, before their lines are looked up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Problem:
 
 
 def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
-    """AOTC-E803: the last step of the path is a key that its table does not have."""
+    """Return AOTC-E803 for a path whose last step is no key of its table."""
     close = closest(str(path[-1]), known)
     return Problem(
         code="AOTC-E803",
@@ -68,7 +68,7 @@ def unknown_reference(
 
 
 def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
-    """AOTC-E807: for each value of an array that stands in it before."""
+    """Yield AOTC-E807 for each value of an array that occurs before it."""
     seen: list[tuple[type, object]] = []
     for index, value in enumerate(values):
         if (type(value), value) in seen:
@@ -84,17 +84,17 @@ def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
 
 
 def show(value: object) -> str:
-    """A value for people: as TOML writes it, shortened, with its TOML type."""
+    """Return a value as TOML writes it, shortened, with its TOML type."""
     return f"{spell(value)} ({_kind(value)})"
 
 
 def spell(value: object) -> str:
-    """A value as TOML writes it, shortened."""
+    """Return a value as TOML writes it, shortened."""
     return shorten(_spell(value))
 
 
 def shorten(text: str) -> str:
-    """Text that fits into a message."""
+    """Shorten a text to the length of a message."""
     if len(text) <= SHOWN_CHARACTERS_MAX:
         return text
     return text[: SHOWN_CHARACTERS_MAX - 3] + "..."

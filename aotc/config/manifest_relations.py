@@ -1,6 +1,6 @@
 """Checks of a build manifest that compare several of its keys.
 
-They take a manifest whose keys are right by themselves.
+Each key of the manifest is valid by itself.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ def check_donations(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require policies of dimensions that the entry point has, whose inputs are what the policy
-    needs, and that nothing is compiled for a mesh while it serves.
+    """Check policies against the entry point's dimensions and inputs.
+
+    Nothing may be compiled for a mesh while it serves.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "out_of_profile")
@@ -120,8 +121,10 @@ def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require ranges for leaves, of which those within a `like` input are not known yet; recorded
-    results without policies, whose proof has to run the program.
+    """Require ranges for existing leaves, and no policies with recorded results.
+
+    Leaves within a `like` input are not known yet. Policies have to be tested by running the
+    program.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "fixtures")
@@ -144,7 +147,10 @@ def check_file_ranges(
     ranges: Mapping[str, tuple[float, float]],
     dtypes: Mapping[str, DType | KeyImpl],
 ) -> Iterator[Problem]:
-    """Check ranges once a model file was read. path: of `ranges`.  dtypes: of its inputs."""
+    """Check ranges against the inputs' dtypes, once a model file was read.
+
+    `path` is that of `ranges`.
+    """
     for leaf, ends in ranges.items():
         if leaf in dtypes:
             yield from _check_range((*path, leaf), ends, dtypes[leaf])
@@ -170,7 +176,7 @@ def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
 def _check_range(
     path: KeyPath, ends: tuple[float, float], dtype: DType | KeyImpl | None
 ) -> Iterator[Problem]:
-    """dtype: of the leaf; None if it is not known."""
+    """Check the ends of a range; `dtype` is that of the leaf, None if it is not known."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
         found, cause = spell(dtype.value), "range-for-an-input-without-numbers"
         yield Problem("AOTC-E807", path, "", found, "remove the range", cause=cause)
@@ -197,9 +203,9 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require that every declared dimension and weights set serves some entry point.
+    """Require that every declared dimension and weights set is used by an entry point.
 
-    A name that nobody declared has a problem of its own, and may be meant to be one of these.
+    An undeclared name has a problem of its own, and may be a misspelt one of these.
     """
     entries = manifest.entry_points.values()
     used = {name for entry in entries for name in entry.dimensions}
@@ -221,7 +227,7 @@ def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require engines for an objective to choose among, and calls for that of executables."""
+    """Require several engines to choose among, and calls for the objective that measures them."""
     lists = (manifest.engines, *(each.engines for each in manifest.overrides.values()))
     objective, mixed = manifest.tune.objective, manifest.tune.mixed
     if (objective or mixed) and all(len(engines) < 2 for engines in lists):

@@ -1,7 +1,7 @@
-"""The sections of a build manifest as parts of keys: which a program's results depend on.
+"""Sections of a build manifest as cache key components: those that a program's results depend on.
 
-Every key counts unless it stands in `APART` with the reason why it cannot matter: a key that is new
-makes the program run again until somebody has thought about it.
+Every key counts unless it is in `APART` with the reason why it cannot matter, so that a new key
+causes another run of the program by default.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ APART: Mapping[tuple[str, ...], str] = {
     ("entry_points", "*", "evaluation"): "a task of its own, whose key holds it",
     ("target", "*", "memory_limit"): "compared with what was built, in every build",
 }
-"""What neither the capture nor a fixture's reference depends on, with the reason; "*" is any name.
-A program that opens the manifest itself depends on all of it: as on any other file that it opens.
+"""Keys that neither the capture nor a fixture's reference depends on, with the reason; "*" is any
+name. A program that opens the manifest itself depends on all of it, as on any other file.
 """
 
 NAMED = ("weights", "dimensions", "target", "entry_points")
-"""Tables by name, whose order means nothing: a part for each name."""
+"""Tables by name, whose order means nothing: a component for each name."""
 
 
 def program_sections(text: bytes) -> dict[str, str]:
-    """Parts of a key: "build manifest entry_points.predict" to a digest of what it says.
+    """Map each section, as "build manifest entry_points.predict", to a digest.
 
-    text: of a manifest that was read before. Comments, spaces and the order of tables by name do
-    not count; the order of keys within them does.
+    `text` is that of a valid manifest. Comments, spaces and the order of named tables do not count;
+    the order of keys within them does.
     """
     return dict(sorted(_parts(tomllib.loads(text.decode()))))
 
@@ -57,7 +57,9 @@ def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _number_or_digest(value: Any) -> str:
-    """An integer as it is; the digest of anything else in Python's spelling, which distinguishes
-    1.0 from 1, a date from its text, and orders of keys.
+    """Return an integer unchanged, and the digest of any other value's `repr`.
+
+    Unlike TOML's values, its spelling distinguishes 1.0 from 1, a date from its text, and orders of
+    keys.
     """
     return str(value) if isinstance(value, int) else sha256(repr(value).encode())

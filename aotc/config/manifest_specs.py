@@ -1,7 +1,7 @@
-"""What a build manifest asks for: each section's keys with their types and defaults, as frozen
-values that `aotc.config.build_manifest` reads.
+"""Sections of a build manifest: keys, types and defaults, as frozen values.
 
-`aotc.config.manifest_relations` checks what needs more than one section to judge.
+`aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` checks keys that depend on
+more than one section.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.schema.size_expressions import parse_relation
 
 RESERVED_WEIGHTS = "closure"
-"""The weights set that a build makes of the arrays which functions close over."""
+"""The weights set of arrays that functions close over."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file that the manifest names.
 
-    text: as written.  path: where it is, absolute; it never enters a bundle.
+    `text` is as written; `path` is absolute and never enters a bundle.
     """
 
     text: str
@@ -110,12 +110,12 @@ def _renames(raw: object) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class WeightsSpec(Section):
-    """`[weights.NAME]`: where bound parameters come from, a source or an init function or both.
+    """`[weights.NAME]`: the origin of bound parameters, a source, an init function or both.
 
-    source: safetensors with the values: what the names of their tensors get in front, to a file or
-    a folder; one without a prefix alone.  init: a function whose result gives the structure, and
-    the values where there is no source.  rename: regular expression to replacement, in order.
-    dtype: that floating-point tensors are cast to.  shardings: by pattern of tensor names.
+    `source` maps the prefix of tensor names to a safetensors file or a folder; a single one has no
+    prefix. `init` is a function whose result gives the structure, and the values where there is no
+    source. `rename` maps regular expressions to replacements, in order. Floating-point tensors are
+    cast to `dtype`. `shardings` are by pattern of tensor names.
     """
 
     source: Sources | None = None
@@ -126,7 +126,7 @@ class WeightsSpec(Section):
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
-        """A weights set comes from somewhere."""
+        """Require a source or an init function."""
         if not {"source", "init"} & {*keys}:
             yield Problem(
                 code="AOTC-E804",
@@ -162,12 +162,12 @@ Profiles = Annotated[
     Distinct,
     at_least_one("at least one profile", "name the sizes to compile for"),
 ]
-"""An entry point's own list of profiles: each a size for every dimension."""
+"""An entry point's own list of profiles, each a size for every dimension."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToleranceSpec(Section):
-    """|actual - expected| <= atol + rtol * |expected|."""
+    """The rule |actual - expected| <= atol + rtol * |expected|."""
 
     rtol: Error = 1e-5
     atol: Error = 1e-6
@@ -189,13 +189,13 @@ def _ends(raw: object) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class FixtureSpec(Section):
-    """`[entry_points.NAME.fixtures]`: the inputs that every executable is checked with, recorded
-    ones (file) or random ones (seed).
+    """`[entry_points.NAME.fixtures]`: the inputs of every executable's check.
 
-    results: what the function gives for the recorded inputs, by whoever could run it; None if plain
-    JAX runs it here.  expected: what the framework that a model comes from gives for them.  ranges:
-    path of an array to the inclusive [low, high] that its numbers keep to, in trials and where they
-    are drawn; integers for an array of integers.
+    They are recorded (`file`) or random (`seed`). `results` holds the function's results for
+    recorded inputs, computed elsewhere; None if plain JAX computes them here. `expected` holds
+    those of the framework that a model comes from. `ranges` maps the path of an array to the
+    inclusive [low, high] of its numbers, in trials and random inputs; integers for an array of
+    integers.
     """
 
     file: File | None = None
@@ -210,7 +210,7 @@ class FixtureSpec(Section):
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
-        """Inputs are recorded or random, not both; results are of recorded inputs."""
+        """Require either recorded or random inputs, and results only of recorded ones."""
         if {"file", "seed"} <= {*keys}:
             yield Problem(
                 code="AOTC-E807",
@@ -241,7 +241,7 @@ class FixtureSpec(Section):
 
 @dataclass(frozen=True, slots=True)
 class ShardingsSpec(Section):
-    """`[entry_points.NAME.shardings]`, by leaf path: see `aotc.config.sharding_specs`."""
+    """`[entry_points.NAME.shardings]` by leaf path: see `aotc.config.sharding_specs`."""
 
     inputs: Shardings = field(default_factory=dict)
     outputs: Shardings = field(default_factory=dict)
@@ -251,7 +251,7 @@ _OPERATOR = re.compile(r"(<=|>=|==)")
 
 
 def _relation(text: str) -> str:
-    """Return a relation as bundles write it, with blanks around the operator and nowhere else."""
+    """Return a relation as bundles write it, with blanks only around the operator."""
     normalized = " ".join("".join(part.split()) for part in _OPERATOR.split(text))
     try:
         parse_relation(normalized)
@@ -266,18 +266,27 @@ _FILE_KEYS = ("signature", "weights")
 
 @dataclass(frozen=True, slots=True)
 class EntryPointSpec(Section):
-    """`[entry_points.NAME]`: what to compile: a pure function, whose parameters are each in one of
-    bind, inputs and static, or a model in a file.
+    """`[entry_points.NAME]`: a pure function to compile, or a model in a file.
 
-    function: "" if there is a file.  source: the model file.  signature: which of its functions.
-    weights: the set that its weights are in, by default one with the entry point's name.  bind:
-    parameter to weights set.  inputs: see `aotc.config.input_specs`.  static: parameter to the
-    value it is fixed to.  donate: inputs whose buffers a call may reuse.  profiles: in place of the
-    grid of its dimensions, if any.  relations: as bundles write them; they hold for every profile
-    and every accepted call.  policies: by dimension, None for `fail`.  tolerance: what its
-    executables are held to.  expected_tolerance: what the reference is held to, against what the
-    framework gave that a model comes from.  numerics: "finite" if neither arguments nor results
-    are ever NaN or infinite.  shardings: by pattern of leaf paths.  evaluation: by a task metric.
+    Every parameter of a function is in one of bind, inputs and static.
+
+    Attributes:
+        function: "" if there is a file.
+        source: The model file.
+        signature: The function of the model file.
+        weights: The set of its weights, by default one with the entry point's name.
+        bind: Parameter to weights set.
+        inputs: See `aotc.config.input_specs`.
+        static: Parameter to its fixed value.
+        donate: Inputs whose buffers a call may reuse.
+        profiles: Replaces the grid of its dimensions, if any.
+        relations: As bundles write them; they hold for every profile and every accepted call.
+        policies: By dimension, None for `fail`.
+        tolerance: Of executables, compared with the reference.
+        expected_tolerance: Of the reference, compared with the results of the model's framework.
+        numerics: "finite" if neither arguments nor results are ever NaN or infinite.
+        shardings: By pattern of leaf paths.
+        evaluation: By a task metric; None without one.
     """
 
     function: FunctionReference = ""
@@ -304,7 +313,7 @@ class EntryPointSpec(Section):
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
-        """A function or a file, and no keys of the other."""
+        """Require a function or a file, without keys of the other."""
         if not {"function", "source"} & {*keys}:
             yield Problem(
                 code="AOTC-E804",
@@ -327,18 +336,18 @@ class EntryPointSpec(Section):
 
     @property
     def leaves(self) -> dict[str, InputLeaf | InputLike]:
-        """The leaves of all inputs by path, in the order in which jax flattens each."""
+        """Map paths to the leaves of all inputs, each in the order in which jax flattens it."""
         trees = self.inputs.items()
         return {path: leaf for name, tree in trees for path, leaf in leaf_paths(tree, name)}
 
     @property
     def dimensions(self) -> set[str]:
-        """The names of the dimensions that the inputs depend on."""
+        """Return the names of the dimensions that the inputs depend on."""
         return {name for tree in self.inputs.values() for name in dimensions_of(tree)}
 
     @property
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
-        """Policies by dimension, not proven yet; `fail` for a dimension that is not listed."""
+        """Return untested policies by dimension; without an entry it is `fail`."""
         return {name: policy for name, policy in self.policies.items() if policy is not None}
 
 
@@ -348,7 +357,7 @@ Engines = Annotated[
     Distinct,
     at_least_one("at least one engine", 'name them in order: engines = ["iree", "xla"]'),
 ]
-"""Engines by name, in the order in which they are asked to compile."""
+"""Engines by name, in the order in which they compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,12 +376,11 @@ class TargetEntryPoint(Section):
 
 @dataclass(frozen=True, slots=True)
 class Overrides(Section):
-    """`[target.NAME]`: what a manifest says of one target alone.
+    """`[target.NAME]`: settings of a build manifest for one target.
 
-    devices: how many the target has, instead of what its file says.  engines: that compile for it,
-    instead of the manifest's.  memory_limit: bytes that the
-    weights and a call of any profile may take together; None for no limit.  of_dimensions,
-    of_entry_points: profiles in place of those for all targets.
+    `devices` replaces the count of the target's file, and `engines` those of the manifest.
+    `memory_limit` limits the bytes of the weights and a call of any profile together; None for no
+    limit. `of_dimensions` and `of_entry_points` replace the profiles for all targets.
     """
 
     devices: Annotated[Size, Field(le=DEVICES_MAX)] | None = None
@@ -387,13 +395,13 @@ class Overrides(Section):
 
     @property
     def dimensions(self) -> Mapping[str, Rule]:
-        """The sizes to compile for, by dimension that has others for this target."""
+        """Return the compiled sizes by dimension, where this target has others."""
         changed = self.of_dimensions.items()
         return {name: own.profiles for name, own in changed if own.profiles is not None}
 
     @property
     def entry_points(self) -> Mapping[str, tuple[Mapping[str, int], ...]]:
-        """The profiles, by entry point that has others for this target."""
+        """Return the profiles by entry point, where this target has others."""
         changed = self.of_entry_points.items()
         return {name: own.profiles for name, own in changed if own.profiles}
 
@@ -423,13 +431,13 @@ _Operation = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Gates(Section):
-    """`[gates]`: what a build may come to at most, or fails; None and empty allow anything.
+    """`[gates]`: limits beyond which a build fails; None and empty allow anything.
 
-    max_artifact_size: bytes of all blobs of a target.  max_executable_size, max_temp_memory: bytes,
-    of each executable.  max_custom_calls, max_generated_kernels: in each executable.
-    forbid_libraries: places of work, such as "LAPACK".  forbid_operations: of modules, such as
-    "stablehlo.while".  min_coverage: the part of the lines of the functions that were traced, for
-    each entry point, from 0 to 1.
+    `max_artifact_size` counts the bytes of all blobs of a target; `max_executable_size` and
+    `max_temp_memory` bytes, and `max_custom_calls` and `max_generated_kernels` numbers, of each
+    executable. `forbid_libraries` lists places of work, such as "LAPACK"; `forbid_operations` those
+    of modules, such as "stablehlo.while". `min_coverage`, from 0 to 1, is the share of the lines of
+    each entry point's functions that were traced.
     """
 
     max_artifact_size: Bytes | None = None
@@ -442,7 +450,7 @@ class Gates(Section):
     min_coverage: _Part | None = None
 
     def stated(self) -> Iterator[str]:
-        """The gates that there are, by name."""
+        """Yield the names of the gates that are set."""
         for each in fields(self):
             if getattr(self, each.name) not in (None, ()):
                 yield each.name
@@ -450,11 +458,11 @@ class Gates(Section):
 
 @dataclass(frozen=True, slots=True)
 class Tune(Section):
-    """`[tune]`: how `aotc build --tune` chooses among the engines of a target.
+    """`[tune]`: the choice of `aotc build --tune` among the engines of a target.
 
-    objective: what the chosen one is best in: calls, the start of a process, or its memory; None if
-    the manifest does not say.  mixed: whether each executable has the engine that calls it fastest,
-    instead of one for the whole target.
+    `objective` is the figure to minimize: calls, the start of a process, or its memory; None if the
+    manifest has none. With `mixed`, each executable has the engine that calls it fastest, instead
+    of one for the whole target.
     """
 
     objective: Literal["latency", "start", "memory"] | None = None
@@ -463,11 +471,10 @@ class Tune(Section):
 
 @dataclass(frozen=True, slots=True)
 class ManifestKeys(Section):
-    """What a build manifest says, every key of it.
+    """All keys of a build manifest.
 
-    targets: as written.  engines: that compile, in order; () for that of each target's file.
-    mesh: size by axis, in their order; empty for programs on one device.
-    overrides: by target, as written.  gates: what the build may come to.  tune: of `--tune`.
+    `targets` and `overrides` are as written. `engines` compile, in order; () for those of each
+    target's file. `mesh` maps its axes to sizes, in order; empty for programs on one device.
     """
 
     schema: Annotated[
@@ -514,10 +521,10 @@ class ManifestKeys(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildManifest(ManifestKeys):
-    """What a person asked for.
+    """A build manifest with its location.
 
-    path: as the user typed it.  root: the manifest's folder, absolute; neither enters a bundle.
-    text: the file's bytes.  lines: by key path.
+    `path` is as the user typed it, and `root` is the manifest's folder, absolute; neither enters a
+    bundle. `text` has the file's bytes, and `lines` the line of each key path.
     """
 
     path: Path
@@ -526,8 +533,9 @@ class BuildManifest(ManifestKeys):
     lines: Mapping[KeyPath, int]
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
-        """The profiles that an entry point is compiled for, sorted; a single empty one if it uses
-        no dimensions. target: as the manifest writes it.
+        """Return the compiled profiles of an entry point, sorted.
+
+        Without dimensions, this is one empty profile. `target` is as the manifest writes it.
         """
         spec, dimensions = self.entry_points[entry_point], self.dimensions
         if changed := self.overrides.get(target):
@@ -539,8 +547,9 @@ class BuildManifest(ManifestKeys):
         return profiles_of(spec, dimensions)
 
     def executables(self, target: str) -> tuple[ExecutableKey, ...]:
-        """What all entry points are compiled for, in their order. target: as the manifest writes
-        it.
+        """Return the keys of all executables, in order of the entry points.
+
+        `target` is as the manifest writes it.
         """
         return tuple(
             executable_key(name, sizes)
@@ -549,7 +558,7 @@ class BuildManifest(ManifestKeys):
         )
 
     def files(self) -> Iterator[SourceFile]:
-        """The files of weights, models and fixtures; one that is named twice comes twice."""
+        """Yield the files of weights, models and fixtures, possibly repeated."""
         for weights in self.weights.values():
             yield from (weights.source or {}).values()
         for entry_point in self.entry_points.values():
@@ -572,14 +581,14 @@ class BuildManifest(ManifestKeys):
             yield SourceFile(f"{spec.data.rstrip('/')}/{file.name}", file)
 
     def where(self, *keys: str | int) -> str:
-        """A place for findings, as "manifests/digits.toml:12 entry_points.predict.function"."""
+        """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""
         return toml_source.place(self.path, self.lines, keys)
 
 
 def profiles_of(
     entry_point: EntryPointSpec, dimensions: Mapping[str, DimensionSpec]
 ) -> tuple[Sizes, ...]:
-    """The profiles of an entry point for targets without overrides, as `BuildManifest.profiles`."""
+    """Return the profiles of an entry point for targets without overrides."""
     if entry_point.profiles:
         points = [dict(sorted(sizes.items())) for sizes in entry_point.profiles]
         return tuple(sorted(points, key=lambda sizes: tuple(sizes.values())))

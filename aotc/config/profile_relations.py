@@ -1,4 +1,4 @@
-"""Checks of the profiles in a build manifest, which dimensions, entry points and targets state."""
+"""Checks of the profiles that dimensions, entry points and targets of a build manifest state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check_dimensions(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_targets_profiles(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require overrides of targets, dimensions and entry points that there are."""
+    """Require overrides of existing targets, dimensions and entry points."""
     for target, override in manifest.overrides.items():
         path: KeyPath = ("target", target)
         if target not in manifest.targets:
@@ -56,8 +56,10 @@ def check_targets_profiles(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_entry_points(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require relations between the entry point's own dimensions; lists of profiles that are
-    complete and accepted; a grid with something in it.
+    """Check the relations, the list of profiles and the grid of each entry point.
+
+    Relations are between its own dimensions; listed profiles are complete and accepted; a grid is
+    not empty.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name)
@@ -95,7 +97,7 @@ def _check_list(
     relations: Sequence[Relation],
     texts: Sequence[str],
 ) -> Iterator[Problem]:
-    """Check the `profiles` of an entry point. texts: of the relations."""
+    """Check the `profiles` of an entry point; `texts` are those of the relations."""
     for index, point in enumerate(points):
         at = (*path, "profiles", index)
         before: list[Problem] = []

@@ -1,11 +1,11 @@
-"""What a call does whose size in a dimension matches no profile, as a manifest writes it.
+"""Policies for calls whose size in a dimension matches no profile, as a manifest writes them.
 
-[entry_points.predict.out_of_profile]
-batch = "split"
-seq = { policy = "pad", fill = { tokens = 0 }, mask = "mask", length = "length" }
-width = { policy = "compile", meanwhile = "pad", most = 8, seconds = 60 }
+    [entry_points.predict.out_of_profile]
+    batch = "split"
+    seq = { policy = "pad", fill = { tokens = 0 }, mask = "mask", length = "length" }
+    width = { policy = "compile", meanwhile = "pad", most = 8, seconds = 60 }
 
-A table stands for `meanwhile` as well.
+The value of `meanwhile` may be a table as well.
 """
 
 from __future__ import annotations
@@ -62,14 +62,16 @@ class _PlainTable(Section):
     policy: Literal["fail", "split"]
 
     def asked(self) -> Split | None:
-        """Bundles say nothing of `fail`: such a call is refused."""
+        """Return the policy; None for `fail`, which bundles leave out."""
         return Split(proof=()) if self.policy == "split" else None
 
 
 @dataclass(frozen=True, slots=True)
 class _PadTable(Section):
-    """fill: numbers as TOML has them, 0 for the inputs that are not named.  mask, length:
-    parameters that the loader passes; empty for none.
+    """The policy `pad`.
+
+    `fill` maps inputs to numbers as TOML has them, 0 for others. `mask` and `length` are parameters
+    that the loader passes; empty for none.
     """
 
     policy: Literal["pad"]
@@ -85,7 +87,7 @@ class _PadTable(Section):
 
 
 def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None:
-    """The policy as bundles have it, not proven yet; None for `fail`."""
+    """Return the policy as bundles have it, not tested yet; None for `fail`."""
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
@@ -119,8 +121,10 @@ def _meanwhile(raw: object) -> Pad | Split | None:
 
 @dataclass(frozen=True, slots=True)
 class _CompileTable(Section):
-    """meanwhile: until the executable is there; None to fail.  most: executables kept.  seconds:
-    for one compilation.
+    """The policy `compile`.
+
+    `meanwhile` applies until the executable is ready; None to fail. `most` limits the executables
+    that are kept, `seconds` one compilation.
     """
 
     policy: Literal["compile"]
@@ -138,11 +142,11 @@ type _Table = TypeAdapter[_PlainTable] | TypeAdapter[_PadTable] | TypeAdapter[_C
 _TABLES: Mapping[str, _Table] = {**_AT_ONCE, "compile": TypeAdapter(_CompileTable)}
 
 PolicyValue = Annotated[DimensionPolicy | None, PlainValidator(lambda raw: _policy(raw, _TABLES))]
-"""A policy's name, or a table with one; as bundles have it, not proven yet, None for `fail`."""
+"""A policy's name or table; as bundles have it, not tested yet, None for `fail`."""
 
 
 def at_once(policy: DimensionPolicy | None) -> Pad | Split | None:
-    """What a call can do without a compilation."""
+    """Return what a call can do without a compilation."""
     if isinstance(policy, CompileHere):
         return None if policy.meanwhile is UNSET else policy.meanwhile
     return policy
@@ -154,7 +158,7 @@ def check_policies(
     inputs: Mapping[str, InputTree],
     donated: Collection[str],
 ) -> Iterator[Problem]:
-    """The inputs are what the policies need."""
+    """Require inputs that suit the policies."""
     leaves = {
         at: leaf for parameter, tree in inputs.items() for at, leaf in leaf_paths(tree, parameter)
     }
@@ -195,7 +199,7 @@ def _check_fill(
 ) -> Iterator[Problem]:
     below = [at for at, spec in leaves.items() if isinstance(spec, InputLike)]
     if any(leaf == at or leaf.startswith(at + "/") for at in below):
-        # What a `like` holds is known once its function has been called.
+        # The structure of a `like` is known once its function has been called.
         spec = None
     else:
         spec = leaves.get(leaf)
@@ -212,7 +216,7 @@ def _check_fill(
 
 
 def _number(text: str) -> Fill:
-    """The number that a fill's text was made of."""
+    """Return the number that a fill's text was made from."""
     if text in ("True", "False"):
         return text == "True"
     try:
@@ -222,7 +226,7 @@ def _number(text: str) -> Fill:
 
 
 def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:
-    """What a fill should be, if it is not: a value that the dtype holds. None: not known yet."""
+    """Return a description of valid fills if `value` is invalid; None if it may be valid."""
     if isinstance(dtype, KeyImpl):
         return "an array of numbers: keys are padded with keys whose data is 0"
     if dtype is None:
@@ -244,7 +248,7 @@ def _check_mask_or_length(
     inputs: Mapping[str, InputTree],
     donated: Collection[str],
 ) -> Iterator[Problem]:
-    """A parameter that the loader passes: an input of its own, of the right dtype and shape."""
+    """Require that a parameter of the loader is an input of the right dtype and shape."""
     is_mask = path[-1] == "mask"
     if parameter not in inputs:
         example = f'["{dimension}"], dtype = "bool"' if is_mask else '[], dtype = "int32"'

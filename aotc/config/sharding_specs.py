@@ -1,16 +1,16 @@
-"""How arrays are cut over the mesh, as a manifest writes it.
+"""Shardings of arrays over the mesh, as a manifest writes them.
 
-mesh = { data = 2, model = 4 }
-
-[weights.params.shardings]
-"layers/*/up" = [[], "model"]           # the second axis over model; every device has all rows
-
-[entry_points.predict.shardings]
-inputs = { image = ["data", []] }
-outputs = { result = [["data", "model"], []] }
+    mesh = { data = 2, model = 4 }
+|>
+    [weights.params.shardings]
+    "layers/*/up" = [[], "model"]       # the second axis over model; every device has all rows
+|>
+    [entry_points.predict.shardings]
+    inputs = { image = ["data", []] }
+    outputs = { result = [["data", "model"], []] }
 
 A key is a leaf's path, or a pattern of paths: `*` stands for any characters of one step, `**` for
-any number of steps. What no key matches is on every device as a whole.
+any number of steps. Leaves that no key matches are replicated.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Shardings = Mapping[str, Annotated[Sharding, PlainValidator(_sharding)]]
 
 
 def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -> Iterator[Problem]:
-    """A sharding is over axes of the mesh, each once."""
+    """Require a sharding over axes of the mesh, each used once."""
     if not mesh:
         yield Problem(
             code="AOTC-E807",
@@ -87,7 +87,7 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a leaf is meant."""
+    """Return whether a pattern matches a leaf's path."""
     parts = re.split(r"(\*\*/|/\*\*|\*\*|\*)", pattern)
     meanings = {"**/": "(?:.*/)?", "/**": "(?:/.*)?", "**": ".*", "*": "[^/]*"}
     expression = "".join(meanings.get(part) or re.escape(part) for part in parts)
@@ -100,11 +100,16 @@ def assign(
     calls: Mapping[str, Sequence[Leaf]],
     where: Callable[[str], str],
 ) -> tuple[dict[str, Sharding], list[Finding]]:
-    """The sharding of each leaf, () for those that no pattern matches; and what does not fit.
+    """Return the sharding of each leaf, () for those that no pattern matches, and findings.
 
-    sizes: of the mesh.  calls: the leaves at each profile, by its label, or at "" if there are no
-    profiles.  where: of a pattern.  Findings: AOTC-E806 a pattern that matches nothing, E807 two
-    that match one leaf, E814 a sharding that does not tile the leaf.
+    Findings are AOTC-E806 for a pattern that matches nothing, E807 for two that match one leaf, and
+    E814 for a sharding that does not tile the leaf.
+
+    Args:
+        patterns: Shardings by pattern.
+        sizes: Those of the mesh, by axis.
+        calls: The leaves at each profile, by its label, or at "" if there are no profiles.
+        where: Location of a pattern.
     """
     paths = {path: None for leaves in calls.values() for path, _ in leaves}
     found: dict[str, Sharding] = dict.fromkeys(paths, ())

@@ -1,4 +1,4 @@
-"""A TOML file with its lines, in which every problem is a Finding that says where it stands."""
+"""TOML files with line numbers, so that every finding has its location."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.system.bundle_files import read_file
 
 SIZE_BYTES_MAX = 4 * 2**20
-"""A file people write by hand; the largest of our own has about 2 KB."""
+"""Limit of a file written by hand; the largest of our own has about 2 KB."""
 
 DEPTH_MAX = 100
-"""Nesting of tables and arrays: below what Python can recurse through, beyond any real input."""
+"""Nesting of tables and arrays: less than Python's recursion limit, more than any real input."""
 
 SUFFIX = ".toml"
 """The suffix of files whose lines messages may show."""
@@ -34,7 +34,7 @@ _REDEFINES = re.compile(r"overwrite|twice|[Dd]uplicate|immutable|redefine|alread
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed TOML file. path: as the user typed it.  source: its bytes.  lines: by key path."""
+    """A parsed TOML file, with its path as the user typed it and the line of each key path."""
 
     path: Path
     source: bytes
@@ -42,7 +42,7 @@ class Document:
     lines: dict[KeyPath, int]
 
     def where(self, path: KeyPath) -> str:
-        """ "manifests/digits.toml:12 entry_points.predict.function"."""
+        """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""
         return toml_source.place(self.path, self.lines, path)
 
     def finding(
@@ -52,7 +52,7 @@ class Document:
         return finding(code, self.where(path), found, cause=cause, expected=expected, hint=hint)
 
     def findings(self, problems: Iterable[Problem]) -> list[Finding]:
-        """The problems in the order of the file, without those that another one explains."""
+        """Return the problems in the order of the file, without those that another explains."""
         everything = list(problems)
         explained = {problem.names for problem in everything}
         left = [p for p in everything if p.code != "AOTC-E804" or p.path not in explained]
@@ -71,19 +71,21 @@ class Document:
 
 
 def read(path: Path, kind: str) -> Document:
-    """Read a TOML file. kind: what it should be, for messages ("build manifest", "target file").
+    """Read a TOML file; `kind` names it in messages ("build manifest", "target file").
 
-    Raises BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or
-    a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
+    Raises:
+        BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or a
+            nesting out of range, AOTC-E807 a key or table defined twice.
     """
     return parse_bytes(path, _bytes(path, kind), kind)
 
 
 def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
-    """Parse the bytes of a TOML file that was read already.
+    """Parse the bytes of a TOML file; `kind` names it in messages.
 
-    kind: what it should be, for messages. Raises BuildManifestError: AOTC-E802 not TOML, AOTC-E805
-    a number or a nesting that nothing here can mean, AOTC-E807 a key or table defined twice.
+    Raises:
+        BuildManifestError: AOTC-E802 not TOML, AOTC-E805 a number or a nesting out of range,
+            AOTC-E807 a key or table defined twice.
     """
     text = _text(path, source, kind)
     try:
@@ -101,8 +103,10 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
 
 
 def parse[T](document: Document, model: type[T], folder: Path | None = None) -> T:
-    """Validate a document as a section or a model. Raises BuildManifestError with a Finding for
-    each problem, as `aotc.config.toml_validation.validate` has them.
+    """Validate a document as a section or a model.
+
+    Raises:
+        BuildManifestError: A finding for each problem of `aotc.config.toml_validation.validate`.
     """
     value, problems = validate(document.data, model, folder)
     document.refuse(problems)
@@ -111,9 +115,12 @@ def parse[T](document: Document, model: type[T], folder: Path | None = None) -> 
 
 
 def require_schema(document: Document, version: int) -> None:
-    """Refuse a file of another schema before anything in it is judged by this one.
+    """Reject a file of another schema before this one is applied to it.
 
-    A missing or mistyped `schema` is left to the model. Raises BuildManifestError (AOTC-E810).
+    A missing or mistyped `schema` is left to the model.
+
+    Raises:
+        BuildManifestError: AOTC-E810.
     """
     found = document.data.get("schema")
     if type(found) is int and found != version:
@@ -161,7 +168,7 @@ def _text(path: Path, source: bytes, kind: str) -> str:
 
 
 def _syntax(path: Path, text: str, error: ValueError) -> Finding:
-    """`tomllib`'s refusal with the place; for a second definition, with the first one's line."""
+    """Return `tomllib`'s error with its location; for a duplicate, also the first one's line."""
     message = _PATH.sub(lambda m: toml_source.render_path(ast.literal_eval(m[0])), str(error))
     place = str(path)
     if not isinstance(error, tomllib.TOMLDecodeError):
@@ -173,7 +180,7 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
         number = int(at[1]) if at[1] else len(lines)
         place += f":{number}:{at[2]}" if at[2] else f":{number}"
         line = lines[number - 1].strip()
-        # Another file was named by mistake, or by somebody who may not read it: a secret, perhaps.
+        # The file may have been named by mistake, and hold a secret.
         if line and path.suffix == SUFFIX:
             message += f", in: {shorten(line)}"
     if not _REDEFINES.search(message):
@@ -197,7 +204,7 @@ def _too_deep(path: Path) -> AotcError:
 
 
 def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:
-    """Every value with its key path, down to one step deeper than is allowed."""
+    """Yield every value with its key path, down to one step deeper than is allowed."""
     pending: list[tuple[KeyPath, object]] = [((), data)]
     while pending:
         path, value = pending.pop()
@@ -211,7 +218,7 @@ def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:
 
 
 def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
-    """TOML's integers have 64 bits; `tomllib` reads any."""
+    """Yield integers of more than TOML's 64 bits, which `tomllib` accepts."""
     for path, value in _walk(data):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             yield Problem(

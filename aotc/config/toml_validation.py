@@ -1,7 +1,7 @@
-"""Reads parsed TOML as typed values, and tells what is wrong in the words of a TOML file.
+"""Validates parsed TOML as typed values, with problems in terms of TOML.
 
 A `Section` is a frozen dataclass whose fields are the keys of a table, with their types and
-defaults. pydantic reads it; a plain construction checks nothing.
+defaults. pydantic reads it; plain construction checks nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PHRASES = {
 type Keys = Mapping[str, FieldInfo]
 
 DEFERRED = ConfigDict(defer_build=True)
-"""What reads a value is made when one is read, not when its type is imported."""
+"""Builds a validator when a value is read, not when its type is imported."""
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
@@ -57,7 +57,7 @@ class Section:
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
-        """What is wrong with these keys beside each other, whatever their values are."""
+        """Yield problems of these keys in combination, whatever their values are."""
         yield from ()
 
     @classmethod
@@ -90,16 +90,16 @@ def _section(
 
 
 _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
-"""What reads each type, made when it is read for the first time."""
+"""The validator of each type, built at the first use."""
 
 
 def validate[T](
     data: object, model: type[T], folder: Path | None = None
 ) -> tuple[T | None, list[Problem]]:
-    """Read data as a section or a model of pydantic: the value, or None and all problems.
+    """Validate data as a section or a model of pydantic: the value, or None and all problems.
 
-    folder: in which relative paths start. Codes: AOTC-E803 unknown key, AOTC-E804 missing key,
-    AOTC-E805 wrong type or value; and those of the problems that sections find.
+    Relative paths start in `folder`. Codes are AOTC-E803 unknown key, AOTC-E804 missing key,
+    AOTC-E805 wrong type or value, and those of the problems that sections find.
     """
     if model not in _ADAPTERS:
         _ADAPTERS[model] = TypeAdapter(model)
@@ -142,7 +142,7 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
 
 
 def keys_of(model: type) -> Keys:
-    """The keys of a section or model, as they are written."""
+    """Return the keys of a section or model, as they are written."""
     if issubclass(model, BaseModel):
         found = dict(model.model_fields)
     else:

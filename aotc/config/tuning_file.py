@@ -20,19 +20,20 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.system.bundle_files import read_file
 
 type Positions = Mapping[ExecutableKey, int]
-"""The place of each profile among those of its entry point, for all targets: what a file names it
-by."""
+"""The index of each profile among those of its entry point, for all targets: its name in a file."""
 
 HEAD = b'{\n  "aotc_tuning": 1,\n'
-"""How every such file begins."""
+"""The first bytes of every such file."""
 
 BYTES_MAX = 64 * 2**20
 """The size of a tuning file; one of 12 executables has about 20 KB."""
 
 
 class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
-    """module: digest of what was compiled, so that choices are not taken for another program.
-    engine: where another one than the target's made it.
+    """The tuned options of one executable.
+
+    `module` is the digest of what was compiled, so that choices are not applied to another program.
+    `engine` is set where another engine than the target's compiled it.
     """
 
     target: str
@@ -45,8 +46,9 @@ class TunedExecutable(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TunedTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A target of another engine than XLA, or of one that was chosen among several. tools: what the
-    engine compiles with, beside jaxlib, to version.
+    """A target of another engine than XLA, or of one chosen among several.
+
+    `tools` maps what the engine compiles with, besides jaxlib, to versions.
     """
 
     engine: str
@@ -55,8 +57,10 @@ class TunedTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 
 class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """jaxlib: whose compiler was measured.  not_tuned: target to why its host was another.
-    targets: those of which there is more to say than that XLA compiled them.
+    """The file of one build.
+
+    `jaxlib` is the version that was measured. `not_tuned` maps targets to the reason why this host
+    cannot run them. `targets` has those that not simply XLA compiled.
     """
 
     aotc_tuning: Literal[1]
@@ -68,19 +72,19 @@ class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A tuning file that was read. where: for messages."""
+    """A tuning file that was read; `where` is for messages."""
 
     file: TuningFile
     where: str
 
 
 def begins(head: bytes) -> bool:
-    """Return whether a file with these first bytes is one."""
+    """Return whether a file with these first bytes is a tuning file."""
     return head.startswith(HEAD)
 
 
 def encode(file: TuningFile) -> bytes:
-    """The file's bytes: for people to read, and to keep in version control."""
+    """Encode a file as indented JSON for version control."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
@@ -92,7 +96,7 @@ def of_build(
     jaxlib: str,
     targets: Mapping[str, TunedTarget],
 ) -> TuningFile:
-    """What a build chose, as a file."""
+    """Return the choices of a build as a file."""
     own = {name: each.engine for name, each in targets.items()}
     return TuningFile(
         aotc_tuning=1,
@@ -118,7 +122,11 @@ def of_build(
 
 
 def read(path: Path) -> Recorded:
-    """Read a tuning file. Raises UsageError (AOTC-E030)."""
+    """Read a tuning file.
+
+    Raises:
+        UsageError: AOTC-E030.
+    """
     try:
         data = read_file(path, BYTES_MAX)
         if len(data) > BYTES_MAX:
@@ -133,11 +141,13 @@ def read(path: Path) -> Recorded:
 def engines_of(
     recorded: Recorded, target: str, engines: Sequence[str]
 ) -> tuple[str | None, tuple[str, ...]]:
-    """The engine that the file chose for a target, None for one that was not tuned; and those that
-    it chose for single executables.
+    """Return the engine chosen for a target, and those chosen for single executables.
 
-    engines: those that the target may have, in order. Raises UsageError (AOTC-E031) where what was
-    measured is not what they are.
+    The engine is None for a target that was not tuned. `engines` are those that the target may
+    have.
+
+    Raises:
+        UsageError: AOTC-E031 where other engines were measured.
     """
     if target in recorded.file.not_tuned:
         return None, ()
@@ -160,7 +170,7 @@ def engines_of(
 
 
 def engine_beside(recorded: Recorded, target: str, key: ExecutableKey, position: int) -> str | None:
-    """The engine that the file chose for an executable, if it is not the target's."""
+    """Return the engine that the file chose for an executable, if it is not the target's."""
     place = target, key.entry_point, position
     every = recorded.file.executables
     found = (e.engine for e in every if (e.target, e.entry_point, e.profile) == place)
@@ -174,10 +184,12 @@ def choices(
     jaxlib: str,
     tools: Mapping[str, Mapping[str, str]],
 ) -> ByTarget[Tuned]:
-    """What the file says of each job; targets that it says were not tuned have no choices.
+    """Return the file's choice for each job; targets that were not tuned have none.
 
-    tools: what each target is compiled with, beside jaxlib, to version. Raises UsageError
-    (AOTC-E031) if it is of another program, target, jaxlib or other compiler.
+    `tools` maps each target to the versions that it is compiled with, besides jaxlib.
+
+    Raises:
+        UsageError: AOTC-E031 if the file is of another program, target, jaxlib or other compiler.
     """
     known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
     named = {
@@ -220,7 +232,7 @@ def _misfits(
         else:
             tuned = found.tuned
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
-            # Candidates that capture weights are named so, behind their engine if there are others.
+            # Variants that capture weights are named so, after their engine if there are several.
             way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
             if tuned.choice not in names or way.startswith("captured") != bool(tuned.captured):
                 captured = f", {len(tuned.captured)} weights captured"

@@ -232,8 +232,9 @@ def _materials(
     stated: datetime | None,
     started: datetime,
 ) -> Materials:
-    """Gather what provenance says of this build. stated: the time in the environment, with which
-    the same build says the same.
+    """Gather the inputs of this build for provenance.
+
+    `stated` is the time of the environment, which makes builds reproducible.
     """
     manifest = run.request.manifest
     return Materials(
@@ -299,13 +300,24 @@ def _write(
     sbom_path: Path | None,
     beside: Mapping[Path, bytes],
 ) -> tuple[Bundle, Attestation | None, bytes | None]:
-    """Write the bundle with its attestations, so that no unsigned one is ever seen, and other
-    results of the build with it: all of them or none. Returns it with the attestation of its
-    provenance, if there is a signer, and the bill of materials, if somebody signs or asked for it.
+    """Write the bundle with its attestations and other results: all of them or none.
 
-    gather: finds out what the bundle was made from; called only for a signer or a bill of
-    materials.  sbom_path: where to write the bill of materials, too.  beside: other files, by path.
-    Raises UsageError (AOTC-E003, E004, and the signer's).
+    So an unsigned bundle is never visible. Return it with the attestation of its provenance, if
+    there is a signer, and the bill of materials, if it is signed or has a path.
+
+    Args:
+        path: Of the bundle.
+        form: Of the bundle.
+        parts: The targets.
+        program: The captured program.
+        signer: None for an unsigned bundle.
+        gather: Collects the inputs, only for a signer or a bill of materials.
+        manifest: The build manifest.
+        sbom_path: Another path for the bill of materials.
+        beside: Other files, by path.
+
+    Raises:
+        UsageError: AOTC-E003, E004, and the signer's errors.
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:

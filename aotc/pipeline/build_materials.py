@@ -34,11 +34,11 @@ def builder_id(stated: str | None) -> str:
 
 
 def revision_of(folder: Path, made_from: Collection[str]) -> Revision | None:
-    """The git commit of a folder, and whether the build is dirty: whether a tracked file of the
-    folder is changed, or a file that the build was made from is not as the commit has it.
+    """Return the git commit of a folder, and whether the build is dirty.
 
-    None outside of a repository, without git, or in a repository that git does not trust.
-    made_from: paths from the folder; of files elsewhere, what their paths end in.
+    It is if a tracked file of the folder is changed, or a file that the build was made from differs
+    from the commit. None outside of a repository, without git, or in a repository that git does not
+    trust. `made_from` has paths relative to the folder; of files elsewhere, the end of their paths.
     """
     git = shutil.which("git")
     if git is None:

@@ -43,8 +43,9 @@ def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
 
 
 def not_computed(program: CapturedProgram) -> Iterator[str]:
-    """A sentence for each entry point whose results were recorded elsewhere, or were not compared
-    with those of the framework that it comes from.
+    """Yield a note for each entry point with recorded or uncompared results.
+
+    Recorded results are from elsewhere; uncompared ones lack those of a model's framework.
     """
     for name, entry_point in program.entry_points.items():
         if entry_point.recorded:
@@ -65,8 +66,9 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
 
 
 def specialized(program: CapturedProgram) -> Iterator[str]:
-    """A sentence for each dimension along which the program is not one function for all sizes, or
-    could not be traced as one.
+    """Yield a note for each dimension along which the program is not one function.
+
+    The program decides by its size, or could not be traced at all sizes at once.
     """
     for name, entry_point in program.entry_points.items():
         for dimension, reason in entry_point.specialized.items():
@@ -84,8 +86,9 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
 
 
 def counted(program: CapturedProgram) -> Iterator[str]:
-    """A sentence for each dimension whose size the program computes with, where other sizes than
-    the profiles' are padded or split: such a call has a profile's size.
+    """Yield a note for each padded or split dimension whose size the program computes with.
+
+    A padded or split call has a profile's size.
     """
     for name, entry_point in program.entry_points.items():
         for dimension, place in entry_point.counted.items():

@@ -1,6 +1,4 @@
-"""The plan of a build: its targets, the engines that are tried for each in their order, and one
-compile job per entry point, profile and target.
-"""
+"""The plan of a build: targets, their engines in order, and a compile job for each executable."""
 
 from __future__ import annotations
 
@@ -35,8 +33,12 @@ type Wanted = Mapping[str, Sequence[ExecutableKey]]
 def resolve_candidates(
     manifest: BuildManifest, override: Sequence[str] = ()
 ) -> tuple[tuple[Target, ...], ...]:
-    """The targets of a manifest, or those given instead, each as every engine of its list compiles
-    it, in their order. Raises BuildManifestError.
+    """Return the targets as every engine of their lists compiles them, in order.
+
+    `override` replaces the manifest's targets.
+
+    Raises:
+        BuildManifestError: A target is unknown or invalid.
     """
     names = tuple(override) or manifest.targets
     wheres = [
@@ -141,8 +143,9 @@ toolchain that is missing is none of it."""
 
 @dataclass(frozen=True, slots=True)
 class EngineFallback:
-    """A target that an engine could not compile, so that the next one did. findings: about the
-    first executable that it could not make.
+    """A target that an engine could not compile, so that the next one did.
+
+    `findings` are about the first executable that failed.
     """
 
     target: str
@@ -170,10 +173,12 @@ class EngineFallback:
 
 
 def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Target, ...]:
-    """The target as each of these engines compiles it, in their order, without those that have no
-    code for it; as its file says where no engines are named.
+    """Return a target as each of these engines compiles it, without those that cannot.
 
-    Raises BuildManifestError (AOTC-E816) for an unknown engine, and where none is left.
+    Without engines, it stays as in its file.
+
+    Raises:
+        BuildManifestError: AOTC-E816 for an unknown engine, and where none is left.
     """
     if not engines:
         return (target,)
@@ -211,8 +216,9 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
 
 
 def first_refusal(futures: Sequence[Future[Executable]]) -> tuple[Finding, ...]:
-    """Why an engine cannot compile a target, once all its executables are made or refused; empty if
-    nothing kept it from that, or something else than the program.
+    """Return why an engine rejects a target's program, once all its jobs have ended.
+
+    Empty if it does not, or if something other than the program failed.
     """
     wait(futures)
     for future in futures:
@@ -223,8 +229,9 @@ def first_refusal(futures: Sequence[Future[Executable]]) -> tuple[Finding, ...]:
 
 
 def _known(target: Target) -> Iterator[tuple[str, str]]:
-    """Every installed engine that targets can be compiled for, and a platform of it; the target's
-    own for its engine.
+    """Yield every installed engine that can compile for targets, with a platform of it.
+
+    The engine of the target has the target's own platform.
     """
     for platform in platforms():
         yield engine_name(replace(target, platform=platform)), platform

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aotc.base.call_memory import over_limit
+from aotc.base.errors import CaptureError
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
@@ -109,9 +110,11 @@ class BuildRun:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """jobs: of every executable that the build is to make.  executables: all of those, or fewer
-    after failures that were collected.  whole: the targets that lack nothing.  fallen: those that
-    another engine compiled than the first of their list.  chosen: the engines that were measured.
+    """Results of the compile stage.
+
+    `jobs` has every executable to make, and `executables` those made, fewer after collected
+    failures. `whole` has targets that lack nothing; `fallen` those compiled by a later engine of
+    their list; `chosen` the measured engines.
     """
 
     jobs: ByTarget[CompileJob]
@@ -269,7 +272,14 @@ def _compile(
     others = [each for each in targets if each not in run.buildable]
     jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
-    failures.wait([*queue.begin(jobs), reference])
+    compiling = queue.begin(jobs)
+    try:
+        failures.wait([*compiling, reference])
+    except CaptureError as error:
+        if error.code == "AOTC-E842":
+            # What a compiler rejects is no matter of this host: it is the error to report.
+            failures.wait(compiling)
+        raise
     # Some were begun for entry points that the capture has refused after it had traced them.
     finished = failures.results(queue.begun)
     executables = {
@@ -300,8 +310,9 @@ def _compile(
 def _settle(
     run: BuildRun, queue: CompileQueue, program: CapturedProgram
 ) -> tuple[list[Target], tuple[EngineFallback, ...]]:
-    """The targets, each for the first engine of its list that compiles all of its executables, or
-    for the last one; and those for which that is not the first.
+    """Return the targets with the first engine that compiles all of its executables.
+
+    Without one it is the last engine. Engine fallbacks come second.
     """
     settled: list[Target] = []
     fallen: list[EngineFallback] = []
@@ -365,8 +376,9 @@ def _ways(
     jobs: Mapping[ExecutableKey, CompileJob],
     program: CapturedProgram,
 ) -> Iterator[build_tuning.Way]:
-    """A target that was compiled, and the same for each engine behind the one that did it; where
-    single executables may have others, also for those before it, which refused some.
+    """Yield a compiled target, and the same for each later engine.
+
+    Where executables may have different engines, also for earlier ones, which rejected some.
     """
     yield build_tuning.Way(target, jobs, run.compilers[target.platform])
     asked = [each for each in run.request.targets if each.name == target.name]
@@ -382,10 +394,11 @@ def _ways(
 def check(
     run: BuildRun, program: CapturedProgram, compiled: Compiled, parts: Assembler
 ) -> list[TargetParts]:
-    """Hold every target to its memory limit, to the manifest's gates and to plain JAX; the parts of
-    all targets with what was proven of them.
+    """Check every target's memory limit, the gates and parity; return proven parts of targets.
 
-    Raises BudgetExceededError (AOTC-E973, E975), ParityError, and whatever was collected before.
+    Raises:
+        BudgetExceededError: AOTC-E973, E975.
+        AotcError: ParityError, and failures that were collected before.
     """
     request, failures = run.request, run.failures
     parity = ParityCheck(run.tasks, run.workers, run.scratch)

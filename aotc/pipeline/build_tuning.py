@@ -39,9 +39,7 @@ type Assemble = Callable[[Target, Mapping[ExecutableKey, Executable]], Assembled
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A target as one engine compiles it. backend: with its cache, so that nothing is compiled
-    twice.
-    """
+    """A target as one engine compiles it; `backend` has a cache, to compile nothing twice."""
 
     target: Target
     jobs: Mapping[ExecutableKey, CompileJob]
@@ -50,8 +48,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """What was taken for a target. jobs: that made the executables.  executables: each with the
-    evidence for its choice.  choice: of the engine, if there were several.
+    """The choice for a target.
+
+    `jobs` made the executables, each of which has the evidence for its choice; `choice` is that of
+    the engine, if there were several.
     """
 
     target: Target
@@ -126,9 +126,12 @@ def replay(
     beside: ByEngine,
     built_with: Mapping[str, BuiltWith],
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
-    """The jobs with the choices of a tuning file, and those choices. beside: of `asked_engines`, by
-    target.  built_with: by platform. Raises UsageError (AOTC-E031) for a file that does not fit the
-    program, its targets or the compilers.
+    """Return the jobs with the choices of a tuning file, and those choices.
+
+    `beside` is the result of `asked_engines` by target, `built_with` is by platform.
+
+    Raises:
+        UsageError: AOTC-E031 for a file of another program, target or compiler.
     """
     positions, weights = _positions(program), WeightFiles(scratch, program.weights)
     tuned_jobs: dict[str, dict[ExecutableKey, CompileJob]] = {}
@@ -176,9 +179,13 @@ def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
 def asked_engines(
     tuning: Tuning | None, candidates: Sequence[Target]
 ) -> tuple[tuple[Target, ...], Mapping[str, Target]]:
-    """A target as its engines compile it that are asked, in order: one of a tuning file, else all;
-    and as those do that the file says make single executables, by engine. Raises UsageError
-    (AOTC-E031) for a file that has chosen among others.
+    """Return a target for each engine to compile it, in order, and for single executables.
+
+    A tuning file names one engine; without one, all are returned. The second result has the engines
+    that the file names for single executables.
+
+    Raises:
+        UsageError: AOTC-E031 for a file that has chosen among others.
     """
     if not isinstance(tuning, Recorded):
         return tuple(candidates), {}
@@ -195,9 +202,10 @@ def notes(
     chosen: Mapping[str, EngineChoice],
     engines: Mapping[str, Sequence[str]],
 ) -> Iterator[str]:
-    """Notes on a tuned build: targets that are not tuned, engines that were chosen, weights that it
-    holds twice. listed: by target with several engines, the one that compiled it.  engines: all
-    that compiled a target.
+    """Yield notes on a tuned build: untuned targets, chosen engines, weights stored twice.
+
+    `listed` maps targets with several engines to the one that compiled it; `engines` has all of a
+    target's.
     """
     for target, reason in not_tuned.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
@@ -309,8 +317,6 @@ class WeightFiles:
 def candidate_job(
     job: CompileJob, candidate: Candidate, profile: CapturedProfile, weights: WeightFiles
 ) -> CompileJob:
-    """The job of a profile with a candidate's options, and its weights as constants if it
-    has any.
-    """
+    """Return a profile's job with a variant's options, and weights as constants if it has any."""
     constants = weights.values(profile) if candidate.captures else {}
     return replace(job, options=candidate.options, constants=constants)

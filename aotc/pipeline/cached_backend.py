@@ -47,9 +47,7 @@ class CachedBackend:
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
-        """The executable of this job from the cache, or a new one. Raises what the backend
-        raises.
-        """
+        """Return a job's executable from the cache, or compile it."""
         of = f"{job.label} for {job.target.name}"
         task = Task(Kind.EXECUTABLE, of, {**self._parts, **job_parts(job)})
         return self._tasks.run(task, Executable, lambda: self._inner.compile(job))
@@ -81,8 +79,9 @@ def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
 
 
 def job_parts(job: CompileJob) -> Parts:
-    """Parts of a key: every field of a job but those for people. A field that a later version adds
-    counts by all that it holds.
+    """Return the cache key components of a job: every field except those for messages.
+
+    A field that a later version adds counts with its whole value.
     """
     parts: dict[str, str] = {}
     for field in fields(job):

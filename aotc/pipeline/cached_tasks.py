@@ -47,8 +47,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of a build. of: what it makes, for people and not in the key, such as
-    "predict[batch=8] for native".  parts: everything that its result depends on.
+    """A task of a build.
+
+    `of` describes its result in messages and is not in the key: "predict[batch=8] for native".
+    `parts` has everything that its result depends on.
     """
 
     kind: Kind
@@ -97,8 +99,9 @@ def _shown(before: str, value: str | None) -> str:
 
 
 def changes(before: Parts, now: Parts) -> Iterator[Change]:
-    """The parts that differ, sorted by name. For a package of another version only the version, not
-    the digest of its files.
+    """Yield the components that differ, sorted by name.
+
+    For a package of another version this is only the version, not the digest of its files.
     """
     differ = [part for part in before.keys() | now.keys() if before.get(part) != now.get(part)]
     for part in sorted(differ):
@@ -121,8 +124,9 @@ UNKEYED = (Kind.CAPTURE, Kind.PACK)
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A task that has ended. reasons: why it ran, none if the cache had it.  seconds: it
-    ran for.
+    """A task that has ended.
+
+    `reasons` are why it ran, none if the result was cached; `seconds` is how long it ran.
     """
 
     task: Task
@@ -149,9 +153,7 @@ class Tasks:
         self._done: dict[str, Done] = {}
 
     def run[T](self, task: Task, type_: type[T], make: Callable[[], T]) -> T:
-        """The result of a task from the cache, or a new one by `make`. Raises what `make`
-        raises.
-        """
+        """Return the result of a task from the cache, or of `make`."""
         found = self.recall(task.key, type_)
         if found is not None:
             self.note(task, cached=True)
@@ -163,8 +165,9 @@ class Tasks:
 
     @contextmanager
     def timed(self, task: Task) -> Iterator[Callable[[object], None]]:
-        """Run a task in the block, and note how long it took. Yields a function that puts its
-        result into the cache.
+        """Time a task that the block runs.
+
+        Yields a function that stores the task's result in the cache.
         """
         started = self.clock()
         yield lambda result: self.keep(task.key, result)
@@ -195,8 +198,9 @@ class Tasks:
         self._on_done(done)
 
     def done(self) -> tuple[Done, ...]:
-        """Every task, in the order of a build. A task that ran because the module changed says why
-        the module did, by what the capture was run for.
+        """Return every task, in the order of a build.
+
+        A task that ran because the module changed also gives the reasons of the capture.
         """
         order = list(Kind)
         with self._lock:
@@ -237,7 +241,7 @@ def _decoded[T](data: bytes, type_: type[T]) -> T | None:
 
 
 def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:
-    """ "module changed" becomes "module changed: source file model.py changed"."""
+    """Expand "module changed" to "module changed: source file model.py changed"."""
     known = [reason for reason in capture if reason != ALWAYS]
     if not known:
         return done.reasons
@@ -254,8 +258,9 @@ class Files(Struct, frozen=True):
 
 
 def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
-    """Write the files of a task from the cache into a folder; whether the cache had all of them.
-    Otherwise nothing is written.
+    """Write a task's files from the cache into a folder, if it has all of them.
+
+    Return whether it has; otherwise nothing is written.
     """
     kept = tasks.recall(task.key, Files)
     if kept is None or tasks.store is None:

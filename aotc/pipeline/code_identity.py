@@ -43,8 +43,7 @@ def toolchain_code() -> Parts:
 
 @cache
 def code_digests() -> Mapping[str, str]:
-    """Distributions of ours to the digest of their code as it lies here, whatever their versions
-    say.
+    """Map aotc's distributions to the digest of their code, whatever their versions.
 
     The same sources give the same digest as a checkout, installed from a wheel, or copied: the
     built-in targets count as a part of the package wherever they lie.
@@ -85,8 +84,9 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
-    """Parts for one distribution: its version, the digest of its list of files, and each file that
-    was changed after it was installed.
+    """Yield the components for a distribution: version, digest of its files, changes.
+
+    Each file that was changed after the installation is a component.
     """
     yield f"package {name}", found.version
     yield f"files of package {name}", found.digest
@@ -94,8 +94,9 @@ def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
 
 
 def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
-    """Files that are not as RECORD lists them. Installers write RECORD last, so that only files
-    that are younger or of another size need to be read.
+    """Yield files that differ from RECORD.
+
+    Installers write RECORD last, so that only younger files, or those of another size, are read.
     """
     try:
         recorded = os.stat(found.record).st_mtime_ns

@@ -1,5 +1,6 @@
-"""Task metrics of every target of a build: data and plain JAX in a process that runs the user's
-code, executables by the loader in another, and the limits of the manifest.
+"""Task metrics of every target of a build, and the limits of the manifest.
+
+Data and plain JAX are in a process that runs the user's code, executables and the loader in another.
 """
 
 from __future__ import annotations

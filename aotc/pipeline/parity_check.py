@@ -1,7 +1,6 @@
-"""Parity: the executables of each target run their fixtures and trials in a process of their own,
-from a bundle that is written for that.
+"""Parity: each target's executables run fixtures and trials in a process, from a staging bundle.
 
-What the same executables gave in an earlier build on this host comes from the cache.
+Results of the same executables in an earlier build on this host are cached.
 """
 
 from __future__ import annotations
@@ -74,8 +73,10 @@ type Opinion = Literal["engine", "plain JAX", "both", ""]
 
 
 class TruthJob(Struct, frozen=True):
-    """folder: the scratch folder.  tolerances: rtol and atol, by entry point.  options: of XLA, for
-    each way to compute the truth; none to ask the interpreter.
+    """The job of `truth_worker`.
+
+    `folder` is the scratch folder; `tolerances` has rtol and atol by entry point; `options` are
+    XLA's for each way to compute the truth, none for the interpreter.
     """
 
     folder: str
@@ -173,11 +174,13 @@ class ParityCheck:
         return started
 
     def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
-        """The proofs of the policies of the targets that were tried. found: what the executables of
-        each did; of a target that this host cannot run, the proof is what the function does in
-        plain JAX.
+        """Return the evidence for the policies of the targets that were tried.
 
-        Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+        `found` has the results of each target's executables; for a target that this host cannot
+        run, the evidence is plain JAX's.
+
+        Raises:
+            ParityError: AOTC-E955 a padded call, E956 a split one with another result.
         """
         remove_folder(self._scratch.folder / BUNDLE)
         in_jax = trial_files.read_outcomes(self._scratch.folder)
@@ -293,9 +296,7 @@ def _digest(document: Any) -> str:
 
 
 def _without_blobs(document: Any) -> Any:
-    """A document without the digests and sizes of blobs, which are parts of the key by
-    themselves.
-    """
+    """Return a document without digests and sizes of blobs, which are components themselves."""
     if isinstance(document, dict):
         if document.keys() == {"digest", "size"}:
             return None
@@ -311,8 +312,9 @@ BUNDLE = "provisional"
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalBundle:
-    """policy: a trust policy that accepts this bundle. The key behind it was discarded after one
-    signature.
+    """A staging bundle with a trust policy that accepts it.
+
+    The key behind the policy was discarded after one signature.
     """
 
     bundle: Path

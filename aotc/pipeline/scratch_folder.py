@@ -81,12 +81,15 @@ class _Encoded(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
-    """The job of the processes that run the user's code. What they open of the build manifest
-    themselves is the program's doing.
+    """The job of the processes that run the user's code.
 
-    targets: as the manifest or the caller writes them.  wanted: the executables of each target, by
-    its name.  keeps_going: whether the capture goes on after an entry point that it cannot capture.
-    threads: how many may compile plain JAX; the result is the same with any number.
+    If they open the build manifest themselves, the program has done so.
+
+    Attributes:
+        targets: As the manifest or the caller writes them.
+        wanted: The executables of each target, by its name.
+        keeps_going: Whether the capture continues after an entry point that it cannot capture.
+        threads: How many may compile plain JAX, without effect on results.
     """
 
     manifest: BuildManifest
@@ -101,8 +104,11 @@ class ProgramJob:
         return tuple(sorted({key for keys in self.wanted.values() for key in keys}))
 
     def encode(self) -> bytes:
-        """The job for another process. Raises UnicodeEncodeError for a path that is not UTF-8: jax
-        cannot write it into a module's locations.
+        """Encode the job for another process.
+
+        Raises:
+            UnicodeEncodeError: A path is not UTF-8, so that jax cannot write it into a module's
+                locations.
         """
         from aotc.config.build_manifest import encode_build_manifest
 
@@ -125,9 +131,7 @@ class ProgramJob:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A build's scratch folder; removed when the build ends. What a method writes, another process
-    reads.
-    """
+    """A build's scratch folder, through which its processes exchange files; removed at the end."""
 
     folder: Path
 

@@ -293,8 +293,9 @@ def target_evidence(
     refused: Sequence[EngineRefusal] = (),
     chosen: EngineChoice | None = None,
 ) -> Evidence:
-    """The evidence of one target. refused: by engines that were asked before.  chosen:
-    the target's engine, by measurement.
+    """Return the evidence of one target.
+
+    `refused` has earlier engines' reasons, `chosen` the target's engine if it was measured.
     """
     return Evidence(
         entry_points={
@@ -385,9 +386,7 @@ def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
 def made_by(
     built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
 ) -> BuiltWith:
-    """The toolchain of a target whose executables are for these platforms. built_with: by
-    platform.
-    """
+    """Return the toolchain of a target whose executables are for these platforms."""
     others = [built_with[platform] for platform in other_platforms(target, platforms)]
     own = built_with[target.platform]
     if not others:

@@ -39,9 +39,7 @@ class Workers:
         self._others: list[Stoppable] = []
 
     def submit[T](self, task: Callable[[], T], *, urgent: bool = False) -> Future[T]:
-        """Run a task as soon as a thread is free. urgent: before other waiting tasks, because it
-        takes long or others need its result.
-        """
+        """Run a task as soon as a thread is free, an urgent one before other waiting tasks."""
         future: Future[T] = Future()
         with self._lock:
             entry = (0 if urgent else 1, next(self._order), future, task)
@@ -92,18 +90,14 @@ class Workers:
 
 
 class Failures:
-    """The findings of one build. keep_going: collect them, and go on with what does not
-    need them.
-    """
+    """The findings of one build; `keep_going` collects them, and skips what needs the results."""
 
     def __init__(self, *, keep_going: bool) -> None:
         self._keep_going = keep_going
         self._findings: list[Finding] = []
 
     def wait(self, futures: Iterable[Future[Any]]) -> None:
-        """Wait until all have ended. Unless failures are collected, raise the first one as soon as
-        it occurs.
-        """
+        """Wait for all to end; raise the first failure at once unless they are collected."""
         every = list(futures)
         if not self._keep_going:
             wait(every, return_when=FIRST_EXCEPTION)
@@ -130,8 +124,9 @@ class Failures:
 
     @contextmanager
     def of_all(self, begun: Callable[[], Mapping[Any, Future[Any]]]) -> Iterator[None]:
-        """If failures are collected and the block fails, wait for the tasks that it began as well,
-        and raise their findings together with its own.
+        """Wait for the tasks that a failed block began, and raise all findings together.
+
+        It does so only if failures are collected.
         """
         try:
             yield
@@ -157,7 +152,5 @@ class Failures:
         return bool(self._findings)
 
     def raise_collected(self) -> None:
-        """Raise what was collected, if anything, each finding once; the first decides the
-        family.
-        """
+        """Raise the collected findings once each, with the family of the first."""
         raise_if(dict.fromkeys(self._findings))

@@ -62,8 +62,9 @@ LINES_SHOWN = 15
 
 @contextmanager
 def crash_refused(code: str, doing: str, limits: ProcessLimits | None) -> Iterator[None]:
-    """Refuse a crash of a process with the user's code, which can end it with any status: with what
-    it was doing and what it said last. doing: for messages, e.g. "the capture process".
+    """Report a crash of a process with the user's code, with its work and last output.
+
+    `doing` names the process in messages: "the capture process".
     """
     try:
         yield
@@ -86,13 +87,23 @@ def ask[A](
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
     on_output: Callable[[str], None] = worker_parent.nobody,
 ) -> A:
-    """Have a module of ours do a job, for a command that runs the user's code once. A zygote forks
-    it, which commands share that this process runs one after the other.
+    """Have a worker module do a job, for a command that runs the user's code once.
 
-    variables: to add to the environment that every child has.  limits: of the folder for temporary
-    files, gives what the child may use, which the job then has as `limits`; None for no limits.
-    doing: for messages.  on_output: gets, at the end, what was printed. Raises the child's own
-    findings, CaptureError (AOTC-E835) for a crash.
+    A zygote forks it, which successive commands of this process share.
+
+    Args:
+        module: The worker.
+        job: Its job.
+        answer_type: Type of the result.
+        variables: Added to the environment of every child.
+        doing: For messages.
+        limits: Takes the folder for temporary files and returns the child's limits, which are added
+            to the job as `limits`; None for no limits.
+        on_output: Called at the end with the child's output.
+
+    Raises:
+        AotcError: The child's own findings.
+        CaptureError: AOTC-E835 for a crash.
     """
     with scratch_folder() as folder:
         found = limits(str(folder))
@@ -113,8 +124,10 @@ def ask[A](
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process that runs the program. kind: of its task.  module: whose `work` it calls.
-    failure_code, doing: of `crash_refused`.
+    """A process that runs the program.
+
+    `kind` is that of its task, and `module` has its `work`; `failure_code` and `doing` are for
+    `crash_refused`.
     """
 
     kind: Kind
@@ -144,9 +157,11 @@ class Source:
         on_output: OnOutput,
         on_finished: Callable[[str], None],
     ) -> None:
-        """Run the process to its end. options: variables for jax, beside those that both processes
-        have. Raises its findings, CaptureError for a crash, and AOTC-E840 if the build manifest is
-        then another file than the one that was read.
+        """Run the process to its end; `options` are more variables for jax.
+
+        Raises:
+            AotcError: The findings of the process.
+            CaptureError: A crash, and AOTC-E840 if the build manifest has changed.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))
@@ -276,9 +291,10 @@ def reference(
 
 
 def runs_functions(manifest: BuildManifest) -> bool:
-    """Return whether users wrote part of the program, which may need the network and any resources:
-    an entry point, the `init` of weights, the `like` of an input, or a function of an evaluation.
-    Weights of files alone run nothing.
+    """Return whether users wrote part of the program.
+
+    These parts are entry points, `init`, `like`, and functions of evaluations. Such a program may
+    need the network and any resources. Weights of files alone run nothing.
     """
     written = any(spec.source is None for spec in manifest.entry_points.values())
     written |= any(spec.init is not None for spec in manifest.weights.values())
@@ -333,8 +349,10 @@ def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
 
 
 def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
-    """All that the results of plain JAX depend on: the program at every size at which it runs, its
-    inputs and weights, and what it runs on (docs/concepts/cache.md says why that is all).
+    """Yield all that the results of plain JAX depend on.
+
+    They are the program at every size at which it runs, its inputs and weights, and its platform
+    (docs/concepts/cache.md has the reasons).
     """
     variables = _variables()
     yield from source.parts().items()
@@ -359,8 +377,9 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
 
 
 def _digest_of_modules(captured: CapturedEntryPoint) -> str:
-    """The digest of everything that was captured of an entry point, without what names lines of the
-    program: a comment moves them.
+    """Return the digest of a captured entry point without source lines.
+
+    A comment moves these.
     """
     plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
     plain = replace(plain, specialized={}, undetermined={}, counted={})
@@ -368,8 +387,9 @@ def _digest_of_modules(captured: CapturedEntryPoint) -> str:
 
 
 def _shows_classes(manifest: BuildManifest, program: CapturedProgram) -> bool:
-    """Whether callers see classes of the program: the reference records by which attributes they
-    reach the arrays, which no module says.
+    """Return whether callers see classes of the program.
+
+    The reference records the attributes by which they reach the arrays, which no module has.
     """
     trees = [
         tree

@@ -99,9 +99,7 @@ def _definition(predicate: bytes) -> _Definition:
 
 
 def _build(predicate: bytes) -> dict[str, Any]:
-    """The facts that a policy's rules on builds ask for; empty if the predicate is not
-    provenance.
-    """
+    """Return the facts for a policy's rules on builds; empty if it is not provenance."""
     try:
         found = decoder(Provenance).decode(predicate)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -140,8 +138,9 @@ def manifest_report(
     evidence: Evidence | None = None,
     lines: Mapping[str, EntryPointLines] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """One target: requirements, toolchain, weights and entry points, with their evidence if it was
-    read. lines: by entry point, where in the sources it is.
+    """Return one target's requirements, toolchain, weights and entry points.
+
+    Their evidence is included if it was read. `lines` has source lines by entry point.
     """
     by_entry_point = evidence.entry_points if evidence else {}
     chosen = evidence.chosen if evidence else msgspec.UNSET
@@ -225,8 +224,9 @@ def _stated(**facts: Any) -> dict[str, Any]:
 
 
 def structures(entry_point: EntryPoint) -> dict[str, str]:
-    """The structure of each parameter and of the result, but for those that are one array: by
-    parameter and "result", such as "State(step=weak int32[], params={'w': float32[2, 3]})".
+    """Return the structure of each parameter and of the result, except for single arrays.
+
+    As "State(step=weak int32[], params={'w': float32[2, 3]})", by parameter and "result".
     """
     found = {
         parameter.name: structure_text(parameter.tree, entry_point.inputs)

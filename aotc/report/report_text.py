@@ -71,8 +71,9 @@ class _Console(Console):
 
 
 class _Page:
-    """Output in which text is only text: no markup, and no control characters from an unverified
-    bundle. Where it is not a terminal, lines are as long as they have to be.
+    """Output of plain text: without markup, or control characters from an unverified bundle.
+
+    Where it is not a terminal, lines are not wrapped.
     """
 
     def __init__(self) -> None:
@@ -271,8 +272,9 @@ def trials_text(trials: dict[str, Any]) -> str:
 
 
 def made_of(model: dict[str, Any]) -> str:
-    """The file that an entry point was made of, and whether anything shows it was read well. model:
-    a `ModelOrigin` as JSON has it.
+    """Describe the file that an entry point was made from, and how its conversion was checked.
+
+    `model` is a `ModelOrigin` as in JSON.
     """
     by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
     checked = "its results were compared with none of its framework's"
@@ -417,11 +419,11 @@ GAPS = (2, 1)
 def columns(
     header: Sequence[str], rows: Sequence[Sequence[str]], room: int, indent: int
 ) -> Iterator[tuple[str, bool]]:
-    """Lines, each with whether it is the header. The first cell of a row is its name, on the left;
-    the others are on the right of their columns.
+    """Yield the lines of a table, each with whether it is the header.
 
-    room: the most columns of a line. Where names leave too little of it for the others even with
-    narrow gaps, each name stands on a line of its own, above them.
+    The first cell of a row is its name, aligned left; the others are aligned right. `room` is the
+    width of a line. Where names leave too little of it even with narrow gaps, each name has a line
+    of its own.
     """
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)

@@ -1,8 +1,9 @@
-"""What is compared: seven programs, each at the sizes of its shape profiles; two of them also as
-the files of models that PyTorch and ONNX have.
+"""Cases of the comparison: seven programs, each at the sizes of its shape profiles.
+
+Two of them are also model files of PyTorch and ONNX.
 
 `write_case` puts everything that a peer may start from into one folder: input.npy, expected-N.npy
-(what `jax.jit` computes), weights.npz by name, params.pickle (the same as the tree the function
+(results of `jax.jit`), weights.npz by name, params.pickle (the same as the tree the function
 takes), module.mlir (StableHLO with the weights inside; where they are large, as arguments before
 the input), and for aotc a build manifest with a copy of the program, or for the file that
 `contestants.write_file` puts beside it.
@@ -30,8 +31,10 @@ SIZED = ("encoder", "resnet", "decode")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program at one shape. sizes: dimension to size.  file: the ending of the model file that
-    aotc builds in place of the program; "" for the program.
+    """A program at one shape.
+
+    `sizes` maps dimensions to sizes; `file` is the suffix of the model file that aotc builds in
+    place of the program, "" for the program.
     """
 
     model: str

@@ -30,8 +30,10 @@ class LeftOutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """module: its name in benchmarks.compare.peers. requires: what pip installs into an environment
-    that is named for the first of these; nothing for those that run in ours.
+    """A peer of the comparison.
+
+    `module` is its name in benchmarks.compare.peers. `requires` lists what pip installs into an
+    environment named for the first of these; none for peers that run in aotc's own.
     """
 
     name: str

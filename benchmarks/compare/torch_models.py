@@ -1,5 +1,6 @@
-"""The models in PyTorch, from our own weights: small ones operation by operation, those of
-`cases.SIZED` as `torch_sized` has them.
+"""The models in PyTorch, from aotc's own weights.
+
+Small ones are written operation by operation, those of `cases.SIZED` as in `torch_sized`.
 """
 
 # mypy: disable-error-code="misc, no-any-return"

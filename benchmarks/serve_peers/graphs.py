@@ -1,5 +1,6 @@
-"""The same models as ONNX graphs, operation by operation, from the weights of the examples. Batch
-and length vary, as exporters have them: ONNX Runtime pads nothing.
+"""The same models as ONNX graphs, operation by operation, from the weights of the examples.
+
+Batch and length vary, as in exported models: ONNX Runtime pads nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""KServe's server with ONNX Runtime, for a Python that has both: `PYTHON kserve_peer.py FOLDER`.
+"""KServe's server with ONNX Runtime: `PYTHON kserve_peer.py FOLDER`, with a Python that has both.
+
 Prints its ports, of HTTP and of gRPC.
 """
 

@@ -146,8 +146,9 @@ class Measured:
                 raise SystemExit(f"{self.name} computes something else")
 
     def round(self, seconds: float, clients: int) -> None:
-        """Everybody asks for so long, without a pause, on connections of this round: some servers
-        keep idle ones for seconds only.
+        """Send requests from all clients for so long, without a pause.
+
+        Connections are new in each round: some servers keep idle ones for seconds only.
         """
         asks = self.way.clients(clients if self._server else 1)
         for ask in asks:

@@ -1,5 +1,6 @@
-"""The models that are served: their bundles, what clients send, and the same programs by jax.jit
-and as ONNX graphs, which peers serve.
+"""The served models: their bundles, requests of clients, and the same programs for peers.
+
+Peers serve them by jax.jit and as ONNX graphs.
 """
 
 from __future__ import annotations
@@ -158,8 +159,9 @@ def ported(bundle: LoadedBundle, entry: str) -> Ported:
 
 
 def bundle_of(name: str, engines: Sequence[str]) -> tuple[Path, Path]:
-    """Build the bundle: its file, and its policy. engines: if there are several, the best of them
-    is taken, as `--tune` does.
+    """Build a bundle; return its file and its policy.
+
+    With several engines the best is taken, as by `--tune`.
     """
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text

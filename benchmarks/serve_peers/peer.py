@@ -25,7 +25,7 @@ THREADS = 8
 
 
 def rest(engine: Call, model: Ported) -> None:
-    """starlette and uvicorn, with uvloop."""
+    """Serve with starlette and uvicorn, with uvloop."""
     import uvicorn
     import uvloop
     from starlette.applications import Starlette

@@ -64,7 +64,7 @@ LAZY = (
     "aotc_runtime.verification.policy_types",
     "aotc_runtime.verification.provenance_rules",
     "aotc_runtime.verification.engine_releases",
-    "aotc_runtime.verification.optional_rules",
+    "aotc_runtime.verification.policy_rules",
     "aotc_runtime.verification.missing_signatures",
     "aotc_runtime.verification.bundle_versions",
     "aotc_runtime.base.suggestions",

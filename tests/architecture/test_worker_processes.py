@@ -15,6 +15,7 @@ ENDING = "answer("
 
 OTHERS = {
     "cli/main.py": "the command itself",
+    "base/foreign_python.py": "asks the system for the same before it becomes the command",
     "base/workers/zygote.py": "asks the system for the same before it forks a worker",
     "commands/import_tensorflow/tensorflow_exporter.py": (
         "runs without aotc: asks the system for the same itself"

@@ -72,6 +72,7 @@ SCRATCH = {
         "a temporary folder of its own: modules of a model file"
     ),
     "aotc/frontends/stablehlo/module_probe_worker.py": "that folder: what it read, written anew",
+    "aotc/base/foreign_python.py": "the temporary folder of one script: limits of its process",
     "aotc/commands/import_tensorflow/tensorflow_exporter.py": "the temporary folder of one import",
     "aotc/commands/import_tensorflow/tensorflow_import.py": "that folder: the job",
     "aotc/commands/record_expected/model_recorder.py": "the temporary folder of one recording",

@@ -333,11 +333,10 @@ def test_a_bundle_is_built_of_one_and_built_again_from_the_cache(tmp_path: Path)
     assert again.bundle.root_digest == first.bundle.root_digest
 
 
-def test_init_names_a_checkpoint_and_profiles_are_probed_with_its_weights(tmp_path: Path) -> None:
+def test_init_names_a_checkpoint(tmp_path: Path) -> None:
     w, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(3, np.float32)
     save(tmp_path / "checkpoint", {"dense": {"w": w, "b": b}})
     (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "traffic.jsonl").write_text('{"n": 3}\n')
 
     def aotc(*arguments: str) -> str:
         command = [sys.executable, "-m", "aotc.cli.main", *arguments, "--json"]
@@ -347,5 +346,3 @@ def test_init_names_a_checkpoint_and_profiles_are_probed_with_its_weights(tmp_pa
 
     aotc("init", "program:f", "--weights", "params=checkpoint", "--input", "x=float32[n,4]")
     assert 'source = "checkpoint"' in (tmp_path / "program.toml").read_text()
-    suggest = ("profiles", "suggest", "program.toml", "--traffic", "traffic.jsonl")
-    assert json.loads(aotc(*suggest))["cost_model"]["unit"] == "operations"

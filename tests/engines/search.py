@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-    from aotc_runtime.engines.engine_device import Aval
+    from aotc_runtime.engines.engine_arrays import Aval
 
 SECONDS_MAX = 120.0
 """For a program on one engine."""
@@ -134,7 +134,7 @@ class Lowered:
         import numpy as np
 
         from aotc.capture.portable_stablehlo import portable
-        from aotc_runtime.engines.engine_device import Aval
+        from aotc_runtime.engines.engine_arrays import Aval
 
         self.case = case
         self.weights = [np.asarray(each) for each in case.weights]
@@ -160,7 +160,8 @@ class Lowered:
     def truth(self, inputs: Sequence[Array]) -> list[Array] | None:
         """Return what the module computes in float64; None if it has no counterpart there."""
         from aotc.capture.float64_module import widened
-        from aotc_runtime.engines.engine_device import Aval
+        from aotc_runtime.engines.device_features import SymbolicModule
+        from aotc_runtime.engines.engine_arrays import Aval
         from aotc_runtime.engines.xla import xla_engine
         from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
@@ -171,7 +172,8 @@ class Lowered:
         try:
             if self._truth is None:
                 blob = VerifiedBlob("", memoryview(widened(self.module.artifact)))
-                self._truth = device.features.compile_symbolic(blob, avals, outputs, {}, "float64")
+                module = SymbolicModule(blob, avals, outputs, {}, "float64")
+                self._truth = device.features.compile_symbolic(module)
             put = [device.put(array, aval) for array, aval in zip(arguments, avals, strict=True)]
             results = device.execute(self._truth, put)
         except Exception:  # noqa: BLE001 - then only plain JAX is asked
@@ -291,7 +293,7 @@ class Loaded:
         from importlib import import_module
 
         from aotc_runtime.base.digest import sha256
-        from aotc_runtime.engines.engine_device import Aval, Stored
+        from aotc_runtime.engines.engine_arrays import Aval, Stored
         from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
         platform = PLATFORMS.get(engine, engine)

@@ -13,7 +13,8 @@ import aotc_runtime
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines import engine_registry
-from aotc_runtime.engines.engine_device import Aval, Device, Stored
+from aotc_runtime.engines.engine_arrays import Aval, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.verification.verify_bundle import VerifiedBlob
 from tests.conftest import Once
 from tests.engines.conftest import ENGINES, Other

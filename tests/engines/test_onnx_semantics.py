@@ -16,7 +16,7 @@ from jax import lax
 
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.engines.onnxruntime.onnxruntime_worker import compile_job
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_arrays import Aval
 
 from .search import Case, Lowered, run_here
 

@@ -125,7 +125,7 @@ def test_without_room_for_the_manifest_nothing_is_left(work: Path) -> None:
     contents = work / "contents"
     (contents / "tiny.toml").write_text(MANIFEST + SIZES, encoding="utf-8")
     (contents / "log.jsonl").write_text('{"batch": 9}\n' * 9, encoding="utf-8")
-    command = ["profiles", "suggest", "tiny.toml", "--traffic", "log.jsonl", "--cost", "elements"]
+    command = ["profiles", "suggest", "tiny.toml", "--traffic", "log.jsonl"]
     writing = [*command, "--entry", "g", "--write"]
     (answer,) = mounted(work, "12k", "rw", [writing], PYTHONDONTWRITEBYTECODE="1")
     (ended,) = answer["ended"]

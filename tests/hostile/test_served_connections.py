@@ -26,8 +26,8 @@ INFER = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
 @pytest.fixture(scope="module")
 def served(digits_bundle: tuple[Path, Path]) -> Iterator[Served]:
     limits = ["--max-body", "4M", "--max-memory", "16M", "--max-connections", "50"]
-    limits += ["--header-seconds", "3", "--body-seconds", "3", "--idle-seconds", "3"]
-    limits += ["--write-seconds", "3"]
+    limits += ["--header-seconds", "1.5", "--body-seconds", "1.5", "--idle-seconds", "1.5"]
+    limits += ["--write-seconds", "1.5"]
     with serving(digits_bundle[:1], digits_bundle[1:], *limits) as server:
         yield server
         assert server.infer("digits", INPUTS)[0] == 200

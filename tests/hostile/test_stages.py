@@ -24,7 +24,7 @@ from aotc_runtime.engines.xla.xla_client import XlaDevice
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import Accepts
 from aotc_runtime.system.bundle_files import open_bundle
-from aotc_runtime.verification import bundle_contents, policy_rules, verify_bundle
+from aotc_runtime.verification import bundle_contents, verify_bundle
 from aotc_runtime.verification.bundle_examination import examine
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, accept_bundle, require_compatible
 from tests.conftest import ROOT
@@ -167,7 +167,7 @@ def test_hashing_ends_when_the_caller_or_a_rule_of_the_policy_fails(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(policy_rules, "check_identity", fail)
+    monkeypatch.setattr(verify_bundle, "check_policy", fail)
     with pytest.raises(error):
         accept_bundle(genuine, policy, time.time())
     assert is_over(begun[1])

@@ -51,6 +51,13 @@ def refused(
     return finding
 
 
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat a request as often as in production, with pauses of milliseconds."""
+    pause = RetryLimits.pause
+    monkeypatch.setattr(RetryLimits, "pause", lambda each, failures: pause(each, failures) / 1000)
+
+
 @pytest.fixture
 def server() -> Iterator[OciServer]:
     running = OciServer()

@@ -1,6 +1,6 @@
-"""Child processes that do one job each: `parent` starts them, and in them `child` answers.
+"""Child processes that do one job each: `worker_parent` starts them, `worker_child` runs in them.
 
-A worker is a command whose last argument is a folder of its own. There it finds its job; there it
-leaves its answer, or findings if it refuses the job; any other end is a crash. On its stdout it
-tells what it starts and finishes, a line each. What it and its libraries print besides is kept.
+A worker is a command whose last argument is a folder of its own. It reads its job there, and leaves
+its result there, or findings if it rejects the job; any other end is a crash. On stdout it reports
+what it starts and finishes, a line each. Everything else that it prints is kept.
 """

@@ -1,10 +1,12 @@
-"""A process for a model file that anybody may have made: with limits, without the network, and
-without the keys of the process that started it.
+"""Limits for a process that parses an untrusted model file.
 
-Each measure is taken where the system has it; the process says which were not. They are limits on
-memory and time (setrlimit(2)), files that cannot be read and no look into other processes
-(landlock(7), or a mount namespace), and system calls that are refused (seccomp(2)): sockets, and
-those that reach into other processes. None needs privileges; all hold for what the process starts.
+It has no network, and no access to the keys of the process that started it.
+
+Each measure is taken where the system has it; the process reports those that failed. They are
+limits on memory and time (setrlimit(2)), files that cannot be read and no access to the memory of
+other processes (landlock(7), or a mount namespace), and rejected system calls (seccomp(2)):
+sockets, and calls that reach into other processes. None needs privileges, and child processes
+inherit all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from aotc_runtime.base.errors import AotcError
 
 MEMORY_VARIABLE, SECONDS_VARIABLE = "AOTC_MODEL_MEMORY", "AOTC_MODEL_SECONDS"
 SECONDS = 3600
-"""How long the reference of model files may take, unless the variable says otherwise."""
+"""Time limit for the reference of model files, unless the variable sets another."""
 
 THREAD_BYTES = 256 * 2**20
 """Address space for each processor: stacks and arenas, most of which is never used."""
@@ -38,19 +40,21 @@ _secrets: set[str] = set()
 
 
 def keep_secret(*paths: str | os.PathLike[str]) -> None:
-    """Hide files from processes that this one starts for model files."""
+    """Hide files from the processes that this one starts for model files."""
     _secrets.update(str(Path(path).absolute()) for path in paths)
 
 
 def secrets() -> tuple[str, ...]:
-    """The files that are to be hidden."""
+    """Return the files to hide."""
     return tuple(sorted(_secrets))
 
 
 class ProcessLimits(Struct, frozen=True):
-    """What a process may use. memory_bytes: beside what it has when it begins, and the files that
-    it maps.  mapped_bytes: of these.  seconds: by the clock, and on each processor.  folder: for
-    its temporary files.
+    """The resources that a process may use.
+
+    `memory_bytes` is added to what it has at its start and to the files that it maps,
+    `mapped_bytes`. `seconds` limits the clock, and the time on each processor. `folder` is for its
+    temporary files.
     """
 
     memory_bytes: int
@@ -60,8 +64,10 @@ class ProcessLimits(Struct, frozen=True):
 
     @classmethod
     def stated(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
-        """As the variables say, or the memory of this machine and an hour. Raises UsageError
-        (AOTC-E001).
+        """Return the limits of the environment variables, or this machine's memory and an hour.
+
+        Raises:
+            UsageError: AOTC-E001.
         """
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         seconds = SECONDS
@@ -83,15 +89,18 @@ def _unusable(variable: str, found: str, expected: str) -> AotcError:
 
 
 def begin(limits: ProcessLimits) -> tuple[str, ...]:
-    """Take all measures in this process, whose threads have not begun. Return one line for each:
-    what holds, or why it does not.
+    """Take all measures in this process, before it starts threads.
+
+    Returns:
+        One line for each measure: its effect, or why it failed.
     """
     return _taken({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
 
 
 def shut_off(folder: str) -> tuple[str, ...]:
-    """Take all measures but those against too much memory and time; as `begin`. folder: where files
-    may be written.
+    """Take all measures except those against too much memory and time, as `begin`.
+
+    `folder` is where files may be written.
     """
     tempfile.tempdir = folder
     measures: dict[str, Callable[[], str]] = {
@@ -129,9 +138,10 @@ def _limit(limits: ProcessLimits) -> str:
 
 
 def at_most(what: int, most: int, grace: int = 0) -> None:
-    """Lower a limit of this process, to at most what it may have anyway.
+    """Lower a limit of this process, never above its current one.
 
-    grace: how far the hard limit (SIGKILL) lies above the soft one, whose signal says why.
+    `grace` is how far the hard limit (SIGKILL) lies above the soft one, whose signal tells the
+    reason.
     """
     unlimited = resource.RLIM_INFINITY
     soft, hard = resource.getrlimit(what)
@@ -141,7 +151,7 @@ def at_most(what: int, most: int, grace: int = 0) -> None:
 
 
 def _status(name: str, base: int = 10) -> int:
-    """A figure of this process (proc_pid_status(5)); 0 where the system does not tell."""
+    """Return a figure of this process (proc_pid_status(5)); 0 where the system has none."""
     with suppress(OSError):
         for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
             if line.startswith(f"{name}:"):
@@ -150,7 +160,7 @@ def _status(name: str, base: int = 10) -> int:
 
 
 def data_bytes() -> int:
-    """What RLIMIT_DATA counts, of this process."""
+    """Return the bytes of this process that RLIMIT_DATA counts."""
     return _status("VmData") * 1024
 
 
@@ -160,8 +170,9 @@ _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _VERSION = 1
 _WRITE_FILE, _READ_FILE, _REFER, _TRUNCATE = 1 << 1, 1 << 2, 1 << 13, 1 << 14
 _CHANGES = _WRITE_FILE | 0b1_1111_1111 << 4
-"""To write into a file, and to make or remove one of any kind; by later versions of Landlock, also
-to move one to another folder (2), and to cut one (3)."""
+"""Writing to a file, and creating or removing one of any kind; in later versions of Landlock also
+moving one to another folder (2), and truncating one (3).
+"""
 _DEVICES = 1 << 6 | 1 << 11
 _DEVICES_FOLDER = "/dev"
 _HARMLESS = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
@@ -186,9 +197,7 @@ def _checked(result: int) -> int:
 
 
 def _hide(hidden: Iterable[str], folder: str) -> str:
-    """Take away the hidden files, changes outside of the folder, and every look into the memory of
-    other processes.
-    """
+    """Block the hidden files, changes outside of the folder, and other processes' memory."""
     paths = sorted({os.path.realpath(path) for path in hidden if os.path.lexists(path)})
     try:
         _landlock(paths, folder)
@@ -204,8 +213,9 @@ def _hide(hidden: Iterable[str], folder: str) -> str:
 
 
 def _landlock(hidden: list[str], folder: str) -> None:
-    """Allow changes in the folder alone, and all files to be read but the hidden ones and devices:
-    Landlock knows only what is allowed.
+    """Allow changes in the folder, and reads of all files but the hidden ones and devices.
+
+    Landlock has only rules that allow.
     """
     libc = _libc()
     version = _checked(libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION))
@@ -231,9 +241,7 @@ def _landlock(hidden: list[str], folder: str) -> None:
 
 
 def _others(hidden: list[str]) -> Iterator[str]:
-    """Yield every file and folder that lies beside a hidden file, or beside a folder above one, but
-    not devices.
-    """
+    """Yield all files and folders, except devices, beside a hidden file or a parent of one."""
     above = {str(parent) for path in hidden for parent in Path(path).parents}
     for folder in sorted(above - {_DEVICES_FOLDER}):
         with suppress(OSError):
@@ -244,7 +252,7 @@ def _others(hidden: list[str]) -> Iterator[str]:
 
 
 def _mounts(hidden: list[str]) -> None:
-    """Put the empty device in the place of each file, for this process alone."""
+    """Mount the empty device over each file, for this process alone."""
     libc = _libc()
     if libc.unshare(_CLONE_NEWNS) < 0:
         user, group = os.geteuid(), os.getegid()
@@ -263,12 +271,13 @@ def _no_new_privileges(libc: ctypes.CDLL) -> None:
 
 _CAPSET, _CAPABILITY_VERSION = {"x86_64": 126, "aarch64": 91}, 0x20080522
 _KEPT_CAPABILITIES = 0b1111
-"""CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER: what root's own files need."""
+"""CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER: for root's own files."""
 
 
 def _drop_privileges() -> str:
-    """Keep of root's capabilities those that concern files. CAP_PERFMON alone would show the
-    variables of every process.
+    """Keep only those of root's capabilities that concern files.
+
+    CAP_PERFMON alone would show the variables of every process.
     """
     if platform.machine() not in _CAPSET:
         raise OSError(errno.ENOSYS, f"no number of capset on {platform.machine()}")
@@ -327,17 +336,21 @@ _NAMES = {
         },
     ),
 }
-"""By machine: the number that the system has for it (AUDIT_ARCH), and the calls to refuse."""
+"""By machine: its number in the system (AUDIT_ARCH), and the calls to reject."""
 
 _X32 = 0x40000000
-"""Calls of x86-64 from here on are those of another interface, which nothing here uses."""
+"""Calls of x86-64 from here on belong to another interface, which is not used here."""
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def _filter_calls() -> str:
-    """Refuse the system calls above with EPERM. Raises OSError."""
+    """Reject the system calls above with EPERM.
+
+    Raises:
+        OSError: The system has no such filter.
+    """
     if platform.machine() not in _NAMES:
         raise OSError(errno.ENOSYS, f"no list of system calls of {platform.machine()}")
     machine, calls = _NAMES[platform.machine()]

@@ -1,7 +1,7 @@
-"""Processes that a zygote forks for jobs: `aotc.base.workers.zygote` is what runs there.
+"""Processes that a zygote forks for jobs, and that run `aotc.base.workers.zygote`.
 
-A process of its own costs Python and the imports for each job; a fork of one that has imported them
-costs next to nothing, and knows as little of other jobs.
+A separate process pays for Python and its imports in each job; a fork of a process that has
+imported them costs almost nothing, and shares no state with other jobs.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from aotc.base.child_processes import Child
 from aotc.base.workers.zygote import BETWEEN, STATUS
 
 KEPT_MAX = 4
-"""Zygotes of one module: a build starts at most one for each environment that its jobs are given,
-and what was imported takes 100 MiB or more of memory.
+"""Zygotes of one module: a build starts at most one for each environment of its jobs, and the
+imported modules take 100 MiB or more of memory.
 """
 
 INHERITED = (
     *(b"Umask:", b"Uid:", b"Gid:", b"Groups:", b"SigBlk:", b"SigIgn:", b"NoNewPrivs:"),
     *(b"Seccomp:", b"CapEff:", b"CapBnd:", b"Cpus_allowed:", b"Mems_allowed:"),
 )
-"""Lines of /proc/PID/status about what a process passes on (proc_pid_status(5))."""
+"""Lines of /proc/PID/status that a child process inherits (proc_pid_status(5))."""
 
 
 class Forked:
-    """A process that a zygote has forked; it is over when nothing of its group is left."""
+    """A process that a zygote has forked; it has ended when no process of its group is left."""
 
     def __init__(
         self, zygote: Zygote, held: socket.socket, stdout: IO[str], stderr: IO[bytes]
@@ -47,7 +47,7 @@ class Forked:
         self._status: int | None = None
 
     def wait(self) -> int:
-        """Wait for the process and those that it started to end; the exit status."""
+        """Wait for the whole group to end, and return the exit status."""
         with self._lock:
             if self._status is None:
                 with self._held:
@@ -56,12 +56,12 @@ class Forked:
         return self._status
 
     def end(self) -> None:
-        """Begin to end all of it, and do not wait for that."""
+        """Kill the group without waiting for its end."""
         with suppress(OSError):  # it is over
             self._held.shutdown(socket.SHUT_WR)
 
     def _lost(self) -> int:
-        """The status of the zygote, which took its children with it."""
+        """Return the status of the zygote, which took its children with it."""
         status, said = self._zygote.end()
         self._stderr.seek(0, os.SEEK_END)
         self._stderr.write(said)
@@ -69,7 +69,7 @@ class Forked:
 
 
 class Zygote:
-    """The running zygote of a module. environment: of it and of all that it forks."""
+    """The running zygote of a module; its forks inherit its environment."""
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -84,7 +84,7 @@ class Zygote:
                         *(str(theirs.fileno()), module),
                     ],
                     env=dict(environment),
-                    cwd="/",  # where nobody else can put files
+                    cwd="/",  # a folder that only this user can write to
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=printed,
@@ -98,11 +98,11 @@ class Zygote:
 
     @property
     def is_over(self) -> bool:
-        """Whether it can fork nothing any more."""
+        """Return whether it has ended and can fork no more."""
         return self._process.poll() is not None
 
     def fork(self, folder: Path, working: Path, stderr: IO[bytes]) -> Forked:
-        """A process for the job in a folder. working: where it runs.  stderr: the file for it."""
+        """Fork a process for the job in a folder, running in `working`."""
         held, theirs = socket.socketpair()
         read, write = os.pipe()
         request = os.fsencode(BETWEEN.join([str(folder), str(working)]))
@@ -116,14 +116,14 @@ class Zygote:
         return Forked(self, held, stdout, stderr)
 
     def end(self) -> tuple[int, bytes]:
-        """End it and all that it has forked: its status, and what it printed."""
+        """End it and all its forks; return its status and output."""
         self._control.close()
         status = self._process.wait()
         return status, os.pread(self._printed.fileno(), self._printed.seek(0, os.SEEK_END), 0)
 
 
 def _start_and_stay(start: Callable[[], Child], started: Future[Child]) -> None:
-    """A process ends with the thread that has started it, which therefore waits for it."""
+    """Start a process and wait: it ends with the thread that started it."""
     try:
         process = start()
     except OSError as error:
@@ -134,8 +134,9 @@ def _start_and_stay(start: Callable[[], Child], started: Future[Child]) -> None:
 
 
 class Zygotes:
-    """The zygotes of a module, one for everything that its jobs are to inherit; each starts with
-    the first job that needs it. Threads may share it.
+    """The zygotes of a module, one for each set of inherited attributes.
+
+    Each starts with the first job that needs it. Threads may share the object.
     """
 
     def __init__(self, module: str) -> None:
@@ -147,21 +148,22 @@ class Zygotes:
     def fork(
         self, folder: Path, working: Path, environment: Mapping[str, str], stderr: IO[bytes]
     ) -> Forked:
-        """A process for the job in a folder; arguments as of `Zygote`."""
+        """Fork a process for the job in a folder; arguments as for `Zygote.fork`."""
         return self._find(environment).fork(folder, working, stderr)
 
     def begin(self, environment: Mapping[str, str]) -> None:
-        """Start what jobs with this environment are going to need."""
+        """Start the zygote for jobs with this environment ahead of time."""
         self._find(environment)
 
     def end(self) -> None:
-        """End all of them, and what they have forked."""
+        """End all zygotes and their forks."""
         for zygote in self.forget():
             zygote.end()
 
     def forget(self) -> list[Zygote]:
-        """Start others for later jobs. Those of before, which are returned, end with their jobs
-        when nobody has them any more.
+        """Start new zygotes for later jobs, and return the old ones.
+
+        The old ones end with their jobs, once they are no longer referenced.
         """
         if self._process != os.getpid():
             return []
@@ -179,7 +181,7 @@ class Zygotes:
             if zygote is None or zygote.is_over:
                 zygote = Zygote(self._module, environment)
             self._zygotes[which] = zygote
-            # One that still has jobs lives as long as these.
+            # A zygote with running jobs lives as long as they do.
             for oldest in [*self._zygotes][:-KEPT_MAX]:
                 del self._zygotes[oldest]
         return zygote
@@ -189,14 +191,15 @@ _kept: dict[str, Zygotes] = {}
 
 
 def kept(module: str) -> Zygotes:
-    """The zygotes of a module that builds share which this process runs one after the other. They
-    end with this process.
+    """Return the zygotes of a module that successive builds of this process share.
+
+    They end with this process.
     """
     return _kept.setdefault(module, Zygotes(module))
 
 
 def renew() -> None:
-    """Have whoever asks from now on get processes that are not forked from those of before."""
+    """Fork later jobs from new zygotes."""
     for zygotes in _kept.values():
         zygotes.forget()
 
@@ -208,9 +211,10 @@ def _end() -> None:
 
 
 def _inherited() -> Hashable:
-    """What else a process inherits of the one that starts it, and what it imports: limits, the
-    processors that it may use, signals that it ignores, its group of resources; when packages were
-    last installed or removed.
+    """Return the other attributes that a process inherits, and the time of its packages.
+
+    These are limits, allowed processors, ignored signals and the control group; packages count by
+    the time of the last installation or removal.
     """
     found = [Path(f"/proc/thread-self/{name}").read_bytes() for name in ("limits", "cgroup")]
     status = Path("/proc/thread-self/status").read_bytes().splitlines()

@@ -1,7 +1,7 @@
 """The child's side of a job.
 
-It needs msgspec and a little of aotc_runtime only, so that it also runs in environments without
-aotc, from a copy of the modules that it is made of.
+It needs only msgspec and a little of aotc_runtime, so that it also runs in environments without
+aotc, from a copy of its modules.
 """
 
 from __future__ import annotations
@@ -25,48 +25,46 @@ PR_SET_PDEATHSIG = 1
 JOB, ANSWER, FINDINGS = "job.msgpack", "answer.msgpack", "findings.json"
 
 STARTED, FINISHED = "> ", "< "
-"""Begin a line that says what the child does from here on, or which item it has finished. Others
-are nobody's: what the start of an interpreter runs may print, too.
+"""Prefixes of lines that report what the child starts, and which item it has finished. Other lines
+are ignored: code that runs at the start of an interpreter may print, too.
 """
 
 
 class Progress:
-    """What a child starts and finishes, a line each. folder: that of its job."""
+    """Reports what a child starts and finishes, a line each; `folder` is that of its job."""
 
     def __init__(self, stream: TextIO, folder: Path) -> None:
         self._stream, self._folder = stream, folder
 
     @classmethod
     def claim_stdout(cls, folder: Path) -> Progress:
-        """Take this process' stdout for progress. What is printed from here on goes to stderr,
-        which the parent keeps.
+        """Take this process's stdout for progress reports.
+
+        Later output goes to stderr, which the parent keeps.
         """
         sys.stdout.flush()
         stream = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
         stream.write("\n")  # ends what was printed before without an end
-        # What the user's code forks off may live on; the parent reads until nobody can write.
+        # Forks of user code may live on, and the parent reads until the last writer closes.
         os.register_at_fork(after_in_child=partial(os.close, stream.fileno()))
         os.dup2(2, 1)
         return cls(stream, folder)
 
     def started(self, what: str) -> None:
-        """what: for messages, after "while": "tracing predict (digits.model:predict)"."""
+        """Report work for messages, after "while": "tracing predict (digits.model:predict)"."""
         self._stream.write(f"{STARTED}{what}\n")
 
     def finished(self, item: str) -> None:
-        """item: its name, or what came of it, in one line."""
+        """Report an item by its name, or its result in one line."""
         self._stream.write(f"{FINISHED}{item}\n")
 
     def refuse(self, error: AotcError) -> NoReturn:
-        """End the process here and now, from whichever thread; the parent raises the findings."""
+        """End the process at once, from any thread; the parent raises the findings."""
         _end(_refused(self._folder, error))
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the thread that started it ends, however that ends (prctl(2)).
-
-    On Linux; elsewhere nothing happens.
-    """
+    """Have this process killed when the thread that started it ends (prctl(2), Linux only)."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -75,8 +73,9 @@ def end_with_parent() -> None:
 
 
 def answer[J](job_type: type[J], work: Callable[[J, Progress], Any]) -> NoReturn:
-    """Do the job in the folder that the last argument of this process names, leave there what
-    `work` returns, and end the process. What `work` refuses by an AotcError, the parent raises.
+    """Do the job in the folder that the last argument names, store the result, and end.
+
+    The parent raises the AotcError that `work` raises.
     """
     end_with_parent()
     folder = Path(sys.argv[-1])
@@ -84,9 +83,7 @@ def answer[J](job_type: type[J], work: Callable[[J, Progress], Any]) -> NoReturn
 
 
 def _end(status: int) -> NoReturn:
-    """End now, whatever threads somebody's code has left running, and without the time that it
-    takes to shut down a client or a plugin.
-    """
+    """End now, without waiting for threads of user code or shutting down clients and plugins."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
@@ -95,7 +92,7 @@ def _end(status: int) -> NoReturn:
 def _answered[J](
     folder: Path, job_type: type[J], work: Callable[[J, Progress], Any], progress: Progress
 ) -> int:
-    """The status to end with."""
+    """Do the job, and return the exit status."""
     job = msgspec.msgpack.decode((folder / JOB).read_bytes(), type=job_type)
     try:
         try:
@@ -116,7 +113,7 @@ def _refused(folder: Path, error: AotcError) -> int:
 
 
 def _leave(path: Path, data: bytes) -> None:
-    """Write a file that is whole or not there, should the disk be full."""
+    """Write a file completely or not at all, should the disk be full."""
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.rename(path)

@@ -1,4 +1,4 @@
-"""Which variables a child process sees."""
+"""Environment variables of child processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import os
 from collections.abc import Mapping
 
 PINNED = {"PYTHONHASHSEED": "0", "TF_CPP_MIN_LOG_LEVEL": "1"}
-"""Variables that every process is given that runs the user's code."""
+"""Variables that are set for every process that runs the user's code."""
 
 STEERING = ("JAX_", "XLA_", "TF_", "PJRT_", "LIBTPU_", "NPROC")
-"""How variables begin that steer jax and XLA, which no such process is given but by the toolchain.
-"""
+"""Prefixes of variables that steer jax and XLA; only the toolchain sets them."""
 
 _UNASKED = frozenset(
     {
@@ -25,9 +24,8 @@ _UNASKED = frozenset(
         "PYTHONVERBOSE",
     }
 )
-"""By these an interpreter prints what nobody asked a child for, or in a way that its parent does
-not read, or goes on at its end
-(https://docs.python.org/3/using/cmdline.html#environment-variables).
+"""With these an interpreter prints unexpected output, changes its encoding, or stays interactive at
+its end (https://docs.python.org/3/using/cmdline.html#environment-variables).
 """
 
 
@@ -36,8 +34,9 @@ SECRET = ("AOTC_KEY_PASSPHRASE", "AOTC_PKCS11_PIN")
 
 
 def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
-    """The variables of this process for one that runs Python and answers somebody. without: how
-    those begin that it must not see.
+    """Return this process's variables for a Python child that returns a result.
+
+    `without` lists prefixes of variables to leave out.
     """
     kept = {
         name: value
@@ -48,14 +47,14 @@ def inherited(*, without: tuple[str, ...]) -> dict[str, str]:
 
 
 def _python_path() -> dict[str, str]:
-    """The folders of imports, made absolute: a child may run in another folder."""
+    """Return the folders of imports, made absolute: a child may run in another folder."""
     if not (stated := os.environ.get("PYTHONPATH", "")):
         return {}
     return {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, stated.split(os.pathsep)))}
 
 
 def clean(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process' environment without what steers jax and XLA, plus `extra`.
+    """Return this process's environment without the variables that steer jax and XLA, plus `extra`.
 
     Options of the compiler belong in target files, where the bundle records them.
     """
@@ -63,19 +62,17 @@ def clean(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def decides(name: str) -> bool:
-    """Whether the toolchain sets a variable for the user's code, or takes it away from it."""
+    """Return whether the toolchain sets or removes a variable for the user's code."""
     return name in PINNED or name.startswith(STEERING)
 
 
 def ignored() -> list[str]:
-    """Variables of this environment that are set, and that a build does not pass on."""
+    """Return the variables that are set here and that a build does not pass on."""
     return sorted(k for k in os.environ if k.startswith(("JAX_", "XLA_", "PJRT_")))
 
 
 def bare(**more: str) -> dict[str, str]:
-    """The variables of a compiler: none that could steer it or change its memory layout, and those
-    in `more`.
-    """
+    """Return a compiler's variables: none that steer it or change its memory layout, and `more`."""
     kept = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
     return {
         **kept,

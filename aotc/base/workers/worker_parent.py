@@ -1,4 +1,4 @@
-"""The parent's side of a job: starts a worker, follows it, and tells its end."""
+"""The parent's side of a job: starts a worker, follows it, and reports its end."""
 
 from __future__ import annotations
 
@@ -29,31 +29,34 @@ from aotc_runtime.base.errors import AotcError, Finding
 SAID = "said"
 
 FATAL = "Fatal Python error"
-"""How Python's fault handler begins, before the frames of a crash, innermost first."""
+"""The first line of Python's fault handler, before the frames of a crash, innermost first."""
 
 LINES_BEFORE = 5
-"""Lines shown before those, which may be the last words of a library."""
+"""Lines shown before those, which may be the last message of a library."""
 
 
 WITHOUT_MEMORY = (
     *("MemoryError", "bad_alloc", "Cannot allocate memory", "failed to map segment"),
     *("can't start new thread", "out of memory"),
 )
-"""What Python, C++ and libraries say that get no more memory."""
+"""Messages of Python, C++ and libraries that get no more memory."""
 
 
 def address_space() -> int | None:
-    """Return the limit of this process' address space in bytes; None if it has none."""
+    """Return the limit of this process's address space in bytes; None if it has none."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 class CrashedError(Exception):
-    """A worker ended with neither an answer nor findings.
+    """A worker ended with neither a result nor findings.
 
-    status: with which the process ended.  doing: what it had last started.  said: lines that it
-    printed.  late: whether it was ended because it took too long.  misread: why what it left is no
-    answer, where it ended as if it were one.
+    Attributes:
+        status: Exit status of the process.
+        doing: The work that it had started last.
+        said: Lines that it printed.
+        late: Whether it was ended because it took too long.
+        misread: Why its result cannot be read, if it left one.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class CrashedError(Exception):
         self.late, self.misread = late, misread
 
     def found(self, lines_max: int) -> str:
-        """How it ended, and what it said last."""
+        """Return how it ended, and its last lines of output."""
         return quoted(describe_status(self.status), self.last_lines(lines_max))
 
     def refusal(self, code: str, where: str, lines_max: int, cause: str = "") -> AotcError:
@@ -84,8 +87,9 @@ class CrashedError(Exception):
         return refusal(code, where, quoted(ended, lines), cause=cause, hint=hint)
 
     def starved(self) -> str | None:
-        """Return a hint where it may have ended for want of address space, which the shell limits;
-        XLA, LLVM and OpenBLAS then end a process, and seldom say why.
+        """Return a hint if it may have run out of address space, which the shell limits.
+
+        XLA, LLVM and OpenBLAS then end a process, and rarely print why.
         """
         limit = address_space()
         is_abort = self.status in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS)
@@ -98,8 +102,10 @@ class CrashedError(Exception):
         )
 
     def last_lines(self, lines_max: int) -> list[str]:
-        """What it said last. After a crash: Python's report of it, without our own frames, and the
-        lines just before.
+        """Return its last lines of output.
+
+        After a crash, these are Python's report without aotc's own frames, and the lines just
+        before.
         """
         ours = f'  File "{Path(aotc.__path__[0])}{os.sep}'
         for number, line in enumerate(self.said):
@@ -111,13 +117,13 @@ class CrashedError(Exception):
 
 
 def module(name: str) -> tuple[str, ...]:
-    """The command of a worker that is a module of this installation."""
-    # -P: the folder a command is started in may hold files named like our modules.
+    """Return the command of a worker that is a module of this installation."""
+    # -P: the current folder may hold files named like our modules.
     return (sys.executable, "-P", "-m", name)
 
 
 def nobody(text: str) -> None:
-    """Hear nothing."""
+    """Ignore a text; the default callback."""
 
 
 def run[A](
@@ -135,14 +141,27 @@ def run[A](
     on_finished: Callable[[str], None] = nobody,
     on_said: Callable[[str], None] = nobody,
 ) -> A:
-    """Have a worker do a job, and return its answer.
+    """Have a worker do a job, and return its result.
 
-    worker: its command, or the zygotes that fork it.  within: where it gets a folder.  working: the
-    folder it runs in, by default that of this process.  seconds, silent_seconds: how long it may
-    take, and how long it may tell nothing.  on_started, on_finished: get what it tells of its
-    progress.  on_said: gets, at the end, what was printed in it, if anything.
+    Args:
+        worker: Its command, or the zygotes that fork it.
+        job: The job, encoded as MessagePack.
+        answer_type: Type of the result.
+        within: Where a folder for it is created.
+        environment: Its variables.
+        processes: The processes that it belongs to.
+        working: The folder it runs in, by default that of this process.
+        seconds: Time limit.
+        silent_seconds: Time limit between two reports of progress.
+        on_started: Called with each work that it starts.
+        on_finished: Called with each item that it finishes.
+        on_said: Called at the end with its output, if any.
 
-    Raises the worker's own findings, CrashedError, StoppedError, and OSError if there is no room.
+    Raises:
+        AotcError: The worker's own findings.
+        CrashedError: It ended without a result.
+        StoppedError: `processes` was stopped.
+        OSError: The disk is full.
     """
     doing = ""
     with temporary_folder(within, "job-", "") as folder:
@@ -188,7 +207,7 @@ def _started(
     stderr: IO[bytes],
     processes: Processes,
 ) -> AbstractContextManager[Ending]:
-    """The process of a job, whose folder it is given."""
+    """Start the process of a job with the job's folder."""
     if isinstance(worker, Zygotes):
         return processes.running(partial(worker.fork, folder, working, environment, stderr))
     return processes.started(
@@ -204,7 +223,7 @@ def _started(
 
 
 def _findings(path: Path) -> list[Finding]:
-    """What a worker refused its job for; nothing if that is not ours to understand."""
+    """Return the findings of a worker that rejected its job; none if they cannot be read."""
     try:
         raw = msgspec.json.decode(path.read_bytes(), type=list[dict[str, str]])
         findings = [Finding(**each) for each in raw]
@@ -214,7 +233,7 @@ def _findings(path: Path) -> list[Finding]:
 
 
 class _Watch:
-    """Ends a process after so many seconds; None for never."""
+    """Ends a process after a number of seconds; None for never."""
 
     def __init__(self, end: Callable[[], None], seconds: float | None) -> None:
         self._end, self._seconds = end, seconds
@@ -222,7 +241,7 @@ class _Watch:
         self._timer: threading.Timer | None = None
 
     def again(self) -> None:
-        """Count from now on."""
+        """Restart the countdown."""
         if self._timer is not None:
             self._timer.cancel()
         if self._seconds is not None:

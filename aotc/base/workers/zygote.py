@@ -1,14 +1,14 @@
-"""`python -m aotc.base.workers.zygote SOCKET MODULE`: import a worker's module once, and fork a
-process for each of its jobs.
+"""Imports a worker's module once, and forks a process for each of its jobs.
 
-The module has two functions. `prepare` imports what its jobs need, and starts nothing that a fork
-would lose: no threads, no clients. `main` does the job in the folder that the last argument names.
-As a process of its own the module prepares by itself.
+Run as `python -m aotc.base.workers.zygote SOCKET MODULE`. The module has two functions: `prepare`
+imports what its jobs need, and starts nothing that a fork would lose (threads, clients); `main`
+does the job in the folder that the last argument names. Run as a command, the module prepares by
+itself.
 
-SOCKET is the number of a descriptor. Each message is a request for one process: the folder of the
-job, the folder to run in, and three descriptors, for its stdout, its stderr and its end. There the
-process' status is sent; if whoever asked for the process closes it, the process and its group are
-ended. When nobody holds the other end of SOCKET any more, everything ends.
+SOCKET is the number of a descriptor. Each message requests one process: the folder of the job, the
+folder to run in, and three descriptors, for its stdout, its stderr and its end. The process's
+status is sent to the last one; if the requester closes it, the process and its group are ended.
+When the other end of SOCKET is closed, everything ends.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 REQUEST_BYTES = 2 * 4096 + 64
-"""Two paths (PATH_MAX), and what is between them."""
+"""Two paths (PATH_MAX) and their separator."""
 
 BETWEEN = "\0"
 
 STATUS = struct.Struct("<i")
-"""An exit status, as `os.waitstatus_to_exitcode` has it."""
+"""An exit status, as returned by `os.waitstatus_to_exitcode`."""
 
 OURS = ("__main__", "aotc", "aotc_runtime")
 
 _DESCRIPTORS = 3
 _FAILED = 1
-"""With which Python ends after an exception."""
+"""The exit status of Python after an exception."""
 
 
 class Request(NamedTuple):
-    """For one process. folder: of the job.  working: to run in.  out, said, held: descriptors for
-    its stdout, its stderr and its end.
+    """A request for one process.
+
+    `folder` is that of the job, and `working` the one to run in; `out`, `said` and `held` are
+    descriptors for its stdout, its stderr and its end.
     """
 
     folder: str
@@ -54,9 +56,7 @@ class Request(NamedTuple):
 
 
 class Server:
-    """Forks a process for each request, until whoever asks has gone. main: of a module, does a job.
-    module: its name.
-    """
+    """Forks a process that runs `main` of a module for each request, until the requester ends."""
 
     def __init__(self, control: socket.socket, main: Callable[[], object], module: str) -> None:
         self._control, self._main, self._module = control, main, module
@@ -66,7 +66,7 @@ class Server:
         self._woken, self._wakes = os.pipe()
 
     def serve(self) -> None:
-        """Answer requests until there can be no more, and end what still runs then."""
+        """Serve requests until the requester ends, then end what still runs."""
         for descriptor in (self._woken, self._wakes):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
@@ -84,7 +84,7 @@ class Server:
                     with suppress(BlockingIOError):
                         os.read(self._woken, REQUEST_BYTES)
                 elif key.data in self._running:
-                    # Nobody waits for it any more, or somebody wants it to end.
+                    # The requester has ended, or has closed it to end the process.
                     self._selector.unregister(key.fileobj)
                     _kill_group(key.data)
             self._reap()
@@ -93,7 +93,7 @@ class Server:
             self._tell(pid, held)
 
     def _begin(self) -> bool:
-        """Fork for a request; False if nobody is left who could ask."""
+        """Fork for one request; return False if the requester has ended."""
         message, given, _, _ = socket.recv_fds(self._control, REQUEST_BYTES, _DESCRIPTORS)
         if not message:
             return False
@@ -111,7 +111,7 @@ class Server:
         return True
 
     def _import_again(self) -> NoReturn:
-        """Become a zygote that imports everything as it is now; the request waits meanwhile."""
+        """Become a zygote with fresh imports; the request waits meanwhile."""
         os.ftruncate(2, 0)  # what preparing has printed before
         os.lseek(2, 0, os.SEEK_SET)
         os.set_inheritable(self._control.fileno(), True)
@@ -119,7 +119,7 @@ class Server:
         os.execv(sys.executable, [sys.executable, *words])
 
     def _become(self, request: Request) -> NoReturn:
-        """Be the process of a job from here on, and end."""
+        """Become the process of a job, and end with it."""
         status = _FAILED
         try:
             os.setpgid(0, 0)
@@ -148,7 +148,7 @@ class Server:
         os._exit(status)
 
     def _reap(self) -> None:
-        """Tell the status of each process that has ended, and end what it has left in its group."""
+        """Report the status of each process that has ended, and end the rest of its group."""
         for pid, held in [*self._running.items()]:
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 continue
@@ -165,8 +165,9 @@ class Server:
 
 
 def _imported() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield the file of each imported module, and what tells that it is another by now. Ours stay:
-    whoever asks has imported them, too.
+    """Yield the file of each imported module with its time, size and inode, to detect changes.
+
+    aotc's own modules are left out: the requester has imported them, too.
     """
     for name, module in [*sys.modules.items()]:
         file = getattr(module, "__file__", None)
@@ -182,14 +183,14 @@ def _kill_group(leader: int) -> None:
 
 
 def _forward(said: int) -> None:
-    """Write what preparing has printed where a job prints, as if it had prepared by itself."""
+    """Copy the output of `prepare` to a job's stderr, as if the job had prepared by itself."""
     printed = os.pread(2, os.fstat(2).st_size, 0)
     while printed:
         printed = printed[os.write(said, printed) :]
 
 
 def _status_of(ended: SystemExit) -> int:
-    """The status that an interpreter ends with, which prints other codes than numbers."""
+    """Return the status that an interpreter ends with, which prints codes that are no numbers."""
     if ended.code is None or isinstance(ended.code, int):
         return ended.code or 0
     print(ended.code, file=sys.stderr)

@@ -56,8 +56,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildParity:
-    """Fixtures that the build ran against plain JAX. ran: how many of all.  ulp_max: the largest
-    distance.  reason: why others did not run; "" if none.
+    """Fixtures that the build ran against plain JAX.
+
+    `ran` of `all` ran; `ulp_max` is the largest distance; `reason` is why others did not run, "" if
+    none.
     """
 
     ran: int
@@ -68,8 +70,10 @@ class BuildParity:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Contents of a certificate, whoever has signed it. keys: ids, by its own account.  outcome: as
-    in `aotc_runtime.formats.certificate_predicate`.  ulp_max: the largest distance from a
+    """Contents of a certificate, before its signature is evaluated.
+
+    `keys` are the ids that it claims; `outcome` is as in
+    `aotc_runtime.formats.certificate_predicate`; `ulp_max` is the largest distance from a
     reference.
     """
 
@@ -85,8 +89,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Questions to a trust policy. certificates: about a target and a release.  refuse: which
-    reasons it has against a host's runtime, for targets of these engines.
+    """Questions to a trust policy.
+
+    `certificates` returns those about a target and a release; `refuse` the policy's reasons against
+    a host's runtime, for targets of these engines.
     """
 
     certificates: AskCertificates | None
@@ -131,9 +137,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A host with a jaxlib. cells: of every target, best first.  runs: the target that the loader
-    takes, or None.  build_for: where none runs, known targets that would, best first; none if what
-    is in the way is nothing that another target would change.
+    """A host with a jaxlib.
+
+    `cells` has every target, best first, and `runs` the target that the loader takes, or None.
+    Where none runs, `build_for` has known targets that would, best first; empty if no target can
+    help.
     """
 
     host: str
@@ -156,9 +164,15 @@ def matrix(
     claims: Sequence[Claim] = (),
     word: Word = NO_POLICY,
 ) -> tuple[Row, ...]:
-    """Judge every target on every host. manifests: by target, at least one.  jaxlibs: to assume on
-    each host instead of its own, if any.  known: targets that could be built for.  claims: of the
-    certificates in the bundle.  word: whose certificates count, and what else a policy refuses.
+    """Evaluate every target on every host.
+
+    Args:
+        manifests: By target, at least one.
+        hosts: By name.
+        jaxlibs: To assume on each host instead of its own, if any.
+        known: Targets that could be built for.
+        claims: Of the certificates in the bundle.
+        word: Selects the certificates that count, and the policy's other reasons against a host.
     """
     return tuple(
         _row(name, facts, manifests, known, claims, word)

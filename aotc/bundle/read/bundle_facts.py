@@ -62,9 +62,10 @@ class Part(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A statement. owner: the dimension, set of weights, entry point, or label of an executable
-    that it is about; empty for the manifest itself.  field: of the owner, by the name that the
-    manifest or the evidence has for it.
+    """A statement about a part of a bundle.
+
+    `owner` is the dimension, weights set, entry point or label of an executable; empty for the
+    manifest itself. `field` is its name in the manifest or the evidence.
     """
 
     part: Part
@@ -132,9 +133,7 @@ class Changed:
 def compare(
     before: Mapping[str, ReviewedTarget], after: Mapping[str, ReviewedTarget]
 ) -> Iterator[Changed]:
-    """Return where two bundles differ, but for the bytes of blobs: target by target, in the
-    targets that both have.
-    """
+    """Yield the differences between the targets that both bundles have, without blobs' bytes."""
     for target in sorted(before.keys() & after.keys()):
         one, two = (
             dict(chain(_facts(side[target].manifest), _measured(side[target])))

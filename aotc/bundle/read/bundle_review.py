@@ -1,6 +1,4 @@
-"""Everything that a reviewer wants to know of a bundle, as one value: what was built, from what,
-who says so, and the evidence of every stage.
-"""
+"""Everything that a reviewer needs of a bundle: targets, inputs, signatures and evidence."""
 
 from __future__ import annotations
 
@@ -25,17 +23,19 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
-from aotc_runtime.verification.optional_rules import roles_by_digest
 from aotc_runtime.verification.policy_reader import policy_keys
+from aotc_runtime.verification.policy_rules import roles_by_digest
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 from aotc_runtime.verification.root_signatures import who_signed
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """An attestation of a bundle. key_ids: that it claims to be signed by. counts: ids of the
-    policy's valid keys that did sign it; none without a policy. stated: JSON, the predicate as it
-    stands; made to values only while it is looked at, since these take many times its bytes.
+    """An attestation of a bundle.
+
+    `key_ids` are the claimed signers, and `counts` those of the policy's valid keys that did sign;
+    empty without a policy. `stated` is the predicate as JSON, decoded only while it is read, since
+    values take many times its bytes.
     """
 
     key_ids: tuple[str, ...]
@@ -51,8 +51,9 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedExecutable:
-    """One executable. mesh: of its target, if it has one.  evidence: None for a bundle of a build
-    that left none.
+    """One executable.
+
+    `mesh` is that of its target, if any; `evidence` is None for a build without evidence.
     """
 
     target: str
@@ -103,8 +104,10 @@ class ReviewedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Review(Opened):
-    """A bundle under review. claims: what its attestations say.  targets: by name.  absent: targets
-    that this copy lacks.  blobs: digest to role.  sizes: bytes by media type.
+    """A bundle under review.
+
+    `claims` are from its attestations; `targets` are by name; `absent` has targets that this copy
+    lacks. `blobs` maps digests to roles, and `sizes` media types to bytes.
     """
 
     claims: tuple[Claim, ...]
@@ -114,8 +117,9 @@ class Review(Opened):
     sizes: Mapping[str, int]
 
     def lines(self) -> dict[str, EntryPointLines]:
-        """The source lines that the evidence is about, by entry point, from the first provenance
-        that states them; of a verified bundle, only from provenance that a counted key signed.
+        """Return the source lines of the evidence, by entry point, from the first provenance.
+
+        For a verified bundle, only provenance that a counted key signed is used.
         """
         found: dict[str, EntryPointLines] = {}
         for claim in self.claims:

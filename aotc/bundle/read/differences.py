@@ -38,8 +38,10 @@ def leaves(document: Any) -> Iterator[tuple[str, Any]]:
 
 
 def differing(one: Any, two: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The path and both values wherever two documents differ, descending as long as both have the
-    same shape. UNSET stands for a missing value; lists of plain values are compared as a whole.
+    """Yield the path and both values wherever two documents differ.
+
+    It descends while both have the same shape. UNSET stands for a missing value; lists of plain
+    values are compared as a whole.
     """
     if one == two:
         return

@@ -20,7 +20,7 @@ from aotc_runtime.schema.certified_releases import Release, Ruling
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import read_file
-from aotc_runtime.verification import certificate_rules, optional_rules
+from aotc_runtime.verification import certificate_rules, policy_rules
 
 
 def judge(
@@ -52,7 +52,7 @@ def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
     accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
 
     def refuse(facts: HostFacts, engines: Set[str]) -> Iterable[Finding]:
-        return optional_rules.check_runtime(facts, accepts, engines)
+        return policy_rules.check_runtime(facts, accepts, engines)
 
     return Word(ask if policy.certifiers else None, refuse)
 

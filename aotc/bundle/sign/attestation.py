@@ -1,6 +1,4 @@
-"""Attestations, an in-toto statement about a root digest in a DSSE envelope; and certificates among
-them.
-"""
+"""Attestations: in-toto statements about a root digest in DSSE envelopes, such as certificates."""
 
 from __future__ import annotations
 

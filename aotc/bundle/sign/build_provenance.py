@@ -39,10 +39,16 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """Inputs of a build beside its program. targets: as written.  environment: variables
-    that its processes were given.  variables: that the program read, and whether each was set.
-    code: digests of the code of our own packages.  tuning: digest of the tuning file.
-    started, finished: UTC.
+    """Inputs of a build besides its program.
+
+    Attributes:
+        targets: As written.
+        environment: Variables that its processes were given.
+        variables: Those that the program read, and whether each was set.
+        code: Digests of the code of aotc's own packages.
+        tuning: Digest of the tuning file.
+        started: UTC.
+        finished: UTC.
     """
 
     targets: tuple[str, ...]
@@ -124,9 +130,7 @@ def _predicate(
 
 
 def is_variable(name: str) -> bool:
-    """Return whether provenance can name a variable so: what a terminal shows as it is, in one
-    line.
-    """
+    """Return whether provenance can name a variable: printable, in one line, and short."""
     return name.isprintable() and 0 < len(name) <= VARIABLE_CHARACTERS_MAX
 
 
@@ -137,9 +141,10 @@ def endorsement() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Ingredient:
-    """A bundle that another was merged from. name: "digits-1.0.0".  signers: ids of the keys that
-    counted when it was read, none if nobody asked.  finished: when its build ended, if that is
-    known from them.
+    """A bundle that another was merged from.
+
+    `name` is like "digits-1.0.0". `signers` are the ids of keys that counted when it was read, none
+    without a policy; `finished` is the end of its build, if they state it.
     """
 
     name: str
@@ -198,8 +203,10 @@ def _files(digests: Mapping[str, str], program: CapturedProgram) -> list[dict[st
 
 
 def _packages(packages: Mapping[str, Package], code: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Their digests are of what is installed, not of an artifact on an index: annotations. `files`
-    of a checkout says little, so that ours have `code` as well.
+    """List packages with digests as annotations, since these are of the installed files.
+
+    An artifact on an index has another digest. `files` of a checkout says little, so aotc's own
+    packages have `code` as well.
     """
     return [
         {

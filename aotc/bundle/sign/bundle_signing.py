@@ -31,9 +31,11 @@ from aotc_runtime.verification.root_signatures import is_signed_by
 
 @dataclass(frozen=True, slots=True)
 class Endorsed:
-    """added: false where the bundle had an attestation by this key that says the same.  name,
-    version: of the bundle.  earlier: ids of keys that signed it before: those that the policy
-    counts, or without one those that it claims.
+    """A signed bundle.
+
+    `added` is false where the same attestation by this key was there. `name` and `version` are the
+    bundle's; `earlier` has the ids of earlier signers that the policy counts, or without one the
+    claimed ids.
     """
 
     attestation: Attestation
@@ -56,17 +58,25 @@ def endorse(
     timestamp: Callable[[bytes, str], bytes] = unstamped,
     on_progress: OnProgress = ignore_progress,
 ) -> Endorsed:
-    """Add this signer's attestation to a bundle, in which every digest is checked before the signed
-    one takes its place: those of weights as they were written.
+    """Add this signer's attestation to a bundle.
 
-    policy: has to accept what others have signed before, except for its rules on the host, as if
-    this signature were there; None takes a bundle as it is, signed or not.  now: the time of
-    checking, or None for this host's clock.  timestamp: gives an envelope of the bundle that this
-    key, by its id, has signed a timestamp, unless it has one.  on_progress: of bytes that were
-    copied and hashed.
-    A bundle that this key has signed the same way before is left as it is. Raises
-    BundleFormatError, IntegrityError, TrustError, UsageError (AOTC-E003, E052 targets are absent,
-    E058 more attestations than readers take, and what the signer raises).
+    All digests are checked before the signed bundle replaces the other: those of weights as they
+    were written. A bundle that this key has signed the same way before is left unchanged.
+
+    Args:
+        path: The bundle.
+        signer: The key that signs.
+        policy: Has to accept earlier signatures, except for its rules on the host, as if this
+            signature were there; None accepts any bundle, signed or not.
+        now: Time of the check; None for this host's clock.
+        timestamp: Adds a timestamp to an envelope that this key, by its id, has signed, unless it
+            has one.
+        on_progress: Called with the bytes that were copied and hashed.
+
+    Raises:
+        BundleFormatError, IntegrityError, TrustError: The bundle is not acceptable.
+        UsageError: AOTC-E003, E052 targets are absent, E058 too many attestations, and the signer's
+            errors.
     """
     tidy(path.resolve())
     source = look_into(path, on_progress)
@@ -108,8 +118,9 @@ def _signed_by(envelope: bytes, key: PublicKey) -> SignedPayload | None:
 
 
 def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
-    """The policy as it is for those who signed before: if this signer counts, one fewer is needed.
-    Somebody has to have signed all the same; who signs first has nothing to rely on.
+    """Return the policy for earlier signatures: if this signer counts, one fewer is needed.
+
+    At least one is needed all the same, since the first signer has nothing to rely on.
     """
     one_fewer = policy.threshold - (signer.key_id in policy_keys(policy))
     return msgspec.structs.replace(policy, threshold=max(1, one_fewer))
@@ -118,8 +129,9 @@ def _without(policy: TrustPolicy, signer: Signer) -> TrustPolicy:
 def _check_others(
     policy: TrustPolicy, signer: Signer, earlier: Iterable[str], where: str
 ) -> Iterator[Finding]:
-    """AOTC-E304: with this signature the policy has enough. A signer's other keys are the signer's,
-    and this one is one holder's, whatever signed before.
+    """Yield AOTC-E304 unless this signature completes the policy's threshold.
+
+    A holder's keys count once, whatever signed before.
     """
     keys = policy_keys(policy)
     if signer.key_id not in keys:

@@ -46,9 +46,11 @@ class LocalSigner:
 
     @property
     def key_id(self) -> str:
+        """The id of the key."""
         return signing_keys.key_id(self.key)
 
     def sign(self, message: bytes) -> bytes:
+        """Return the signature of a message."""
         return signing_keys.sign(self.key, message)
 
 

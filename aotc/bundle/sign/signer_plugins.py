@@ -34,8 +34,9 @@ class SigningKey(Protocol):
         """PEM SubjectPublicKeyInfo, Ed25519 or ECDSA P-256; it also says which of the two."""
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of the message itself: Ed25519 (64 bytes, RFC 8032), or DER-encoded ECDSA
-        P-256 over its SHA-256.
+        """Return the signature of a message, which is not hashed before.
+
+        It is Ed25519 (64 bytes, RFC 8032), or DER-encoded ECDSA P-256 over its SHA-256.
         """
 
 
@@ -54,9 +55,11 @@ class PluginSigner:
 
     @property
     def key_id(self) -> str:
+        """The id of the public key."""
         return self.public.id
 
     def public_pem(self) -> str:
+        """The public key as PEM."""
         return self.pem
 
     def sign(self, message: bytes) -> bytes:

@@ -159,8 +159,10 @@ def is_encrypted(data: bytes) -> bool:
 
 
 def _require_alone(data: bytes, path: Path) -> None:
-    """AOTC-E006: of two keys one would sign unnoticed, and text around a key may say that it is
-    another one. openssl writes the parameters of a curve before the key.
+    """Raise AOTC-E006 for a file with several keys, or with text around one.
+
+    One of two keys would sign unnoticed, and text may describe another key. openssl writes the
+    parameters of a curve before the key.
     """
     if not _ALONE.match(data):
         raise refusal("AOTC-E006", str(path), "", cause="key-file-holds-more-than-one-key")

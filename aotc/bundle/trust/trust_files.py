@@ -15,16 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 import tomlkit
-from tomlkit import TOMLDocument
-from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT
 
 from aotc.base.errors import refusal
 from aotc.bundle.trust.trust_state import holders_in
 from aotc.bundle.trust.trust_text import read_public_key
 from aotc.bundle.write.atomic_files import write_atomically
+from aotc.config import toml_edit
 from aotc_runtime.base.digest import is_digest
-from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -51,13 +49,15 @@ class Changed:
 def add_key(
     path: Path, key_file: Path, table: str, stated: Mapping[str, Any]
 ) -> tuple[PublicKey, list[str]]:
-    """Add a public key to a policy, in place; the key, and what the operator should know, in
-    sentences. table: "keys" or "certifiers".  stated: what the policy is to say of the key, such as
-    `holder`, by its own names.
+    """Add a public key to a policy file; return the key and notes for the operator.
 
-    Raises UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
-    lists or revokes, E024, E025 no holder where the threshold counts them; TrustError: AOTC-E308
-    to E310.
+    `table` is "keys" or "certifiers"; `stated` has the policy's other fields of the key, such as
+    `holder`.
+
+    Raises:
+        UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
+            lists or revokes, E024, E025 no holder where the threshold counts them.
+        TrustError: AOTC-E308 to E310.
     """
     text, policy = _read(path)
     pem, key = read_public_key(key_file)
@@ -97,12 +97,19 @@ def revoke(
     blobs: Sequence[str],
     since: datetime | None = None,
 ) -> Changed:
-    """Revoke in a policy, in place. keys: files or ids, in full or 16 digits and more of a listed
-    one.  roots: digests, or paths of bundles.  blobs: digests.  since: from when on the keys are
-    revoked, or None for whatever they signed.
+    """Revoke keys, bundles and blobs in a policy file.
 
-    Raises UsageError: AOTC-E003 not writable, E023 for what is none of these, E024; TrustError:
-    AOTC-E308 to E310; BundleFormatError and IntegrityError for a bundle that cannot be read.
+    Args:
+        path: The policy.
+        keys: Files or ids, in full or 16 digits and more of a listed one.
+        roots: Digests, or paths of bundles.
+        blobs: Digests.
+        since: When the revocation of the keys begins; None for all that they signed.
+
+    Raises:
+        UsageError: AOTC-E003 not writable, E023 for a value that is none of these, E024.
+        TrustError: AOTC-E308 to E310.
+        BundleFormatError, IntegrityError: A bundle cannot be read.
     """
     text, policy = _read(path)
     ids = [_key_id(value, policy, path) for value in keys]
@@ -174,7 +181,7 @@ def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
     """
     wanted = tomllib.loads(text)
     wanted.setdefault(table, []).append(dict(fields))
-    document = _parse(text)
+    document = toml_edit.parse(text, toml_edit.POLICY)
     if table not in document:
         if not _EMPTY_LINE_BEHIND.search(text):
             document.add(tomlkit.nl())
@@ -191,7 +198,7 @@ def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
         if [*document][-1] != table:
             entry.add(tomlkit.nl())
     keys.append(entry)
-    return _checked(document, wanted)
+    return toml_edit.render(document, wanted, toml_edit.POLICY)
 
 
 def with_revoked(
@@ -202,14 +209,16 @@ def with_revoked(
     blobs: Sequence[str] = (),
     since: Mapping[str, datetime] = MappingProxyType({}),
 ) -> str:
-    """The policy with these key ids and digests under `revoked`. text: a valid policy.  since: ids
-    of keys that are revoked from a time on.
+    """Return the text of a policy with these key ids and digests under `revoked`.
 
-    Raises UsageError (AOTC-E024) where this cannot be done in place.
+    `text` is a valid policy; `since` has the times from which keys are revoked.
+
+    Raises:
+        UsageError: AOTC-E024 where the text cannot be edited.
     """
     added = {"keys": keys, "roots": roots, "blobs": blobs}
     wanted = tomllib.loads(text)
-    document = _parse(text)
+    document = toml_edit.parse(text, toml_edit.POLICY)
     if "revoked" not in document:
         if not _EMPTY_LINE_BEHIND.search(text):
             document.add(tomlkit.nl())
@@ -229,31 +238,4 @@ def with_revoked(
             revoked["since"] = tomlkit.inline_table()
         for key, moment in since.items():
             revoked["since"][key] = moment
-    return _checked(document, wanted)
-
-
-def _checked(document: TOMLDocument, wanted: dict[str, Any]) -> str:
-    """The document as text, once another reader finds in it what it should say."""
-    text = tomlkit.dumps(document)
-    try:
-        found = tomllib.loads(text)
-    except ValueError as error:
-        raise _not_in_place(str(error)) from error
-    if found != wanted:
-        raise _not_in_place("a policy that would say something else afterwards")
-    return text
-
-
-def _not_in_place(found: str) -> AotcError:
-    return refusal("AOTC-E024", "policy", found)
-
-
-def _parse(text: str) -> TOMLDocument:
-    try:
-        document = tomlkit.parse(text)
-    except (TOMLKitError, RecursionError) as error:
-        raise _not_in_place(str(error)) from error
-    # Tables of one list that stand apart would be moved together.
-    if tomlkit.dumps(document) != text:
-        raise _not_in_place("a policy whose tables would be moved, such as [[keys]] apart")
-    return document
+    return toml_edit.render(document, wanted, toml_edit.POLICY)

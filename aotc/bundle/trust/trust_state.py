@@ -1,6 +1,4 @@
-"""A trust policy at a given time: which keys count, whether they are enough, and whether it accepts
-a bundle.
-"""
+"""A trust policy at a given time: its valid keys, and whether it accepts a bundle."""
 
 from __future__ import annotations
 
@@ -33,6 +31,7 @@ class PolicyState:
     certifiers: tuple[PublicKey, ...] = ()
 
     def state(self, key: PublicKey) -> KeyState:
+        """Return the state of a key at this time."""
         return key.state(self.now.timestamp())
 
     def valid(self, after: timedelta = timedelta()) -> list[PublicKey]:
@@ -128,8 +127,9 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
 
 
 def _as_it_looks(text: str) -> str:
-    """Return what two spellings have in common that differ in case, in how characters are composed,
-    in spaces, or in what is not seen.
+    """Return a text without differences that are easy to miss.
+
+    These are case, composed characters, spaces and invisible characters.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
@@ -155,8 +155,9 @@ def _days(span: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A checked policy. document: for `--json`, without the findings.  lines: for people, shown if
-    there are no findings.
+    """A checked policy.
+
+    `document` is for `--json`, without the findings; `lines` are shown if there are no findings.
     """
 
     findings: tuple[Finding, ...]

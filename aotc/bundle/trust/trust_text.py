@@ -16,8 +16,9 @@ from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 def policy_text(
     name: str, public_keys: Sequence[str], threshold: int = 1, holders: Sequence[str] = ()
 ) -> str:
-    """The TOML of a policy that trusts these PEM public keys for bundles of this name. holders: of
-    the keys, in their order; none if nobody says.
+    """Return the TOML of a policy that trusts these PEM public keys for bundles of a name.
+
+    `holders` are those of the keys, in order; empty if unknown.
     """
     lines = ["schema = 1", f"name = {_quoted(name)}", f"threshold = {threshold}"]
     for pem, holder in zip(public_keys, holders or [""] * len(public_keys), strict=True):

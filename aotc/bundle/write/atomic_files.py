@@ -78,11 +78,13 @@ def write_atomically(
 
 @contextmanager
 def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
-    """Write files under temporary names, for a command with several results; what it gives renames
-    all of them. So the last result, for which that is a `Before`, is there only with all others,
-    and if there is no room for one of them, there is none.
+    """Write files under temporary names; yield a function that renames all of them.
 
-    Raises UsageError (AOTC-E003) if a place cannot be written.
+    If it is the `Before` of a command's last result, that exists only with all others, and none
+    exists if the disk is too full for one.
+
+    Raises:
+        UsageError: AOTC-E003 if a path cannot be written.
     """
     with ExitStack() as stack:
         written: list[tuple[Path, Path]] = []
@@ -127,8 +129,12 @@ def _written(
 
 
 def _write(descriptor: int, data: bytes | memoryview) -> int:
-    """Write to the end of an open file; the number of bytes. The system copies mapped bytes, so
-    that a file which became shorter is an error (EFAULT) and no signal. Raises OSError.
+    """Append to an open file, and return the number of bytes.
+
+    The system copies mapped bytes, so that a truncated source is an error (EFAULT), not a signal.
+
+    Raises:
+        OSError: It cannot be written.
     """
     size = 0
     for piece in chunks_of(data):
@@ -247,8 +253,9 @@ def require_short_name(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> AotcError:
-    """AOTC-E003 for what the system said; AOTC-E206 if the file that is copied from became shorter,
-    which the system says of memory that is a map of it.
+    """Return AOTC-E003 for an error; AOTC-E206 if the source became shorter.
+
+    The system reports the latter for mapped memory.
     """
     if error.errno == errno.EFAULT:
         return refusal(

@@ -60,9 +60,10 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes with their media type. file: of the build, that holds these bytes and nothing else.
-    known: the digest, where somebody has taken it already. What is packed is read back and hashed,
-    whoever did.
+    """Bytes with their media type.
+
+    `file` is a file of the build with exactly these bytes; `known` is their digest, if it was
+    computed before. What is packed is read back and hashed in any case.
     """
 
     data: Data
@@ -90,8 +91,10 @@ class TargetParts:
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A bundle without its attestations. root: reference to the root index. blobs: everything below
-    the root, by digest. manifests: by target.
+    """A bundle without its attestations.
+
+    `root` refers to the root index; `blobs` has everything below it by digest; `manifests` are by
+    target.
     """
 
     root: Descriptor
@@ -219,12 +222,15 @@ class Unwritten:
     blobs: Mapping[str, Blob]
 
     def file(self, name: str) -> memoryview | None:
+        """Return the contents of a file; None if there is none."""
         return memoryview(self.files[name]) if name in self.files else None
 
     def blob(self, digest: str) -> memoryview | None:
+        """Return the bytes of a digest; None if there are none."""
         return memoryview(self.blobs[digest].data) if digest in self.blobs else None
 
     def digests(self) -> frozenset[str]:
+        """Return the digests of all blobs."""
         return frozenset(self.blobs)
 
 
@@ -298,12 +304,11 @@ def reading_back(
     sources: Sequence[BlobSource] = (),
     on_progress: OnProgress = ignore_progress,
 ) -> Check:
-    """A check that what was written holds these targets under this root, every blob with its
-    digest.
+    """Return a check that a written bundle has these targets, root and digests.
 
-    sources: bundles that it was made of, of which weights were not hashed before: if what was
-    written is damaged, they are looked at, so that whoever reads it knows where.  on_progress: of
-    bytes that were hashed.
+    `sources` are bundles that it was made from, with weights that were not hashed before: if the
+    result is damaged, they are checked, to locate the damage. `on_progress` is called with hashed
+    bytes.
     """
 
     def check(written: Path) -> None:

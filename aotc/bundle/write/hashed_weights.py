@@ -1,5 +1,6 @@
-"""Weights of bundles that others are made of: hashed where they were written, and those that are
-written nowhere are hashed where they lie, so that each byte that was read is hashed once.
+"""Hashes weights that are copied between bundles once: where they are written.
+
+Those that are not written are hashed in their source.
 """
 
 from __future__ import annotations
@@ -14,15 +15,18 @@ from aotc_runtime.verification.bundle_contents import Contents, WeightsHashing
 
 
 def sizes_of(source: BlobSource) -> dict[str, int]:
-    """The blobs of a bundle, of which weights are not to be hashed yet: by digest, as `unread` of
-    `aotc_runtime.verification.bundle_contents.begin_contents`.
+    """Map digests to sizes, for blobs that are not hashed yet.
+
+    They are the `unread` of `aotc_runtime.verification.bundle_contents.begin_contents`.
     """
     return {digest: len(source.blob(digest) or b"") for digest in source.digests()}
 
 
 def unchanged(source: BlobSource, digest: str) -> bytes:
-    """A document that was hashed before, unless somebody has written into the bundle since. Raises
-    IntegrityError (AOTC-E201).
+    """Return a document that was hashed before.
+
+    Raises:
+        IntegrityError: AOTC-E201 if the bundle was modified since.
     """
     data = bytes(source.blob(digest) or b"")
     if sha256(data) != digest:

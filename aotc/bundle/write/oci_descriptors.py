@@ -1,6 +1,4 @@
-"""References to documents of an OCI layout, and index.json, which holds those to the root and to
-the attestations, under names that tools copy by.
-"""
+"""Descriptors of an OCI layout, and index.json, which names the root and the attestations."""
 
 from __future__ import annotations
 
@@ -41,8 +39,9 @@ def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> Descri
 def layout_index(
     root: Descriptor, attestations: Iterable[Descriptor], manifests: Mapping[str, BundleManifest]
 ) -> Index:
-    """index.json, whose entries have the names by which registries' tools copy them: the version
-    for the root, the root's digest with the attestation's own for an attestation.
+    """Return index.json, with names for tools that copy by name.
+
+    They are the version for the root, and both digests for an attestation.
     """
     named = [_named(root, version_name(manifests))]
     named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]
@@ -55,9 +54,7 @@ def version_name(manifests: Mapping[str, BundleManifest]) -> str:
 
 
 def attestation_name(root: str, digest: str) -> str:
-    """Return what tools that copy by name copy an attestation by: such as skopeo, which knows no
-    referrers.
-    """
+    """Return the name of an attestation for tools without referrers, such as skopeo."""
     return f"{root.replace(':', '-')}.{digest[7:23]}"
 
 

@@ -69,8 +69,12 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
 
 
 def require_new_file(path: Path) -> None:
-    """Refuse a place where no new file can be written: whose folder takes none, or not this name,
-    and `-`, by which a script means standard output. Raises UsageError (AOTC-E003).
+    """Reject a path where no new file can be written.
+
+    Its folder or its name may be unusable, and `-` means standard output in scripts.
+
+    Raises:
+        UsageError: AOTC-E003.
     """
     if path == STANDARD_OUTPUT:
         raise refusal("AOTC-E003", str(path), "", cause="stdout-is-not-supported-as-output")
@@ -99,10 +103,12 @@ def require_folder_place(path: Path) -> None:
 
 
 def require_apart(first: Path, others: Sequence[Path]) -> None:
-    """Refuse results of one command that would replace each other, or lie inside of another: a
-    folder with other files is no OCI layout. The last step of a path may not be there yet.
+    """Reject results of one command that replace each other or lie inside of another.
 
-    Raises UsageError (AOTC-E004).
+    A folder with other files is no OCI layout. The last step of a path may not exist yet.
+
+    Raises:
+        UsageError: AOTC-E004.
     """
     places: list[Path] = []
     for path in (first, *others):

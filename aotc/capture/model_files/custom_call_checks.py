@@ -73,7 +73,7 @@ type Tensor = tuple[str, tuple[int, ...]]
 
 
 class _Misfit(Exception):
-    """A call is not what its kernel takes. The text says what that would be."""
+    """A call does not match its kernel; the text describes a valid one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _gesdd(call: _Call) -> _Shapes:
     if len(call.results) != 5:
         raise _Misfit("5 results")
     mode, k = call.letter("mode", "ASN"), min(m, n)
-    # What is not computed may have either size: nothing is written there.
+    # Results that are not computed may have either size: nothing is written there.
     whole = mode == "A" or (mode == "N" and call.results[2][1] == (*batch, m, m))
     a, own = (call.kind[0], (*batch, m, n)), call.kind[0]
     u, vt = ((*batch, m, m), (*batch, n, n)) if whole else ((*batch, m, k), (*batch, k, n))
@@ -219,7 +219,7 @@ def _trd(call: _Call) -> _Shapes:
 def _gees(call: _Call) -> _Shapes:
     batch, n = _square(call)
     call.letter("mode", "VN")
-    call.letter("sort", "N")  # with another, it calls a function that nobody has passed
+    call.letter("sort", "N")  # with another, it calls a function that was not passed
     own, real, _ = call.kind
     a, info = (own, (*batch, n, n)), ("i32", batch)
     values = [(own, (*batch, n))] * (2 if own == real else 1)
@@ -263,7 +263,7 @@ _KERNELS: Mapping[str, tuple[str, Callable[[_Call], _Shapes]]] = {
     "gehrd": ("sdcz", _gehrd),
     "gtsv": ("sdcz", _gtsv),
 }
-"""By name without its letter: the letters that it has, and the shapes that it takes."""
+"""By name without its letter: the allowed letters, and the shapes of arguments."""
 
 
 def _top_k(call: _Call) -> _Shapes:
@@ -327,7 +327,7 @@ def _judged(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
             or target.startswith(CUDA_BUILT_IN)
             or cuda_module(target) is not None
         )
-        # Those of other devices nobody has registered on a processor.
+        # Calls of other devices are not registered on a processor.
         return {} if is_other else _refused(where, f"a custom call to {name}", "calls it may make")
     try:
         operands, results = (

@@ -19,10 +19,10 @@ def divided(x: Array, divisor: float) -> Array:
 
 
 def converted(x: Array, dtype: Any) -> Array:
-    """Return `x` converted to `dtype`, booleans as numbers that products do not take for masks.
+    """Return `x` converted to `dtype`, with booleans as numbers that are no masks in products.
 
-    XLA replaces the product of a converted boolean and `y` by a selection of `y` or 0, which
-    loses the NaN of 0 * infinity, 0 * NaN and 0 / 0. Ones and zeros that are selected stay numbers.
+    XLA replaces the product of a converted boolean and `y` by a selection of `y` or 0, which loses
+    the NaN of 0 * infinity, 0 * NaN and 0 / 0. Selected ones and zeros stay numbers.
     """
     if x.dtype == bool and jnp.issubdtype(dtype, jnp.inexact):
         return lax.select(x, jnp.ones(x.shape, dtype), jnp.zeros(x.shape, dtype))

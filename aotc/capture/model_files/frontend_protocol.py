@@ -1,8 +1,8 @@
-"""What reads a model file (entry-point group `aotc.frontends`, by the suffix of the file).
+"""Interface of frontends, which read model files (entry points `aotc.frontends`, by file suffix).
 
-A frontend makes a `Model` of a file: a function that jax can trace, and the weights that it is
-called with. From there on it is a program like any other: profiles, policies, parity, targets,
-trust and reports know nothing of frontends.
+A frontend returns a `Model`: a function that jax can trace, and its weights. The rest treats it
+like any other program: profiles, policies, parity, targets, trust and reports know nothing of
+frontends.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ type Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model file. text: its path as the manifest writes it, for messages.  data: its bytes.
-    signature: which of the functions in it, None if the manifest does not say.  beside: reads a
-    file that the model file refers to, by its path relative to the model file's folder; raises
-    CaptureError for one that lies outside of that folder or is not there.  enable_x64: whether jax
-    computes with 64-bit types.  scratch: where a frontend may put what it passes to a process of
-    its own; None for the system's temporary folder.
+    """A model file.
+
+    Attributes:
+        text: Its path as the manifest writes it, for messages.
+        data: Its bytes.
+        signature: Which of its functions to use; None if the manifest has none.
+        beside: Reads a file that the model file refers to, by its path relative to the model file's
+            folder; raises CaptureError for one that is missing or outside of that folder.
+        enable_x64: Whether jax computes with 64-bit types.
+        scratch: Folder for files of a frontend's own process; None for the system's temporary
+            folder.
     """
 
     text: str
@@ -40,11 +45,15 @@ class ModelFile:
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """An array that a model takes. dtype: numpy's, as the file has it, also where jax computes with
-    a narrower one.  shape: sizes; a name for an axis whose size varies, the same name for axes that
-    vary together; None for one that varies and has no name.  initial: what the model itself has for
-    it before its first call, as the function takes it; None for what callers choose.  changes:
-    whether the model writes a new value into it, which the function returns.
+    """An array that a model takes.
+
+    Attributes:
+        dtype: numpy's, as in the file, even where jax computes with a narrower one.
+        shape: Sizes; a name for an axis whose size varies, shared by axes that vary together; None
+            for one that varies and has no name.
+        initial: The model's own value before its first call, as the function takes it; None for
+            inputs that callers choose.
+        changes: Whether the model writes a new value into it, which the function returns.
     """
 
     name: str
@@ -58,18 +67,19 @@ class ModelInput:
 class Model:
     """A model as a JAX function.
 
-    function: `function(weights, *inputs)`, the weights as a dict of arrays by name, the inputs in
-    the order of `inputs`; it returns a pytree of arrays, a dict where the file names its results.
-    Sizes of axes that vary may be symbolic (`jax.export.symbolic_shape`).
-    weights: by name, as the file has them; arrays that are tied have one name.
-    ranges: of axes that vary, by name, inclusive; None for an end that is open.
-    producer: the framework and what else wrote the file, with their versions.
-    sizes: by name of an axis that varies, those that the file has the program for; empty if any.
-    narrowed: names of weights and inputs that the file has with a 64-bit type and the function
-    takes with 32 bits, since their values fit.
-    layers: names of the model's own for parts of it, in whose scopes (`jax.named_scope`) the
-    function computes them, to the lines of the source that they were written in, where the file
-    says so.
+    Attributes:
+        function: `function(weights, *inputs)`, with the weights as a dict of arrays by name and the
+            inputs in the order of `inputs`. It returns a pytree of arrays, a dict where the file
+            names its results. Sizes of axes that vary may be symbolic
+            (`jax.export.symbolic_shape`).
+        weights: By name, as the file has them; arrays that are tied have one name.
+        ranges: Of axes that vary, by name, inclusive; None for an end that is open.
+        producer: The framework and other writers of the file, with their versions.
+        sizes: By name of an axis that varies, those that the file's program supports; empty if any.
+        narrowed: Names of weights and inputs that are 64-bit in the file and 32-bit in the
+            function, since their values fit.
+        layers: The model's own names of its parts, whose scopes (`jax.named_scope`) the function
+            uses, to the lines of their source, where the file has them.
     """
 
     function: Callable[..., Any]

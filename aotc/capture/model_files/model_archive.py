@@ -120,7 +120,7 @@ def in_one_folder(archive: Archive) -> Archive:
 
 
 def _directory(data: memoryview) -> tuple[int, int, int]:
-    """Where the directory begins, its bytes, and how many entries it has."""
+    """Return the offset, the bytes and the entries of the directory."""
     if bytes(data[:4]) != b"PK\x03\x04" or len(data) < _END.size:
         raise Damaged("a zip archive", "another kind of file")
     at = len(data) - _END.size

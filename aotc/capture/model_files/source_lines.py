@@ -9,9 +9,7 @@ LONGEST = 200
 
 
 def own_line(trace: str) -> str:
-    """The innermost line that is not PyTorch's own, with the last two steps of its path; "" if
-    there is none that can be shown.
-    """
+    """Return the innermost line outside of PyTorch, with two steps of its path; "" if none."""
     frames = _FRAME.findall(trace)
     own = [frame for frame in frames if "/torch/" not in f"/{frame[0]}"] or frames
     if not own:

@@ -20,7 +20,7 @@ Plans = dict[str, list[EntryTrials]]
 """The trials of each entry point, by target."""
 
 Outcomes = dict[str, list[list[Difference]]]
-"""What came of the trials, by target, in the order of its plans and their trials."""
+"""Outcomes of the trials, by target, in the order of its plans and their trials."""
 
 
 def plan_file(folder: Path) -> Path:

@@ -1,5 +1,7 @@
-"""Which calls are tried: several sizes below each profile, with every kind of fill; the sums of
-profiles that a larger call is split into; and calls of different sizes side by side.
+"""Plans which calls are tried to test padding and splitting.
+
+They are several sizes below each profile, with every kind of fill; the sums of profiles that a
+larger call is split into; and calls of different sizes side by side.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from aotc_runtime.schema.size_expressions import Relation, parse_expression, par
 from aotc_runtime.serving.routing.joined_rows import mixable
 
 POINTS_MAX = 4096
-"""Combinations of sizes that are looked at for one profile; of more, evenly spaced ones."""
+"""Combinations of sizes that are considered for one profile; of more, evenly spaced ones."""
 
 
 class Known(Struct, frozen=True):
@@ -60,8 +62,9 @@ class Known(Struct, frozen=True):
         return range(low, profile[name], step)
 
     def below(self, profile: Sizes, names: Sequence[str]) -> list[Sizes]:
-        """Accepted sizes that are below the profile in each of these dimensions, and the profile's
-        own in the others; the smallest first.
+        """Return accepted sizes below the profile in these dimensions, the smallest first.
+
+        In other dimensions they have the profile's size.
         """
         return self._allowed(profile, {name: self.sizes_below(profile, name) for name in names})
 
@@ -86,14 +89,14 @@ class Known(Struct, frozen=True):
 
 
 def _thinned(values: range, most: int) -> list[int]:
-    """At most so many of these values, evenly from the first to the last."""
+    """Return at most `most` of these values, evenly spaced, with the first and the last."""
     if len(values) <= most:
         return list(values)
     return sorted({values[(len(values) - 1) * index // (most - 1)] for index in range(most)})
 
 
 MANY_PROFILES = 6
-"""With more of them, each is tried with its smallest and its largest padding only."""
+"""With more profiles, each is tried with its smallest and its largest padding only."""
 
 
 ZERO_OR_ONE = (0, 1)
@@ -111,9 +114,10 @@ def plan_trials(
     profiles: Sequence[Mapping[str, int]],
     ranges: Mapping[str, tuple[int, int]],
 ) -> EntryTrials:
-    """The trials of an entry point. profiles: those of one target.  ranges: paths of inputs to the
-    smallest and largest of the integers that they hold, as
-    `aotc.check.padding.trial_samples.ranges`.
+    """Plan the trials of an entry point for the profiles of one target.
+
+    `ranges` maps paths of inputs to the smallest and largest integers that they hold, as
+    `aotc.check.padding.trial_samples.ranges` returns them.
     """
     policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
     pads = {name: p for name, p in policies.items() if isinstance(p, Pad)}
@@ -163,8 +167,9 @@ def plan_trials(
 def _held(
     captured: CapturedEntryPoint, fills: Mapping[int, str], ranges: Mapping[int, tuple[int, int]]
 ) -> tuple[int, ...]:
-    """Return the leaves that may be a caller's own mask, of which a trial with another fill says
-    nothing: booleans, and integers of 0 and 1 whose fill is stated.
+    """Return the leaves that may be a caller's own mask, for which another fill proves nothing.
+
+    They are booleans, and integers of 0 and 1 whose fill is stated.
     """
     return tuple(
         leaf
@@ -179,8 +184,9 @@ def _marks(
     ranges: Mapping[int, tuple[int, int]],
     pads: Mapping[str, Pad],
 ) -> dict[str, str]:
-    """Return the inputs that may be a caller's own mask and whose fill is not stated, with the fill
-    that is worth stating: the one that they do not have, or that they are not held at.
+    """Map inputs that may be a caller's own mask, without a stated fill, to the fill to state.
+
+    It is the value that they do not hold, or are not held at.
     """
     by_loader = {pad.mask for pad in pads.values()}
     return {
@@ -290,8 +296,10 @@ def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTria
 def _beside(
     captured: CapturedEntryPoint, entry: EntryTrials, known: Known, name: str, pads: Sequence[str]
 ) -> Iterator[PlannedTrial]:
-    """One row beside those of calls that have other sizes where it is padded: the smallest call and
-    the largest, in the profile with the fewest rows of those that are alike in the rest.
+    """Yield trials with one row beside rows of calls of other sizes where it is padded.
+
+    They are the smallest and the largest call, in the profile with the fewest rows of those alike
+    in the rest.
     """
     inputs, outputs = captured.inputs, captured.outputs
     mixed = mixable(inputs, outputs, name, pads, entry.masks, entry.lengths)

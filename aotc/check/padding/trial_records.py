@@ -19,12 +19,12 @@ DECLARED = "declared"
 ABOUT_FLOATS = ("nan", "inf")
 LARGEST, SMALLEST = "largest", "smallest"
 ABOUT_NUMBERS = (LARGEST, SMALLEST, "ones")
-"""What padding is filled with beside what the manifest declares: whatever leaks shows."""
+"""Fills of padding besides the declared ones: a padding leak shows."""
 
 
 FIXTURE, LOW, HIGH = "fixture", "low", "high"
 MIXED, REVERSED = "mixed", "reversed"
-"""Which inputs a trial has: the fixture's, or others (`aotc.check.padding.trial_samples`)."""
+"""Inputs of a trial: the fixture's, or others (`aotc.check.padding.trial_samples`)."""
 
 
 class PlannedTrial(Struct, frozen=True):
@@ -92,9 +92,11 @@ def fill_of(entry: EntryTrials, leaf: int, dtype: DType, fill: str) -> Array:
 def value_of(
     fill: str, dtype: DType, declared: str, bounds: tuple[int, int] | None = None
 ) -> Array:
-    """A 0-d array for one kind of fill. declared: what the manifest says; NaN and infinity stand in
-    floats only, other arrays have what is declared beside them.  bounds: the smallest and the
-    largest of the integers to choose from, if they are known to be fewer than the dtype's.
+    """Return a 0-d array for one kind of fill.
+
+    `declared` is the manifest's fill; NaN and infinity are used for floats only, with declared
+    fills in other arrays. `bounds` are the smallest and largest integers to choose from, if they
+    are fewer than the dtype's.
     """
     if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
         return fill_value(declared, dtype)

@@ -1,6 +1,6 @@
-"""One trial: inputs padded or cut into pieces, executed, and the results cut back or joined.
+"""Runs one trial: inputs are padded or split, executed, and the results cut back or joined.
 
-The functions that do so are those of the loader.
+It uses the loader's own functions.
 """
 
 from __future__ import annotations
@@ -32,13 +32,19 @@ class Call(Struct, frozen=True):
 
 
 def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of a leaf at these sizes. Raises ValueError for an axis that nobody can tell."""
+    """Return the shape of a leaf at these sizes.
+
+    Raises:
+        ValueError: The size of an axis is unknown.
+    """
     return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
 
 
 class Subject(NamedTuple):
-    """An executable or plain JAX, as trials run an entry point on it. inputs, outputs: its
-    leaves.  execute: from the sizes of a profile and its input leaves to its output leaves.
+    """An executable or plain JAX, as trials run an entry point on it.
+
+    `inputs` and `outputs` are its leaves; `execute` maps a profile's sizes and input leaves to
+    output leaves.
     """
 
     entry: EntryTrials
@@ -84,8 +90,9 @@ def _padded(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> l
 
 
 def _split(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:
-    """The joined results; once more for each further part with that part's own copy of the outputs
-    that do not carry the dimension, since a call returns only one of them.
+    """Return the joined results, once for each part with its copy of undivided outputs.
+
+    These do not carry the dimension, and a call returns only one of them.
     """
     _, inputs, outputs, _ = subject
     (dimension,) = trial.dimensions
@@ -115,8 +122,9 @@ def _split(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> li
 
 
 def _beside(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> list[list[Array]]:
-    """Return the results of the call before and behind rows of other calls that are as long as the
-    profile, and as short as they may be.
+    """Return the results of the call before and behind rows of other calls.
+
+    Those are as long as the profile, and as short as they may be.
     """
     entry, inputs, outputs, execute = subject
     (dimension,), (profile,) = trial.dimensions, trial.profiles

@@ -81,11 +81,11 @@ def sampled(
 def ranges(
     inputs: Sequence[TensorSpec], spec: EntryPointSpec, fixtures: Iterable[Mapping[str, Array]]
 ) -> dict[str, tuple[int, int]]:
-    """Paths of integers to the smallest and largest of the numbers that they hold: as the manifest
-    states it, or else as in the fixtures, which are recorded then or come from a function. An index
-    beyond its table is no number that a caller passes, and gives NaN.
+    """Map paths of integers to the smallest and largest numbers that they hold.
 
-    Not of numbers that are all alike, which say nothing of others. fixtures: inputs, by path.
+    These are the manifest's range, or else that of the fixtures (`fixtures` maps paths to inputs),
+    which are then recorded or come from a function: an index beyond its table gives NaN. Inputs
+    whose numbers are all alike are left out, as they prove nothing of others.
     """
     stated = spec.fixtures.ranges
     integers = {each.path for each in inputs if is_integer(each.dtype) and not each.key_impl}

@@ -61,8 +61,9 @@ def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
 
 
 def refusals(entry: EntryTrials, found: Tried, what: str, at: At) -> Iterator[Finding]:
-    """One finding for each dimension, or for several together, whose trials differ by more than the
-    tolerance. what: "plain JAX", or "the executables for cpu-x86-64-v3".
+    """Yield a finding for each set of dimensions whose trials exceed the tolerance.
+
+    `what` is "plain JAX", or "the executables for cpu-x86-64-v3".
     """
     failed: dict[tuple[str, ...], list[tuple[PlannedTrial, Difference]]] = {}
     for trial, outcome in found:

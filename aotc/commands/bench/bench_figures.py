@@ -15,8 +15,10 @@ class Work(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """The job of a worker. bundle, trust: paths.  seconds: of calls per measurement.  threads:
-    numbers of caller threads; none for a cold start.
+    """The job of a worker.
+
+    `bundle` and `trust` are paths; `seconds` is the time of calls per measurement; `threads` has
+    numbers of caller threads, none for a cold start.
     """
 
     bundle: str

@@ -72,15 +72,24 @@ def certify(
     finished: Callable[[], datetime],
     on_fixture: OnFixture,
 ) -> Certification:
-    """Run every fixture of a bundle under each release, each by the targets that its package runs,
-    and add a signed certificate of each result.
+    """Run every fixture under each release, and add a signed certificate of each result.
 
-    policy: must accept the bundle before any of it is run.  target: of the bundle; None for all.
-    signer: None to add no certificates.  note: given a line when packages are installed, which
-    takes a while.  seconds: limit for one target under one release.
-    finished: gives the time that certificates state.  on_fixture: told of progress.
-    Raises BundleFormatError, IntegrityError, TrustError, IncompatibleHostError (AOTC-E505),
-    UsageError. A fixture that fails is not raised: it is in the result.
+    Each release runs the targets of its package. A fixture that fails is in the result, not raised.
+
+    Args:
+        path: The bundle.
+        releases: The releases to run.
+        policy: Must accept the bundle before any of it is run.
+        target: Of the bundle; None for all.
+        signer: None to add no certificates.
+        note: Called with a line when packages are installed, which takes a while.
+        seconds: Limit for one target under one release.
+        finished: Returns the time that certificates state.
+        on_fixture: Called with progress.
+
+    Raises:
+        BundleFormatError, IntegrityError, TrustError, UsageError: The bundle cannot be certified.
+        IncompatibleHostError: AOTC-E505.
     """
     tidy(path.resolve())
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
@@ -174,7 +183,7 @@ def targets_run_by(
             "AOTC-E505",
             ", ".join(asked),
             "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
-            cause="no-target-runs-on-this-package",
+            cause="no-target-uses-this-package",
             expected=f"executables that only {package} runs",
         )
     return wanted

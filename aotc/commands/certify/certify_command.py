@@ -29,8 +29,9 @@ PACKAGE = re.compile(r"([a-z][a-z0-9]*(?:-[a-z0-9]+)*)==(.+)", re.ASCII)
 def _releases(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> tuple[Release, ...]:
-    """Refuse values that are no package with its version: they become names of folders and
-    arguments of an installer.
+    """Reject values that are no package with its version.
+
+    They become names of folders and arguments of an installer.
     """
     found = [PACKAGE.fullmatch(value) for value in values]
     for value, match in zip(values, found, strict=True):

@@ -81,9 +81,11 @@ class Job(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a target ran under a release. outcome: of a certificate's, or "" where the target did
-    not get as far as to run, whatever the release; findings say why.  detail: what happened, if it
-    did not pass.  surroundings: None if the process did not get as far as to say.
+    """The result of a target under a release.
+
+    `outcome` is that of a certificate, or "" where the target could not run under any release;
+    findings then have the reason. `detail` describes a failure. `surroundings` is None if the
+    process did not report them.
     """
 
     target: str
@@ -97,9 +99,7 @@ class Trial:
 
 @contextmanager
 def runtime_copy() -> Iterator[Path]:
-    """A folder with the package aotc_runtime that runs here, what the worker needs to answer, and
-    nothing else.
-    """
+    """Yield a folder with this aotc_runtime and the modules that the worker needs, only."""
     with tempfile.TemporaryDirectory(prefix="aotc-runtime-") as folder:
         (source,) = aotc_runtime.__path__
         name = aotc_runtime.__name__

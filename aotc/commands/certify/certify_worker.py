@@ -1,13 +1,12 @@
-"""`python -I -B worker.py RUNTIME FOLDER` in an environment without aotc: run every fixture of a
-target.
+"""Runs every fixture of a target in an environment without aotc.
 
-RUNTIME: a folder with the package aotc_runtime, and what of aotc is needed to answer. Each item
-that is finished is a JSON object: {"surroundings": …}, {"verified": …}, or {"ran": …} for a
-fixture.
+Run as `python -I -B worker.py RUNTIME FOLDER`. RUNTIME is a folder with the package aotc_runtime
+and the modules of aotc that a worker needs. Each finished item is a JSON object: {"surroundings":
+…}, {"verified": …}, or {"ran": …} for a fixture.
 
-The verifier is told that the version which runs here is the builder's. Only this makes it run
-another one, and only in this process, which serves nobody. aotc_runtime itself offers no such way:
-`load` takes no facts about its host.
+The verifier is given the builder's version as the one that runs here. Only this makes it run
+another version, and only in this process, which serves nothing. aotc_runtime itself has no such
+option: `load` takes no facts about its host.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
+    """Run the job with the runtime of the first argument."""
     sys.path.insert(0, sys.argv[1])
     from aotc.base.workers.worker_child import answer
 

@@ -1,6 +1,7 @@
-"""A host that asks a channel, as its policy describes it, and the bundle that is named in one. Who
-signs remembers what was published by what such a host saw last, so that whoever writes into the
-folder can put nothing older back.
+"""A host of a deployment channel, as its policy describes it, and the bundle that it names.
+
+The signer keeps the state of such a host, so that a writer of the folder cannot restore older
+metadata.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ class Host:
         return self.folder / self.channel.root_file
 
     def require_newest(self, repository: Repository) -> None:
-        """Raise UsageError (AOTC-E027) where a folder has metadata that are older than what this
-        host saw; TrustError (AOTC-E332) where nobody knows what that is.
+        """Reject a folder with older metadata than this host has accepted.
+
+        Raises:
+            UsageError: AOTC-E027.
+            TrustError: AOTC-E332 if the state of this host is unknown.
         """
         with channel_state.kept(self.folder / self.channel.state) as work:
             files = {role: work / f"{role}.json" for role in (TIMESTAMP, SNAPSHOT, TARGETS)}
@@ -61,8 +65,10 @@ class Host:
                     repository.require_as_new(role, Metadata.from_file(str(path)))
 
     def keep(self, served: Path) -> None:
-        """See what a folder says now. A host that refuses it, because it waits to be renewed for
-        example, keeps what it could believe, and says so when it is asked for itself.
+        """Accept the metadata of a folder as this host's state.
+
+        If the host rejects it, for example because it expired, it keeps what it could verify, and
+        reports that when it is asked itself.
         """
         channel = msgspec.structs.replace(self.channel, source=str(served.absolute()))
         with suppress(TrustError):
@@ -71,8 +77,9 @@ class Host:
 
 @contextmanager
 def changing(folder: Path, trust: Path | None) -> Iterator[Repository]:
-    """A channel to change, as by `repository.changing`: not an older one than the host of a policy
-    saw, which sees what has become of it at the end. Raises UsageError and TrustError.
+    """Open a channel for changes, as `repository.changing`, unless a policy's host saw a newer one.
+
+    At the end, that host accepts the changes. Raises UsageError and TrustError.
     """
     host = _host_of(trust)
     with repository.changing(folder, host.first_root if host else None) as found:
@@ -84,8 +91,10 @@ def changing(folder: Path, trust: Path | None) -> Iterator[Repository]:
 
 
 def _host_of(trust: Path | None) -> Host | None:
-    """The host that a policy is for; None without a policy, or where it names no channel. Raises
-    TrustError.
+    """Return the host of a policy; None without a policy or a channel in it.
+
+    Raises:
+        TrustError: The policy is invalid.
     """
     channel = read_policy(trust).channel if trust else None
     return Host(channel, trust.parent) if trust and channel else None

@@ -19,8 +19,10 @@ from aotc.cli.key_option import signer_of
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The values of the options of `role_options`. root, targets, online: files of public keys.
-    signing: private keys, as `--key` takes them.  days: how long root metadata are good.
+    """The values of the options of `role_options`.
+
+    `root`, `targets` and `online` are files of public keys; `signing` has private keys, as for
+    `--key`; `days` is the validity of root metadata.
     """
 
     root: tuple[Path, ...]
@@ -33,8 +35,9 @@ class Roles:
     days: int
 
     def named(self) -> dict[str, tuple[dict[str, str], int]]:
-        """The public keys and the threshold of every role that is named. Raises what `public_keys`
-        raises.
+        """Return the public keys and the threshold of every role that is given.
+
+        Raises the errors of `public_keys`.
         """
         found = {}
         if self.root:
@@ -52,8 +55,9 @@ class Roles:
 
 
 def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the options for the public keys of each role, their thresholds,
-    `--key` and `--days`. The command gets them as `given`, a `Roles`.
+    """Return a decorator that adds options for the keys and thresholds of each role.
+
+    It also adds `--key` and `--days`. The command gets a `Roles` as `given`.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,9 +98,7 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
 
 
 def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
-    """Give a command `--key`, which may be repeated, and `--passphrase-file`. name: of what `--key`
-    says.
-    """
+    """Add a repeatable `--key`, as the argument `name`, and `--passphrase-file` to a command."""
     function = click.option(
         "--passphrase-file",
         type=FILE,
@@ -112,8 +114,11 @@ def signing_options(function: Callable[..., Any], name: str = "keys") -> Callabl
 
 
 def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
-    """PEM texts by the ids of keys. Raises UsageError: AOTC-E006, E028 for one that stands twice;
-    TrustError (AOTC-E310).
+    """Return PEM texts by key id.
+
+    Raises:
+        UsageError: AOTC-E006, E028 for a repeated key.
+        TrustError: AOTC-E310.
     """
     found: dict[str, str] = {}
     for file in files:

@@ -59,9 +59,11 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The outcome of publishing. versions: of metadata that were written, by role.  missing:
-    signatures that the targets metadata still need; then nothing was published.  online: whether
-    only the online key has to sign.  gone: what keys had named that have no such role now.
+    """The outcome of publishing.
+
+    `versions` are of the metadata that were written, by role. `missing` is the number of signatures
+    that the targets metadata still need; then nothing was published. With `online`, only the online
+    key has to sign. `gone` names what keys without that role had named.
     """
 
     versions: Mapping[str, int]
@@ -71,8 +73,10 @@ class Published:
 
 
 class Repository:
-    """The folder of a channel that there is, into which others may write: what is in it counts as
-    far as its keys have signed it. first: root metadata that are believed; None for the folder's.
+    """The folder of an existing channel, into which others may write.
+
+    Its contents count as far as its keys have signed them. `first` is trusted root metadata; None
+    for the folder's own.
     """
 
     def __init__(self, folder: Path, first: Path | None = None) -> None:
@@ -91,8 +95,12 @@ class Repository:
         return (self._folder / STAMP).exists()
 
     def require_as_new(self, role: str, seen: Metadata[Any]) -> None:
-        """Raise UsageError (AOTC-E027) where the folder has older metadata of a role than somebody
-        saw, or others of the same version: what was published before was put back.
+        """Reject older metadata of a role than was seen, or others of that version.
+
+        Then metadata that were published before were restored.
+
+        Raises:
+            UsageError: AOTC-E027.
         """
         found = self.root if role == ROOT else self._current(role)
         is_same = found is not None and found.signed == seen.signed
@@ -113,10 +121,12 @@ class Repository:
         now: datetime,
         days: int,
     ) -> Published:
-        """Name a bundle, or none; sign targets metadata with these keys, and what refers to them
-        with the online key, for so many days.
+        """Name a bundle, or none; sign targets metadata, and refer to them with the online key.
 
-        Raises UsageError: AOTC-E027, E028 a key that has no such role.
+        The validity is in days.
+
+        Raises:
+            UsageError: AOTC-E027, E028 a key that has no such role.
         """
         for signer in signers:
             self._require_role(signer, TARGETS)
@@ -140,11 +150,13 @@ class Repository:
     def _next_targets(
         self, named: Named, before: Metadata[Targets] | None, now: datetime
     ) -> Metadata[Targets]:
-        """Metadata that name this bundle, too, and change nothing else of what enough keys have
-        signed, with the signatures that they have already. before: what is published.
+        """Add this bundle to the targets metadata, with the signatures that they have.
 
-        Raises UsageError (AOTC-E028) where something else waits for signatures: whoever signs for
-        one bundle would sign that unseen.
+        Nothing else changes of what enough keys have signed. `before` is what is published.
+
+        Raises:
+            UsageError: AOTC-E028 where another change waits for signatures, which would be signed
+                unseen.
         """
         changed = Targets()
         if before is not None and not self.missing(before):
@@ -174,9 +186,7 @@ class Repository:
     def _refer(
         self, targets: Metadata[Targets] | None, online: Signer, now: datetime, days: int
     ) -> dict[str, int]:
-        """Write new targets metadata, if there are some, and a snapshot and a timestamp that lead
-        to them; their versions, by role.
-        """
+        """Write new targets metadata, if any, a snapshot and a timestamp; return their versions."""
         old_stamp, old_shot = self._current(TIMESTAMP), self._current(SNAPSHOT)
         written: dict[str, Metadata[Any]] = {TARGETS: targets} if targets is not None else {}
         stamp = Timestamp(_version(old_stamp) + 1, expires=_end(now, timedelta(days=days)))
@@ -208,10 +218,13 @@ class Repository:
         now: datetime,
         days: int,
     ) -> Root:
-        """Write the next root metadata. change: roles that get other keys.  signers: enough of the
-        old root keys and of the new ones.
+        """Write the next root metadata.
 
-        Raises UsageError (AOTC-E028) for too few.
+        `change` has the roles that get other keys, and `signers` enough of the old root keys and of
+        the new ones.
+
+        Raises:
+            UsageError: AOTC-E028 for too few.
         """
         root = deepcopy(self.root.signed)
         root.version += 1
@@ -246,11 +259,13 @@ class Repository:
             raise refusal("AOTC-E028", where, signer.key_id[:16], cause=cause)
 
     def _current(self, role: str) -> Metadata[Any] | None:
-        """The metadata that the timestamp leads to; None where there is none yet. Who writes into
-        the folder cannot have made them up: timestamp and snapshot are signed by keys that have
-        that role, or had it.
+        """Return the metadata that the timestamp leads to; None without a timestamp.
 
-        Raises UsageError (AOTC-E027).
+        A writer of the folder cannot have forged them: keys that have or had the role sign
+        timestamp and snapshot.
+
+        Raises:
+            UsageError: AOTC-E027.
         """
         if not self.is_published():
             return None
@@ -302,8 +317,10 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
 
 @contextmanager
 def changing(folder: Path, first: Path | None = None) -> Iterator[Repository]:
-    """A channel that nobody else changes meanwhile. first: as of `Repository`. Raises UsageError
-    (AOTC-E027).
+    """Open a channel, locked against other changes; `first` as for `Repository`.
+
+    Raises:
+        UsageError: AOTC-E027.
     """
     try:
         with locked(folder):
@@ -353,9 +370,10 @@ def _names(metadata: Metadata[Targets] | None) -> set[str]:
 
 
 def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
-    """The root metadata of a folder, each of them signed by the keys of the one before, too; the
-    last ones are those of now. first: those that are believed, which the folder has to have; None
-    for its own.
+    """Return the root metadata of a folder, each signed by the previous one's keys, too.
+
+    The last are the current ones. `first` is trusted metadata that the folder has to have; None for
+    its own.
     """
     roots = [_read(first or folder / "1.root.json")]
     if roots[0] != _read(folder / f"{roots[0].signed.version}.root.json"):

@@ -101,9 +101,7 @@ def _by_certificate(evidence: Evidence) -> str:
 
 
 def compat_lines(document: dict[str, Any]) -> list[str]:
-    """The matrix as lines for people, in 80 columns: hosts that are alike in all but their names
-    together.
-    """
+    """Return the matrix as lines of 80 columns, with hosts of equal results together."""
     lines = [f"{document['name']} {document['version']} for {', '.join(document['targets'])}"]
     if document["absent_targets"]:
         lines.append(f"absent from this copy: {', '.join(document['absent_targets'])}")

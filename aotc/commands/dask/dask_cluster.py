@@ -45,8 +45,9 @@ class DaskCluster(Cluster):
         return future
 
     def trouble(self) -> str:
-        """Why it is no use to wait any longer; empty while there is hope. Dask itself would wait
-        for new workers for ever.
+        """Return why waiting is pointless; empty while there is hope.
+
+        Dask itself would wait for new workers forever.
         """
         with self._lock:
             now = time.monotonic()
@@ -106,10 +107,13 @@ def _within[T](seconds: float, call: Callable[[], T]) -> T:
 
 
 def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
-    """The cluster at dask://HOST:PORT or, with Dask's own settings for certificates,
-    dask+tls://HOST:PORT. patience: seconds without any worker, until a build gives up.
+    """Return the cluster at dask://HOST:PORT or dask+tls://HOST:PORT.
 
-    Raises UsageError: AOTC-E064 another URL, or Dask is not installed, E065 no answer.
+    The latter uses Dask's own settings for certificates. A build gives up after `patience` seconds
+    without any worker.
+
+    Raises:
+        UsageError: AOTC-E064 another URL, or Dask is not installed, E065 no connection.
     """
     address = _address(url)
     if find_spec("distributed") is None:
@@ -129,8 +133,9 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
 
 
 def _silence() -> None:
-    """Keep Dask's log off the terminal: lost connections are reported as findings. Some of its
-    loggers have levels of their own, so that setting the parent's is not enough.
+    """Keep Dask's log off the terminal: lost connections are reported as findings.
+
+    Some of its loggers have levels of their own, so that setting the parent's is not enough.
     """
     for name in ["distributed", *logging.root.manager.loggerDict]:
         if name.partition(".")[0] == "distributed":

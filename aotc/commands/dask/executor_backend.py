@@ -55,9 +55,11 @@ class ExecutorBackend:
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile a job in a worker. Raises CompileError as the wrapped backend does, and for
-        AOTC-E913 workers with another toolchain, E914 an executor that lost the task, E915 a
-        damaged answer.
+        """Compile a job in a worker.
+
+        Raises:
+            CompileError: As the wrapped backend; AOTC-E913 for workers with another toolchain, E914
+                for an executor that lost the task, E915 for a damaged result.
         """
         request = Request(
             build=self._build,

@@ -34,8 +34,10 @@ class Request(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """One of four answers: an executable; findings, if it does not compile; differences between the
-    toolchains; or that the build was stopped.
+    """The result of a worker.
+
+    It is an executable, findings, differences between the toolchains, or that the build was
+    stopped.
     """
 
     executable: Executable | None = None
@@ -81,9 +83,7 @@ def encode_answer(request: bytes, answer: Answer) -> bytes:
 
 
 def decode_answer(request: bytes, data: object) -> Answer | None:
-    """None if it was damaged, or answers something else; what an executor's workers give may as
-    well be no bytes at all.
-    """
+    """Decode a result; None if it is damaged, belongs to another request, or is not bytes."""
     if not isinstance(data, bytes):
         return None
     body = data[DIGEST_BYTES:]

@@ -1,5 +1,6 @@
-"""`aotc diff`: what changed between two bundles, as data: identity, sources, toolchain, and the
-numbers of every executable. `aotc diff --help` lists the kinds of changes.
+"""Differences between two bundles as data: identity, sources, toolchain, figures of executables.
+
+`aotc diff --help` lists the kinds of changes.
 """
 
 from __future__ import annotations
@@ -58,9 +59,11 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. place: an executable, entry point, target, …, or "" for the bundle.  path:
-    what of it differs, or "".  before, after: as text, "-" for a missing one.  numbers: both, if
-    they are numbers that both bundles tell.
+    """One difference.
+
+    `place` is an executable, entry point, target and so on, or "" for the bundle, and `path` a part
+    of it, or "". `before` and `after` are texts, "-" for a missing value; `numbers` has both if
+    they are numbers.
     """
 
     kind: str
@@ -86,9 +89,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ModuleDiff:
-    """Two modules of the same executables, as text. before, after: digests.  lines: begin with "-",
-    "+", " " or "@@".  left_out: how many more there are.  note: why there are none, although the
-    modules differ.
+    """The difference of two modules of the same executables, as text.
+
+    `before` and `after` are digests. `lines` begin with "-", "+", " " or "@@"; `left_out` counts
+    further ones; `note` is why there are none, although the modules differ.
     """
 
     places: tuple[str, ...]
@@ -101,7 +105,9 @@ class ModuleDiff:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Two bundles. changes: in the order of `KINDS`, then numbers.  modules: the text of those that
+    """The differences of two bundles.
+
+    `changes` are in the order of `KINDS`, then numbers; `modules` has the text of those that
     changed.
     """
 
@@ -112,9 +118,7 @@ class Diff:
 
     @property
     def is_same(self) -> bool:
-        """Whether both have the same root and the same targets of it: then they are the same, byte
-        for byte.
-        """
+        """Return whether the bundles are equal, byte for byte: same root and targets of it."""
         roots = self.before.root_digest == self.after.root_digest
         return roots and self.before.targets.keys() == self.after.targets.keys()
 
@@ -179,9 +183,7 @@ _WEIGHTS = ("origin", "tensors", "blobs")
 
 
 def _rank(changed: Changed) -> tuple[int | str, ...]:
-    """Executables come after what is said of targets and entry points; fields of an entry point are
-    in the order of their names.
-    """
+    """Return the sort key of a change: executables last, and their fields by name."""
     fact = changed.fact
     if fact.part is Part.EXECUTABLE:
         return 1, changed.target

@@ -34,9 +34,11 @@ _LIMIT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """text: as written.  kind: of changes; "any" for all.  sign: +1 or -1 for a number that may
-    grow or shrink by `limit` and no more, 0 for any change.  is_part: the limit is a part of the
-    value before.
+    """A rule of `--fail-on`.
+
+    `text` is as written; `kind` is that of changes, "any" for all. `sign` is +1 or -1 for a number
+    that may grow or shrink by at most `limit`, 0 for any change. With `is_part`, the limit is a
+    share of the value before.
     """
 
     text: str
@@ -59,8 +61,10 @@ class Rule:
 
 
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
-    """The rules of a command line; with none of them, `any`. Several may stand in one text, with
-    commas. Raises UsageError (AOTC-E056).
+    """Return the rules of a command line, by default `any`; commas separate several.
+
+    Raises:
+        UsageError: AOTC-E056.
     """
     stated = [part.strip() for text in texts for part in text.split(",")]
     return tuple(_rule(part) for part in stated) or (Rule(ANY, ANY),)

@@ -115,8 +115,9 @@ def _joined(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _every(places: Sequence[str]) -> str:
-    """Places as text: by entry point and profile with their targets, or if these are many, by entry
-    point with the number of its executables.
+    """Return executables as text, by entry point and profile with their targets.
+
+    If these are many, it is the number of executables by entry point.
     """
     targets: dict[str, list[str]] = {}
     for place in places:

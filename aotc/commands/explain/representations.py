@@ -28,8 +28,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Representation:
-    """Text of one stage. digest: of the blob that it was read from, a module or an executable,
-    which serves these targets.  text: empty for an executable of unknown layout.
+    """Text of one stage.
+
+    `digest` is that of the module or executable that it was read from, which serves these targets.
+    `text` is empty for an executable of unknown layout.
     """
 
     stage: Stage

@@ -12,21 +12,27 @@ from typing import Any
 import msgspec
 
 from aotc.base.errors import refusal
-from aotc.base.foreign_python import run_script
+from aotc.base.foreign_python import Script, run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import prepared, write_atomically
 from aotc.capture.file_digests import changed_meanwhile, digest_of
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.bundle_files import open_regular
 
-EXPORTER = Path(__file__).with_name("tensorflow_exporter.py")
+EXPORTER = Script(
+    path=Path(__file__).with_name("tensorflow_exporter.py"),
+    result="model.tfhlo",
+    expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
+    hint="name one with --python: pip install tensorflow-cpu in an environment of its own",
+)
 """Which imports nothing of aotc."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The export of TensorFlow. model: the bytes of a model file.  expected: those of an .npz file
-    with its results, if inputs were given.
+    """The export of TensorFlow.
+
+    `model` is a model file; `expected` an .npz file with its results, if inputs were given.
     """
 
     model: bytes
@@ -55,15 +61,8 @@ def import_signature(
     }
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-tensorflow-", "") as folder:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        run_script(
-            python,
-            EXPORTER,
-            folder,
-            str(saved_model),
-            result="model.tfhlo",
-            expected="a Python that imports tensorflow, 2.21 or newer, and exports the model",
-            hint="name one with --python: pip install tensorflow-cpu in an environment of its own",
-        )
+        size = sum(path.stat().st_size for path in _files(saved_model))
+        run_script(python, EXPORTER, folder, str(saved_model), size)
         # TensorFlow opens files by name: what it read is told by nothing else.
         if _digest(saved_model) != digest:
             raise changed_meanwhile(str(saved_model), "a file of it")
@@ -75,24 +74,32 @@ def import_signature(
 
 
 def _digest(saved_model: Path) -> str:
-    """Return a digest of the files of a SavedModel and their names. Raises CaptureError
-    (AOTC-E843) for a folder that has none, or that cannot be read.
+    """Return a digest of the files of a SavedModel and their names.
+
+    Raises:
+        CaptureError: AOTC-E843 for a folder without a model, or that cannot be read.
     """
     graph = saved_model / "saved_model.pb"
     try:
         with open_regular(graph):
             pass  # TensorFlow would wait for what a pipe gives
-        files = sorted(path for path in saved_model.rglob("*") if path.is_file())
-        told = {str(path.relative_to(saved_model)): digest_of(path) for path in files}
+        told = {str(path.relative_to(saved_model)): digest_of(path) for path in _files(saved_model)}
     except OSError as error:
         found = f"{error.filename or graph}: {error.strerror}"
         raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
     return sha256(json.dumps(told, sort_keys=True).encode())
 
 
+def _files(saved_model: Path) -> list[Path]:
+    """Return the files of a SavedModel."""
+    return sorted(path for path in saved_model.rglob("*") if path.is_file())
+
+
 def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, Any]:
-    """Write the model file, and the results beside it; what was written. Raises UsageError
-    (AOTC-E003).
+    """Write the model file and the results; return a report.
+
+    Raises:
+        UsageError: AOTC-E003.
     """
     beside = {}
     if expected is not None and imported.expected is not None:

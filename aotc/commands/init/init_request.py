@@ -1,6 +1,4 @@
-"""The parameters of a function: what the options of `aotc init` say of them, and what the process
-that looks at the function is asked and answers.
-"""
+"""Parameters of a function: from the options of `aotc init`, and from its inspection."""
 
 from __future__ import annotations
 
@@ -39,8 +37,10 @@ _REFERENCE = "package.module:function"
 
 @dataclass(frozen=True, slots=True)
 class ArrayText:
-    """dtype: as a build manifest writes it; None where only the axes were given.  shape: sizes and
-    names of dimensions.
+    """An array of an option.
+
+    `dtype` is as in a build manifest, None where only the axes are given; `shape` has sizes and
+    dimensions.
     """
 
     dtype: str | None
@@ -260,9 +260,7 @@ def _weights(text: str) -> str:
 
 
 def _is_weights(text: str) -> bool:
-    """Return whether it names weights files as `source` of a manifest does: by its end, or a folder
-    such as an Orbax checkpoint.
-    """
+    """Return whether a text names weights as `source` of a manifest: files or a folder."""
     return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
 
 
@@ -310,9 +308,11 @@ def _names(request: Request) -> Iterator[Finding]:
 
 
 class Job(Struct, frozen=True):
-    """function, example: "package.module:function"; example returns the arguments of a call.
-    likes: functions that return an input each.  is_file: whether the function is a model file.
-    limits: what reading it may use, of a model file.
+    """The job of the worker.
+
+    `function` and `example` have the form "package.module:function"; `example` returns the
+    arguments of a call. `likes` are functions that return an input each. With `is_file`, the
+    function is a model file, and `limits` are for reading it.
     """
 
     root: str
@@ -324,8 +324,10 @@ class Job(Struct, frozen=True):
 
 
 class SeenArray(Struct, frozen=True, tag="array"):
-    """low, high: the numbers of an array of integers.  original: its dtype in the example, where
-    jax with 64-bit types off would narrow it to `dtype`.
+    """An array of the example.
+
+    `low` and `high` bound an array of integers. `original` is its dtype in the example, where jax
+    without 64-bit types would narrow it to `dtype`.
     """
 
     shape: list[int]
@@ -355,8 +357,10 @@ type Seen = SeenArray | SeenPlain | SeenOther
 
 
 class Parameter(Struct, frozen=True):
-    """annotation: `DTYPE[AXES]` as a jaxtyping annotation says it, if there is one.  example: the
-    leaves of its value in the example call, if it has one.
+    """A parameter of the function.
+
+    `annotation` is a jaxtyping annotation as `DTYPE[AXES]`, if any; `example` has the leaves of its
+    value in the example call.
     """
 
     name: str
@@ -366,12 +370,16 @@ class Parameter(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """parameters: of the function.  enable_x64: whether
-    the program itself, when imported, turned 64-bit types on.  takes_any: "*args" and "**kwargs" of
-    the function, to which a manifest passes nothing.  needed: the names that each function of
-    `likes` has to be called with.  ranges: of sizes that a model file states, by their names; None
-    for an open end.  sizes: of these, those that alone a model file has the program for.  donate:
-    parameters that a model changes.
+    """The result of the worker.
+
+    Attributes:
+        parameters: Of the function.
+        enable_x64: Whether the program itself turned 64-bit types on when imported.
+        takes_any: "*args" and "**kwargs" of the function, to which a manifest passes nothing.
+        needed: The required arguments of each function of `likes`.
+        ranges: By name, those of sizes that a model file states; None for an open end.
+        sizes: By name, the only sizes that a model file has the program for.
+        donate: Parameters that a model changes.
     """
 
     parameters: list[Parameter]

@@ -1,7 +1,6 @@
-"""`python -m aotc.commands.init.inspect_function_worker FOLDER`: look at a function and a call of
-it.
+"""Inspects a function and a call of it, in a process, since it imports jax and the user's code.
 
-Runs in a process of its own because it imports jax and the user's code.
+Run as `python -m aotc.commands.init.inspect_function_worker FOLDER`.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ def _nameless(reference: str, signature: inspect.Signature) -> Iterator[Finding]
 
 
 def _takes_any(signature: inspect.Signature) -> list[str]:
-    """ "*args" and "**kwargs", as the function calls them."""
+    """Return "*args" and "**kwargs", under the function's own names."""
     return [str(p) for p in signature.parameters.values() if p.kind in _TAKES_ANY]
 
 
@@ -229,8 +228,9 @@ def _array(value: Any) -> Seen:
 
 
 def _of_file(source: SourceFile) -> Answer:
-    """What a model file takes, as a function's annotations say it. Raises what `open_file` raises,
-    UsageError (AOTC-E080) for a file that cannot be read.
+    """Return the parameters of a model file, in the form of a function's annotations.
+
+    Raises the errors of `open_file`, and UsageError (AOTC-E080) for a file that cannot be read.
     """
     try:
         model = open_file(source, None, "FUNCTION", False).model

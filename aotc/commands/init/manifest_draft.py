@@ -44,8 +44,10 @@ LARGE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ArrayInput:
-    """low, high: the numbers its fixtures are drawn from, of an array of integers. guessed: that
-    nobody said so.
+    """An array in the draft.
+
+    `low` and `high` are the range of fixtures for an array of integers; `guessed` is whether no
+    source states it.
     """
 
     shape: tuple[int | str, ...]
@@ -457,7 +459,7 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield f"range = [{dimension.low}, {dimension.high}]  # what calls may have"
         profiles = dimension.profiles
         shown = list(profiles) if isinstance(profiles, tuple) else profiles
-        yield f"profiles = {_value(shown)}  # compiled; others need out_of_profile, or are refused"
+        yield f"profiles = {_value(shown)}  # compiled; other sizes need out_of_profile"
     at = f"entry_points.{_key(draft.entry_point)}"
     yield ""
     yield f"[{at}]"

@@ -107,10 +107,13 @@ class TokenKey:
 
 
 def open_key(uri: str, ask: Ask) -> TokenKey:
-    """The key that an RFC 7512 URI names. The PIN comes from the URI's pin-source, the variable
-    AOTC_PKCS11_PIN, or a prompt: the first of these that there is.
+    """Return the key that an RFC 7512 URI names.
 
-    Raises UsageError: AOTC-E017 no such URI, E018 the extra is not installed, E019 no PIN.
+    The PIN comes from the URI's pin-source, the variable AOTC_PKCS11_PIN, or a prompt, in this
+    order.
+
+    Raises:
+        UsageError: AOTC-E017 no such URI, E018 the extra is not installed, E019 no PIN.
     """
     parsed = parse_uri(uri)
     try:

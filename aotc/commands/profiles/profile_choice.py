@@ -31,8 +31,10 @@ RESTARTS = 30
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Profiles, sorted. method: how they were found.  is_best: no set of so many profiles that
-    covers as much costs less.
+    """Chosen profiles, sorted.
+
+    `method` is how they were found. With `is_best`, no set of so many profiles with the same
+    coverage costs less.
     """
 
     profiles: Points
@@ -57,16 +59,18 @@ def choose(space: Space, points: Points, counts: Counts, model: CostModel, most:
 
 
 def best_runs(weights: NDArray[np.float64], costs: Costs, most: int) -> list[int]:
-    """Indices of the at most `most` sizes of one padded dimension with which all requests cost
-    least.
+    """Return the indices of at most `most` sizes of a padded dimension with the least total cost.
 
-    A best set has its sizes among those asked for: a profile can shrink to the largest size it
-    serves. The sizes fall into runs, each served by its largest. With W(i, j) the weight of sizes
-    i < … <= j and C non-decreasing, the cost W(i, j) * C(j) of a run satisfies the quadrangle
-    inequality: the best beginning of the last run grows with its end, and every row of the table is
+    A best set has its sizes among those requested: a profile can shrink to the largest size it
+    serves. The sizes fall into runs, each served by its largest. With W(i, j) the weight of sizes i
+    < … <= j and C non-decreasing, the cost W(i, j) * C(j) of a run satisfies the quadrangle
+    inequality: the best start of the last run grows with its end, and every row of the table is
     filled by divide and conquer in O(k n log n) (Galil and Park, 1992).
 
-    weights: by size, in increasing order of size.  costs: of a call of each size, non-decreasing.
+    Args:
+        weights: By size, in increasing order of size.
+        costs: Of a call of each size, non-decreasing.
+        most: Number of sizes.
     """
     number = len(weights)
     before = np.concatenate([[0.0], np.cumsum(weights)])
@@ -85,8 +89,10 @@ def best_runs(weights: NDArray[np.float64], costs: Costs, most: int) -> list[int
 def _next_row(
     row: Costs, before: NDArray[np.float64], costs: Costs
 ) -> tuple[Costs, NDArray[np.int64]]:
-    """One more run. row[j]: least cost of sizes 0 … j so far; starts[j]: where its last run begins,
-    -1 where one more run does not help.
+    """Add one run to each prefix of sizes.
+
+    `row[j]` is the least cost of sizes 0 … j so far; `starts[j]` is where its last run begins, -1
+    where one more run does not help.
     """
     number = len(row)
     after, starts = row.copy(), np.full(number, -1, dtype=np.int64)
@@ -109,11 +115,11 @@ def _next_row(
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """Requests, and what refusing each costs: more than serving all others. Behind them stand the
-    smallest sizes that are served today; refusing one costs less, and more than anything else.
+    """Requests, and the cost of rejecting each: more than of serving all others.
 
-    weights, refused: float64[n]. per_call: added to each call's cost, too little for anything but
-    making fewer calls of equals.
+    They are followed by the smallest sizes that are served today; rejecting one costs less, but
+    more than anything else. `weights` and `refused` are float64[n]. `per_call` is added to each
+    call's cost, and only decides between equals for fewer calls.
     """
 
     space: Space
@@ -169,8 +175,9 @@ def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def _requests(space: Space, points: Points, counts: Counts, model: CostModel) -> _Requests:
-    """These, and in a dimension that is split the smallest size that today's profiles serve: every
-    other size may be a sum of it, those included that the traffic did not have.
+    """Return the requests, with the smallest size that today's profiles serve by splitting.
+
+    Every other size may be a sum of it, including those absent from the traffic.
     """
     today = space.points(space.profiles)
     smallest = [points[:0]]
@@ -216,8 +223,9 @@ class _Search:
         self.table = np.array(every).T
 
     def find(self, most: int) -> Points:
-        """At most so many profiles: greedy ones, exchanged while that helps; then the same after
-        taking half of them back.
+        """Return at most so many profiles: greedy ones, exchanged while that helps.
+
+        It then repeats after taking half of them back.
         """
         random = np.random.default_rng(0)
         total, best = self._exchange(self._greedy([], most))
@@ -280,9 +288,10 @@ class _Search:
 def _levels(
     space: Space, points: Points, counts: Counts, model: CostModel
 ) -> list[NDArray[np.int64]]:
-    """Sorted sizes by dimension, of which about CANDIDATES_MAX profiles can be made: every size
-    where it has to be met exactly, frequent sizes and parts of them where it is split, and in the
-    others those to which sizes are raised at the least cost.
+    """Return sorted sizes by dimension, from which about CANDIDATES_MAX profiles can be made.
+
+    They are every size where it has to match, frequent sizes and parts of them where it is split,
+    and in the others those to which sizes are raised at the least cost.
     """
     room = float(SPLIT_CANDIDATES_MAX if any(a.splits for a in space.axes) else CANDIDATES_MAX)
     levels = [np.unique(column) for column in points.T]

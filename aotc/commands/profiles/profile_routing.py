@@ -57,8 +57,9 @@ class Served:
 
 
 def can_serve(space: Space, points: Points, profiles: Points) -> NDArray[np.bool_]:
-    """bool[n, k]: one call of a profile serves a point that is equal in every dimension, or smaller
-    in one that is padded.
+    """Return bool[n, k]: whether one call of a profile serves a point.
+
+    Sizes are equal in every dimension, or smaller in a padded one.
     """
     fits = np.ones((len(points), len(profiles)), dtype=bool)
     for column, axis in enumerate(space.axes):
@@ -68,10 +69,10 @@ def can_serve(space: Space, points: Points, profiles: Points) -> NDArray[np.bool
 
 
 def assign(space: Space, points: Points, profiles: Points, costs: Costs) -> NDArray[np.int64]:
-    """int64[n]: the cheapest profile that serves each point in one call, the smallest of equals; -1
-    for none. What searches try thousands of times; `serve` asks the loader's own router.
+    """Return int64[n]: the cheapest profile that serves each point in one call, -1 for none.
 
-    costs: of the profiles.
+    The smallest of equals is taken. Searches call it thousands of times; `serve` uses the loader's
+    own router. `costs` are those of the profiles.
     """
     by = np.full(len(points), -1, dtype=np.int64)
     if not len(profiles):
@@ -144,8 +145,9 @@ def calls_of(route: Route | None) -> tuple[Direct, ...]:
 def _alike(
     space: Space, points: Points, profiles: Points
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Points that the router cannot tell apart: where no profile's size lies between theirs in a
-    padded dimension, and of equal size in the others. One of each, and int64[n] which each is.
+    """Return one of each group of points that the router cannot distinguish, and int64[n] groups.
+
+    No profile's size lies between theirs in a padded dimension, and other sizes are equal.
     """
     keys = []
     for column, axis in enumerate(space.axes):

@@ -13,7 +13,6 @@ from aotc.cli.command_output import (
     HELP_OPTION,
     Output,
     command,
-    note_ignored,
     report_findings,
 )
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
@@ -58,10 +57,10 @@ def traffic_options[F: Callable[..., Any]](function: F) -> F:
 @target_option("Target to optimize for", default="the manifest's first")
 @click.option(
     "--cost",
-    type=click.Choice(["analysis", "elements"]),
-    default="analysis",
+    metavar="EXPRESSION",
+    default="elements",
     show_default=True,
-    help="Cost model: XLA's analysis, or element count",
+    help="Cost of a call, such as batch*seq*seq",
 )
 @click.option("--write", is_flag=True, help="Write the profiles to the manifest")
 @command
@@ -78,14 +77,14 @@ def suggest(
     """Suggest profiles that serve observed traffic.
 
     Covers every call within the manifest's ranges, then minimizes the expected cost of a call, and
-    compares the result with the current profiles. The log may be compressed with gzip.
+    compares the result with the current profiles. A call costs as many elements as its sizes
+    multiply to; --cost takes a sum of products instead, such as batch*seq*seq+300*batch*seq for
+    attention. The log may be compressed with gzip.
 
     \b
     aotc profiles suggest manifests/digits.toml --traffic shapes.jsonl --max 8
     """
-    from aotc.base.workers import worker_environment
     from aotc.bundle.write.atomic_files import write_atomically
-    from aotc.commands.profiles.cost_probe import CostKind
     from aotc.commands.profiles.profiles_text import (
         profiles_table,
         suggestion_document,
@@ -95,15 +94,13 @@ def suggest(
     from aotc.config.toml_edit import with_value
     from aotc_runtime.formats.toml_source import render_path
 
-    if ignored := worker_environment.ignored():
-        note_ignored(ignored)
     found = find(
         manifest,
         log,
         most=most,
         entry_point=entry,
         target=target,
-        kind=CostKind(cost),
+        cost=cost,
     )
     document = suggestion_document(found)
     if write:

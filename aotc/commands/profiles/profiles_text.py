@@ -16,22 +16,15 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Everything that was found; costs in the model's unit."""
-    model, choice = suggestion.probed.model, suggestion.choice
-    names = suggestion.space.names
+    """Everything that was found; costs in the unit of `--cost`."""
+    choice = suggestion.choice
     return {
         "manifest": str(suggestion.manifest.path),
         "entry_point": suggestion.space.entry_point,
         "target": suggestion.target,
         "policies": {axis.name: axis.policy.value for axis in suggestion.space.axes},
         "traffic": _traffic(suggestion.traffic, suggestion.outside),
-        "cost_model": {
-            "unit": model.unit,
-            "probes": suggestion.probed.probes,
-            "largest_error": model.error,
-            "open_loops": suggestion.probed.open_loops,
-            "formula": model.text(names) if suggestion.probed.probes else "",
-        },
+        "cost_of_a_call": suggestion.model.text,
         "method": choice.method,
         "optimal": choice.is_best,
         "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
@@ -121,7 +114,7 @@ _ROWS: tuple[tuple[str, str, Any], ...] = (
 
 def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
     served = suggestion.served
-    costs = suggestion.probed.model.costs(suggestion.choice.profiles)
+    costs = suggestion.model.costs(suggestion.choice.profiles)
     every = suggestion.traffic.requests - served.covered + int(served.calls_by_profile.sum())
     for index, sizes in enumerate(suggestion.profiles):
         calls = float(served.calls_by_profile[index])
@@ -131,15 +124,9 @@ def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
 
 
 def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
-    model = document["cost_model"]
     best = f": no {suggestion.most} profiles cost less" if document["optimal"] else ""
     yield f"by {document['method']}{best}"
-    how = f", from {model['probes']} probes" if model["probes"] else ""
-    off = f", off by up to {100 * model['largest_error']:.2g} % there" if how else ""
-    yield f"cost of a call: {model['unit']}{how}{off}"
-    if loops := model["open_loops"]:
-        what = "a loop" if loops == 1 else f"each of {loops} loops"
-        yield f"of {what} whose length is not known, one step is counted"
+    yield f"cost of a call: {document['cost_of_a_call']}"
 
 
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:

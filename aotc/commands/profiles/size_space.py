@@ -30,8 +30,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A dimension. minimum, maximum: both included.  policy: for a size that no profile has; where
-    that is `compile`, what calls do meanwhile.
+    """A dimension, with inclusive bounds.
+
+    `policy` is for sizes without a profile; for `compile`, it is that of calls meanwhile.
     """
 
     name: str
@@ -42,17 +43,21 @@ class Axis:
 
     @property
     def pads(self) -> bool:
+        """Whether other sizes are padded."""
         return self.policy is OutOfProfilePolicy.PAD
 
     @property
     def splits(self) -> bool:
+        """Whether other sizes are split."""
         return self.policy is OutOfProfilePolicy.SPLIT
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The dimensions of an entry point, sorted by name. profiles: those it has today; order: their
-    numbers as the loader tries them, for a built one.
+    """The dimensions of an entry point, sorted by name.
+
+    `profiles` are those it has today; `order` has their numbers as the loader tries them, once it
+    is built.
     """
 
     entry_point: str
@@ -74,6 +79,7 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the dimensions."""
         return tuple(axis.name for axis in self.axes)
 
     def points(self, profiles: Sequence[Mapping[str, int]]) -> Points:

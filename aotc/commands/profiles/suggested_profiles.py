@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.cost_probe import CostKind, Probed, probe
+from aotc.commands.profiles.call_cost import ELEMENTS, CostModel, parse_cost
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
 from aotc.commands.profiles.size_space import Points, Space, space_of_manifest
@@ -19,9 +19,11 @@ from aotc_runtime.base.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """target: as the manifest writes it.  accepted: traffic that the entry point accepts; outside:
-    how many requests it does not, by reason.  most: profiles allowed.  served, today: how the
-    suggested profiles and those of the manifest serve the accepted traffic.
+    """Suggested profiles for a target, which is as the manifest writes it.
+
+    `accepted` is traffic that the entry point accepts, and `outside` counts other requests by
+    reason. `most` is the number of allowed profiles. `served` and `today` are how suggested and
+    current profiles serve the traffic.
     """
 
     manifest: BuildManifest
@@ -31,7 +33,7 @@ class Suggestion:
     accepted: Traffic
     outside: dict[str, int]
     most: int
-    probed: Probed
+    model: CostModel
     choice: Choice
     served: Served
     today: Served
@@ -49,12 +51,21 @@ def suggest(
     most: int,
     entry_point: str | None = None,
     target: str | None = None,
-    kind: CostKind = CostKind.ANALYSIS,
+    cost: str = ELEMENTS,
 ) -> Suggestion:
-    """The profiles of one entry point that serve a log best, for one target.
+    """Return the profiles of one entry point that serve a log best, for one target.
 
-    Raises UsageError: AOTC-E040 and E041 for the log, E042 for the entry point; BuildManifestError,
-    CaptureError.
+    Args:
+        manifest_path: The build manifest.
+        log: The traffic log.
+        most: The largest number of profiles.
+        entry_point: Its name; None for the only one with dimensions.
+        target: As the manifest writes it; None for its first.
+        cost: The cost of a call, as `parse_cost` reads it.
+
+    Raises:
+        UsageError: AOTC-E001 for the cost, E040 and E041 for the log, E042 for the entry point.
+        BuildManifestError: For the manifest or the target.
     """
     manifest = read_build_manifest(manifest_path)
     written = target or manifest.targets[0]
@@ -63,13 +74,13 @@ def suggest(
     name = entry_point_of(every, sized, entry_point)
     space = space_of_manifest(manifest, name, written)
     resolve_target(written, manifest.root, "--target")
+    model = parse_cost(cost, space.names)
     traffic = read_traffic(log, name, space.names)
     accepted, outside = accept(space, traffic, log)
-    probed = probe(manifest, space, accepted.points, kind)
-    choice = choose(space, accepted.points, accepted.counts, probed.model, most)
+    choice = choose(space, accepted.points, accepted.counts, model, most)
 
     def served(profiles: Points) -> Served:
-        return serve(space, accepted.points, accepted.counts, profiles, probed.model)
+        return serve(space, accepted.points, accepted.counts, profiles, model)
 
     return Suggestion(
         manifest=manifest,
@@ -79,7 +90,7 @@ def suggest(
         accepted=accepted,
         outside=outside,
         most=most,
-        probed=probed,
+        model=model,
         choice=choice,
         served=served(choice.profiles),
         today=served(space.points(space.profiles)),
@@ -87,8 +98,10 @@ def suggest(
 
 
 def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
-    """The entry point that `--entry` names, or the only one with dimensions. sized: those with
-    dimensions. Raises UsageError (AOTC-E042).
+    """Return the entry point of `--entry`, or the only one with dimensions (`sized`).
+
+    Raises:
+        UsageError: AOTC-E042.
     """
     if wanted is None and len(sized) == 1:
         return sized[0]

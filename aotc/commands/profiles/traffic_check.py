@@ -37,8 +37,10 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """Requests of one size. served_by: the profiles of the calls that one is; none for those that
-    are refused, with the reason.  wasted: elements of padding, over all of these requests.
+    """Requests of one size.
+
+    `served_by` has the profiles of the calls for one request; none for rejected ones, with the
+    reason. `wasted` counts elements of padding over all of these requests.
     """
 
     sizes: dict[str, int]
@@ -51,8 +53,9 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How a target's profiles serve some traffic, what is outside included. split: requests that
-    are several calls; calls: of all that are covered.
+    """Traffic as served by a target's profiles, with requests that none accepts.
+
+    `split` counts requests that are several calls; `calls` those of all covered requests.
     """
 
     target: str
@@ -68,6 +71,7 @@ class Checked:
 
     @property
     def coverage(self) -> float:
+        """The share of requests that are served."""
         return self.covered / self.requests
 
 

@@ -81,6 +81,7 @@ class Traffic:
 
     @property
     def requests(self) -> int:
+        """The number of requests."""
         return int(self.counts.sum())
 
 
@@ -92,9 +93,7 @@ def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[n
 
 
 class _Gathered:
-    """The contents of a log, line by line. names: of all dimensions, each of which a line has to
-    state.
-    """
+    """The contents of a log, line by line; each has to state all dimensions (`names`)."""
 
     def __init__(self, entry_point: str, names: tuple[str, ...]) -> None:
         self.entry_point, self.names = entry_point, names

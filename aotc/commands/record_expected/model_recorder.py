@@ -1,9 +1,8 @@
-"""`python recorder.py FOLDER`: runs a model file with the framework that it is of, on each call in
-the folder: `0.npz`, `1.npz`, …; the results come beside them as `0.results.npz`,
-with their names in `0.names.json`.
+"""Runs a model file with its framework on each call in a folder: `python recorder.py FOLDER`.
 
-This runs where the framework is and aotc is not, on Python 3.10 or newer: it imports nothing but
-that and numpy. Why a file is not run goes to `refused.json`.
+Calls are `0.npz`, `1.npz` and so on; the results are written beside them as `0.results.npz`, with
+their names in `0.names.json`. This runs in environments without aotc, on Python 3.10 or newer: it
+imports only the framework and numpy. Errors go to `refused.json`.
 """
 
 from __future__ import annotations

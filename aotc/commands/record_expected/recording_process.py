@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.base.foreign_python import run_script
+from aotc.base.foreign_python import Script, run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
@@ -22,7 +22,12 @@ from aotc.config.toml_edit import with_value
 from aotc.report.array_files import read_arguments, write_npz
 from aotc_runtime.schema.manifest_labels import label
 
-RECORDER = Path(__file__).with_name("model_recorder.py")
+RECORDER = Script(
+    path=Path(__file__).with_name("model_recorder.py"),
+    result="framework",
+    expected="a Python that imports the framework of the model, and runs it",
+    hint="name one with --python: of an environment with onnxruntime, onnx or torch",
+)
 """Which imports nothing of aotc."""
 
 SUFFIXES = (".onnx", ".pt2")
@@ -71,15 +76,8 @@ def record(
             write_npz(folder / f"{number}.npz", _cut(spec, given, sizes))
         job = {"model": str(spec.source.path.absolute()), "calls": len(profiles)}
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        run_script(
-            python,
-            RECORDER,
-            folder,
-            spec.source.text,
-            result="framework",
-            expected="a Python that imports the framework of the model, and runs it",
-            hint="name one with --python: of an environment with onnxruntime, onnx or torch",
-        )
+        size = spec.source.path.stat().st_size
+        run_script(python, RECORDER, folder, spec.source.text, size)
         arrays: dict[str, Array] = {}
         for number, sizes in enumerate(profiles.values()):
             with np.load(folder / f"{number}.results.npz", allow_pickle=False) as found:

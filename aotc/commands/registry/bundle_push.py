@@ -1,5 +1,6 @@
-"""A bundle into a repository: what is there is not sent again, and a tag comes last, so that
-whoever sees it finds the signatures as well.
+"""Pushes a bundle to a repository: existing blobs are not sent, and the tag is written last.
+
+So a reader of the tag finds the signatures as well.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ overwrite it.
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """place: with the digest of the root.  tag: what names it now.  sent: sizes of the blobs that
-    were not there, by digest, bytes.  size_bytes: of all blobs.
+    """A pushed bundle.
+
+    `place` has the digest of the root; `tag` names it now. `sent` has sizes of the blobs that were
+    missing, by digest; `size_bytes` is the size of all blobs.
     """
 
     name: str
@@ -63,12 +66,19 @@ def push(
     on_bytes: OnBytes = ignore_progress,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Pushed:
-    """Have a bundle, with its attestations, in a repository under the tag of its place, or that of
-    its version.
+    """Push a bundle with its attestations, under the tag of its reference or its version.
 
-    policy: has to accept it, if there is one; digests are checked in any case.  mounts: other
-    repositories of the registry whose blobs may be taken over. Raises BundleFormatError,
-    IntegrityError, TrustError, RegistryError.
+    Args:
+        source: The bundle, whose digests are checked.
+        repository: Where it goes.
+        policy: Has to accept the bundle, if there is one.
+        now: Time of the check.
+        mounts: Other repositories of the registry whose blobs may be mounted.
+        on_bytes: Called with progress.
+        chunk_bytes: Size of chunks.
+
+    Raises:
+        BundleFormatError, IntegrityError, TrustError, RegistryError: It cannot be pushed.
     """
     read = opened(source, policy, now)
     root, place, contents = read.root, repository.place, read.contents
@@ -162,9 +172,9 @@ def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
 def _attach(
     repository: Repository, source: BlobSource, root: str, attestations: Sequence[str]
 ) -> None:
-    """Attestations as OCI 1.1 referrers of the root, and in the index that stands in for those:
-    registries of before have no other, and none but this keeps the order. Each has a tag of its
-    own, for tools that know neither.
+    """Push attestations as OCI 1.1 referrers of the root, and in the index for older registries.
+
+    That index alone keeps their order. Each has a tag of its own, for tools that know neither.
     """
     listed, has_api = [], True
     for digest in attestations:
@@ -186,8 +196,10 @@ def _attach(
 def _stand_in(
     repository: Repository, root: str, ours: Sequence[dict[str, object]], *, has_api: bool
 ) -> None:
-    """https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema:
-    read, added to, written, and read again, since others may do the same.
+    """Update the index of a root's referrers for registries without that API.
+
+    It is read, added to, written, and read again, since others may do the same.
+    https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md#referrers-tag-schema
     """
     tag = root.replace(":", "-")
     digests = [each["digest"] for each in ours]

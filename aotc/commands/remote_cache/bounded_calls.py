@@ -123,8 +123,11 @@ class Bounded:
         return self._stopped.is_set()
 
     def call[T](self, operation: Callable[[Pace], T]) -> T:
-        """What an operation gives. Raises OutageError if it raises anything; UnreachableError if
-        that says that there is no connection, or if nothing gets on.
+        """Return the result of an operation.
+
+        Raises:
+            OutageError: It raises an error.
+            UnreachableError: There is no connection, or no progress.
         """
         if self._stopped.is_set():
             raise OutageError(self._why)

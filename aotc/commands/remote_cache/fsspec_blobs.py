@@ -1,7 +1,7 @@
-"""Blobs wherever fsspec reaches: s3://, gs://, az://, sftp://, file://, …
+"""Blobs in any store of fsspec: s3://, gs://, az://, sftp://, file:// and others.
 
-https://filesystem-spec.readthedocs.io. Each scheme but file:// and memory:// needs the package
-that serves it.
+https://filesystem-spec.readthedocs.io. Each scheme but file:// and memory:// needs the package that
+serves it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class FsspecBlobs:
         self._files, self._folder = files, folder.rstrip("/")
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """The bytes under a name, up to the limit; None if there are none. What is there and is no
-        file, such as a pipe, is an empty one.
+        """Return the bytes under a name, up to the limit; None if there are none.
+
+        Something that is no file, such as a pipe, counts as empty.
         """
         path = f"{self._folder}/{name}"
         if self._is_of_files and self._files.exists(path) and not self._files.isfile(path):

@@ -1,5 +1,6 @@
-"""Blobs in a repository of an OCI registry: an entry is a tag, whose manifest has one layer. By the
-client that carries bundles (`aotc_serve.oci`); a cache tries nothing twice.
+"""Blobs in a repository of an OCI registry: an entry is a tag, whose manifest has one layer.
+
+It uses the client for bundles (`aotc_serve.oci`), without retries.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ def layer_of(manifest: bytes) -> str | None:
 
 
 class OciBlobs:
-    """Blobs in oci://HOST/REPOSITORY; `user:password@` is for the registry or its token server, in
-    place of what `docker login` has left.
+    """Blobs in oci://HOST/REPOSITORY.
+
+    `user:password@` is for the registry or its token server, instead of the credentials of `docker
+    login`.
     """
 
     seconds = SECONDS
@@ -55,8 +58,9 @@ class OciBlobs:
         self._repository = Repository(place, None, lambda: _credentials(parts, place), ONCE)
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """The bytes under a name, up to the limit; None if there are none. What is there and is no
-        entry of ours is an empty one.
+        """Return the bytes under a name, up to the limit; None if there are none.
+
+        A tag of something else counts as empty.
         """
         try:
             manifest = self._repository.manifest(name, MANIFEST_BYTES_MAX, pace)

@@ -29,10 +29,9 @@ FAILURES_MAX = 2
 
 
 class Blobs(Protocol):
-    """Bytes by name, elsewhere. Called from several threads at once. What goes wrong is raised, as
-    whatever exception.
+    """Remote bytes by name; called from several threads at once, and may raise any exception.
 
-    seconds: as of `Bounded`.
+    `seconds` is as for `Bounded`.
     """
 
     seconds: float
@@ -127,16 +126,18 @@ class RemoteStore:
 
 
 class SharedStore:
-    """A local store in front of a remote one: what the remote one has is kept here as well, and new
-    results go to both.
+    """A local store in front of a remote one.
+
+    Results of the remote one are stored locally as well, and new results go to both.
     """
 
     def __init__(self, local: LocalStore, remote: RemoteStore) -> None:
         self.local, self.remote = local, remote
 
     def get(self, key: str) -> bytes | None:
-        """The bytes under a key, from the local store or else the remote one, whose are then kept
-        in the local one; None if neither has any.
+        """Return the bytes under a key, from the local store or else the remote one.
+
+        Those of the remote one are then stored locally; None if neither has any.
         """
         data = self.local.get(key)
         if data is None:
@@ -163,8 +164,9 @@ class SharedStore:
         self.local.write_record(name, data)
 
     def trim(self) -> Contents:
-        """Trim the local store to its limit; what was removed. The size of the remote one is up to
-        whoever runs it.
+        """Trim the local store to its limit; return what was removed.
+
+        The operator of the remote one limits its size.
         """
         return self.local.trim()
 

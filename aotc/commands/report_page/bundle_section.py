@@ -1,8 +1,7 @@
-"""The sections on a bundle: its identity and signers; its sources, tools and builders, as the
-attestations say.
+"""The sections on a bundle: its identity and signers, and sources, tools and builders.
 
-Predicates are anybody's JSON: whatever has the shape of provenance or of a bill of materials is
-shown as such, the rest as it stands.
+The latter are from the predicates of attestations, which may be any JSON: those of the shape of
+provenance or of a bill of materials are shown as such, others unchanged.
 """
 
 from __future__ import annotations

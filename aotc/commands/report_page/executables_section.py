@@ -1,10 +1,8 @@
-"""Every executable in numbers (size, memory, cost, parity), and what happened in every stage: what
-was traced, what the compiler did, and who does the work.
-"""
+"""The figures of every executable: size, memory, cost, parity, what was traced, libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import msgspec
@@ -16,7 +14,6 @@ from aotc.bundle.read.bundle_facts import NUMBERS, numbers_of
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, ReviewedTarget
 from aotc.commands.report_page.page_parts import (
     Cell,
-    Facts,
     Folded,
     Mark,
     Part,
@@ -25,15 +22,11 @@ from aotc.commands.report_page.page_parts import (
     amount,
     counts_text,
     listed,
-    several,
     short,
     table,
 )
-from aotc.report.report_text import size, trials_text
+from aotc.report.report_text import trials_text
 from aotc_runtime.schema.bundle_manifest import MeasuredCandidate, ParityRan
-
-KERNELS_MAX = 40
-"""Functions of machine code that are listed, the largest, for executables that are alike."""
 
 
 def place(executable: ReviewedExecutable, review: Review) -> str:
@@ -256,22 +249,6 @@ def _partition(told: ExecutableEvidence, names: list[str]) -> list[str]:
     return [counts_text(steps.get(name, {})) for name in names]
 
 
-def compilation(review: Review) -> Iterator[Part]:
-    """Operations, passes, the optimized module, buffers and machine code."""
-    compiled = _compiled(review)
-    if not compiled:
-        yield Text("The build of this bundle left no evidence of how it was compiled.", "bad")
-        return
-    yield Text("Executables of which the same is known are told together.")
-    rows = [(name, counts_text(told.operations)) for name, told in compiled]
-    listing = table("Operations of the modules", ("Executable", "Operations"), rows)
-    yield Folded("Operations of the modules, as traced", (listing,))
-    yield Folded("Options and passes", tuple(_grouped(compiled, _passes)))
-    yield Folded("Modules after optimization", tuple(_optimized(compiled)))
-    yield Folded("Memory plan", tuple(_plans(compiled)))
-    yield Folded("Generated machine code", tuple(_grouped(compiled, _kernels)))
-
-
 type Compiled = list[tuple[str, ExecutableEvidence]]
 
 
@@ -281,63 +258,3 @@ def _compiled(review: Review) -> Compiled:
         for e in review.executables()
         if e.evidence is not None and e.evidence.compiled is not UNSET
     ]
-
-
-def _grouped(
-    compiled: Compiled, parts: Callable[[str, ExecutableEvidence], tuple[Part, ...]]
-) -> Iterator[Part]:
-    """parts: of an executable, titled by the text they are given."""
-    for names, _ in alike((name, parts("", told)) for name, told in compiled):
-        first = next(told for name, told in compiled if name == names[0])
-        yield from parts(several(names), first)
-
-
-def _passes(title: str, told: ExecutableEvidence) -> tuple[Part, ...]:
-    record = told.compilation
-    changed = "not told" if record.debug_options is None else str(record.debug_options)
-    options = listed(f"{name}={value}" for name, value in record.options.items())
-    facts = Facts((("options", options), ("XLA debug options that are not its default", changed)))
-    columns = ("Pipeline", ">Passes", ">Changed the module", "Passes that did")
-    rows = [
-        (p.name, str(p.passes), str(len(p.changed)), listed(dict.fromkeys(p.changed)))
-        for p in record.pipelines
-    ]
-    passes = table(f"Pass pipelines of {title}", columns, rows)
-    return (Folded(title, (facts, *([passes] if rows else []))),)
-
-
-def _optimized(compiled: Compiled) -> Iterator[Part]:
-    yield table(
-        "Instructions of the optimized modules",
-        ("Executable", "Fused kernels", "Instructions"),
-        [
-            (name, counts_text(told.optimized.fusions), counts_text(told.optimized.instructions))
-            for name, told in compiled
-        ],
-    )
-
-
-def _plans(compiled: Compiled) -> Iterator[Part]:
-    purposes = list(dict.fromkeys(p for _, told in compiled for p in told.plan.allocations))
-    rows = []
-    for name, told in compiled:
-        buffers = [told.plan.allocations.get(purpose) for purpose in purposes]
-        cells = [f"{size(b.size_bytes)} in {b.count}" if b else "-" for b in buffers]
-        shared = f"{told.plan.values:,}", size(told.plan.value_bytes)
-        rows.append((name, *cells, *shared))
-    yield table(
-        "Buffers, as XLA assigned them",
-        ("Executable", *(f">{p}" for p in purposes), ">Values in temporaries", ">Unshared"),
-        rows,
-    )
-
-
-def _kernels(title: str, told: ExecutableEvidence) -> tuple[Part, ...]:
-    if not told.kernels:
-        return (Text(f"{title}: the backend does not tell of its functions."),)
-    largest = sorted(told.kernels.items(), key=lambda item: (-item[1], item[0]))[:KERNELS_MAX]
-    caption = f"{len(told.kernels):,} functions of {title}"
-    if len(largest) < len(told.kernels):
-        caption += f" (the {KERNELS_MAX} largest)"
-    rows = [(symbol, size(number)) for symbol, number in largest]
-    return (Folded(title, (table(caption, ("Function", ">Machine code"), rows),)),)

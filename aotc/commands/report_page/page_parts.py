@@ -111,7 +111,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def counts_text(counts: Mapping[str, int]) -> str:
-    """add 3, dot 1: the most first; "-" for none."""
+    """Return counts as "add 3, dot 1", the largest first; "-" for none."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return listed(f"{name} {number:,}" for name, number in ordered)
 

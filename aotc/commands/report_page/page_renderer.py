@@ -1,6 +1,7 @@
-"""Renders a page as one HTML file that loads nothing. It has no script, and its content security
-policy forbids everything but the one style sheet, by digest: even text that escaped the escaping
-could not run or send anything.
+"""Renders a page as one HTML file that loads nothing.
+
+It has no script, and its content security policy allows only the one style sheet, by digest: even
+text that escaped the escaping could not run or send anything.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ def _environment() -> Environment:
 
 
 def _plain(value: object) -> object:
-    """A template's value as text, before it is escaped: no control characters, none that turn the
-    direction of writing, and the first `TEXT_MAX` characters.
+    """Return a template's value as text, before it is escaped.
+
+    It has no control characters, none that change the writing direction, and at most `TEXT_MAX`
+    characters.
     """
     if isinstance(value, Markup):
         return value
@@ -110,7 +113,6 @@ def page_of(
         ("placement", "Placement of the work", executables_section.placement(review)),
         ("compatibility", "Compatibility", compatibility(review, policy, now)),
         ("capture", "Capture", executables_section.capture(review)),
-        ("compilation", "Compilation", executables_section.compilation(review)),
         ("toolchain", "Toolchain and weights", bundle_section.toolchain(review)),
         ("provenance", "Provenance and bill of materials", bundle_section.provenance(review)),
     )

@@ -187,8 +187,10 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
 
 
 def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
-    """AOTC-E945 for names that no build records, and that a file system, an installer or a terminal
-    could take for something else, such as a path that leads elsewhere or an option.
+    """Yield AOTC-E945 for names that no build records.
+
+    A file system, an installer or a terminal could misread them, such as a path to elsewhere or an
+    option.
     """
     named = recipe.manifest
     if Path(named).name != named or named in ("", "..") or "\0" in named:

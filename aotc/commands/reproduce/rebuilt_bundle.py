@@ -76,8 +76,9 @@ type OnStage = Callable[[str], None]
 
 
 class Install(Enum):
-    """Which packages may be installed where others are here. TRUSTED: those of a bundle that a
-    policy accepts.  UNTRUSTED: whatever a provenance names, whoever wrote it.
+    """Packages that may be installed where other versions are here.
+
+    TRUSTED means those of a bundle that a policy accepts, UNTRUSTED those of any provenance.
     """
 
     NOTHING = "nothing"
@@ -205,8 +206,9 @@ def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
 
 
 def _other_code(recipe: Recipe) -> Iterator[Finding]:
-    """AOTC-E944 for each package of ours that calls itself what the bundle was built with, and has
-    other code. That need not make a difference.
+    """Yield AOTC-E944 for each package of aotc with the recorded version and other code.
+
+    That need not make a difference.
     """
     for name, here in code_identity.code_digests().items():
         wanted = recipe.code.get(name, here)
@@ -222,8 +224,9 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
-    """AOTC-E946 for each variable that the recorded build read, and that is set in one of the two
-    builds only. That need not make a difference.
+    """Yield AOTC-E946 for each recorded variable that is set in one of the builds only.
+
+    That need not make a difference.
     """
     here = worker_environment.clean({})
     for name, was_set in variables.items():
@@ -270,8 +273,9 @@ def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Find
 def _interpreter(
     recipe: Recipe, changed: Mapping[str, str], processes: Processes, on_stage: OnStage
 ) -> Iterator[list[str]]:
-    """A command that runs aotc with the recorded packages: this interpreter if it has them, else
-    that of an environment made for it.
+    """Yield a command that runs aotc with the recorded packages.
+
+    It is this interpreter if it has them, else that of an environment made for it.
     """
     if not changed:
         yield [sys.executable, "-P", "-c", RUN]
@@ -297,8 +301,10 @@ def _other_requirements(known: Collection[str]) -> Iterator[str]:
 
 
 def _build(command: list[str], scratch: Path, processes: Processes) -> None:
-    """Run a build to its end, and raise its findings here. Its temporary files lie in the scratch
-    folder, so that they are removed even if the build is killed.
+    """Run a build to its end, and raise its findings here.
+
+    Its temporary files lie in the scratch folder, so that they are removed even if the build is
+    killed.
     """
     kept = worker_environment.inherited(without=("AOTC_",))
     with processes.started(

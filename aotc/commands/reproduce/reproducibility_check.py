@@ -22,8 +22,9 @@ SHOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class BuildAgain:
-    """A build to repeat: without a cache, in other folders and processes, and with another number
-    of jobs.
+    """A build to repeat, without a cache.
+
+    It uses other folders and processes, and another number of jobs.
     """
 
     manifest: Path
@@ -58,8 +59,9 @@ class BuildAgain:
 
 
 def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[Finding]:
-    """AOTC-E940 for each difference, in the order of the stages. first, second: what messages call
-    the two bundles.
+    """Yield AOTC-E940 for each difference, in the order of the stages.
+
+    `first` and `second` name the bundles in messages.
     """
     assert found, "root digests differ, so something does"
     for difference in found[:SHOWN_MAX]:

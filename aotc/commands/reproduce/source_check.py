@@ -1,5 +1,4 @@
-"""Check that a folder holds the files that a bundle was built from, by the digests in its
-provenance."""
+"""Checks that a folder holds the files that a bundle was built from, by provenance's digests."""
 
 from __future__ import annotations
 
@@ -94,10 +93,10 @@ def check_files(
 
 
 def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
-    """AOTC-E943 for each recorded file of which the new build read another version, although the
-    recorded one may well lie in the source folder.
+    """Yield AOTC-E943 for each recorded file of which the new build read another version.
 
-    bill: the new build's bill of materials, CycloneDX.
+    The source folder may have the recorded one all the same. `bill` is the new build's bill of
+    materials, CycloneDX.
     """
     components = json.loads(bill.read_bytes())["components"]
     for part in components:
@@ -149,8 +148,9 @@ class _Below:
         return found
 
     def file(self, name: str, digest: str, digests: _Digests) -> Path | None:
-        """A file below whose path ends in this name; of several, the one with this digest. Modules
-        from outside of the manifest's folder are recorded by their import path.
+        """Return a file whose path ends in this name; of several, the one with this digest.
+
+        Modules from outside of the manifest's folder are recorded by their import path.
         """
         parts = Path(name).parts
         if not parts or os.pardir in parts:
@@ -175,9 +175,7 @@ def _lies_in(path: Path, folder: Path) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """The digest of a regular file; otherwise, why there is none. Never reads a device or a
-    pipe.
-    """
+    """Return the digest of a regular file, else why there is none; never read devices or pipes."""
     try:
         with open_regular(path) as file:
             return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

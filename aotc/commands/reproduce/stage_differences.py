@@ -1,6 +1,4 @@
-"""Where two bundles differ, in the order of the stages of a build: the first difference is the
-likely cause of the later ones.
-"""
+"""Finds differences of two bundles in the order of build stages; the first may cause the others."""
 
 from __future__ import annotations
 
@@ -45,8 +43,10 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """target: "" for what is of all.  what: "module predict[batch=8]", for people.  first, second:
-    values or digests.  lines: more of it, such as the difference of two texts.
+    """A difference.
+
+    `target` is "" for all; `what` describes it ("module predict[batch=8]"); `first` and `second`
+    are values or digests; `lines` has details, such as the difference of two texts.
     """
 
     stage: Stage

@@ -1,5 +1,6 @@
-"""How long a process takes until a bundle is ready, and how much memory it has taken by then: in
-processes of the runtime alone, one for each engine in turns.
+"""Measures the time and memory that a process takes until a bundle is ready.
+
+The processes contain the runtime alone, one for each engine in turns.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ def measure(
 
 
 def _peak_bytes() -> int:
-    """The most memory that was resident in this process. What getrusage says begins with what its
-    parent had.
-    """
+    """Return the peak of resident memory; getrusage's includes that of the parent."""
     for line in Path("/proc/self/status").read_text("utf-8").splitlines():
         name, _, value = line.partition(":")
         if name == "VmHWM":

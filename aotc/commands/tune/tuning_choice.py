@@ -23,8 +23,10 @@ TIE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds.
-    wins, rounds: in how many it was faster than the default, and how many there were.
+    """The figures of a variant.
+
+    `p50_us` is the median of a call, in microseconds; `relative` is the ratio to the default's,
+    median over rounds; `wins` counts the rounds in which it was faster than the default.
     """
 
     p50_us: float
@@ -55,11 +57,10 @@ def summarize(rounds: Mapping[str, Sequence[float]], base: str = DEFAULT) -> dic
 
 
 def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float = MARGIN) -> str:
-    """The fastest candidate that saves at least the margin, and does so in most rounds; else the
-    default.
+    """Return the fastest variant that saves the margin, and does so in most rounds.
 
-    measured: in the order of preference, which decides among those that are as fast.  base: the
-    default among them.
+    Without one it is `base`, the default. `measured` is in order of preference, which decides
+    between equals.
     """
     better = {
         name: each.relative
@@ -73,8 +74,9 @@ def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float 
 
 
 def best_of(names: Sequence[str], rounds: Mapping[str, Sequence[float]]) -> str:
-    """The best of one engine's candidates. names: in the order of preference, its default first,
-    which it is if that was not measured.  rounds: of all candidates, microseconds by round.
+    """Return the best of one engine's variants, the default if that was not measured.
+
+    `names` are in order of preference, the default first; `rounds` has microseconds by round.
     """
     base = names[0]
     if base not in rounds:

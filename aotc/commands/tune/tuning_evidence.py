@@ -31,8 +31,10 @@ def evidence(
 
 @dataclass(frozen=True, slots=True)
 class EngineRounds:
-    """What was measured of an engine, by round: microseconds of a call over all executables, and of
-    each start of a process milliseconds and the most bytes in memory.
+    """The measurements of an engine by round.
+
+    `latency` has microseconds of a call over all executables; `start` milliseconds and `memory`
+    peak bytes of each start of a process.
     """
 
     latency: Sequence[float]

@@ -19,9 +19,11 @@ ROUNDS_MIN = 3
 
 
 class Job(Struct, frozen=True):
-    """bundle, policy: paths.  targets: names of the bundle's targets, one per candidate, the
-    default's first.  executables: those that are to be measured, each with its target.  engines:
-    of several, the targets of each, its default's first.
+    """The job of the worker.
+
+    `bundle` and `policy` are paths. `targets` names the bundle's targets, one per variant, the
+    default first. `executables` are those to measure, each with its target. `engines` has the
+    targets of each of several engines, its default first.
     """
 
     bundle: str

@@ -38,11 +38,13 @@ def run(
     worker: Sequence[str] = WORKER,
     seconds_max: float = SECONDS_MAX,
 ) -> Outcome:
-    """Measure what the job says. on_done: called for each candidate of an executable, as turns end.
-    seconds_max: how long a turn may take; what hangs counts as crashed.
+    """Measure the variants of a job; one that hangs for `seconds_max` in a turn counts as crashed.
 
-    Raises CompileError (AOTC-E912) if the default itself crashes, or the process does so without
-    naming a candidate.
+    `on_done` is called for each variant of an executable, as turns end.
+
+    Raises:
+        CompileError: AOTC-E912 if the default itself crashes, or the process does so without naming
+            a variant.
     """
     crashed: dict[str, str] = {}
     while True:

@@ -56,8 +56,10 @@ class _Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A candidate for one executable. name: with its engine's prefix.  executable: None if it did
-    not compile, or is one that another candidate gave as well; then reason says so.
+    """A variant for one executable.
+
+    `name` has its engine's prefix. `executable` is None if it did not compile, or equals another
+    variant's; then `reason` has the cause.
     """
 
     name: str
@@ -72,8 +74,10 @@ type _Tries = Mapping[ExecutableKey, Sequence[_Try]]
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """The result of measuring. rounds: by executable and candidate.  finals: those in which engines
-    are compared, by the best candidate of each.  reasons: likewise, why it was not measured.
+    """The result of measuring.
+
+    `rounds` is by executable and variant, and `finals` compares engines by the best variant of
+    each; `reasons` has causes of missing measurements.
     """
 
     answer: tuning_messages.Answer
@@ -132,8 +136,9 @@ def search(
 
 
 def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Executable]) -> Target:
-    """The target that names those of these executables: XLA's, since only of the target's own
-    engine it says which versions of jaxlib may run it, or else the first.
+    """Return the target that has these executables: XLA's, or else the first.
+
+    Only XLA's target has the versions of jaxlib that may run them.
     """
     used = {each.platform for each in executables.values()}
     targets = [e.way.target for e in engines if e.way.target.platform in used]
@@ -336,8 +341,9 @@ def _picked(
 def _fastest(
     engines: Sequence[_Engine], tries: _Tries, found: _Findings
 ) -> dict[ExecutableKey, _Try]:
-    """For each executable the engine that calls it fastest, each by its best candidate; the first
-    one, unless another saves the margin.
+    """Return for each executable the fastest engine's best variant.
+
+    The first engine stays unless another saves the margin.
     """
     best: dict[ExecutableKey, _Try] = {}
     picked = [dict(_picked(engine, tries, found)) for engine in engines]

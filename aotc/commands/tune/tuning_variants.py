@@ -1,6 +1,4 @@
-"""Which of a compiler's candidates `aotc build --tune` tries for an executable, and which targets
-this host can measure.
-"""
+"""Selects the variants that `aotc build --tune` tries, and the targets this host can measure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`python -m aotc.commands.tune.tuning_worker FOLDER`: measure candidates in turns, through the
-runtime alone.
+"""Measures variants in turns: `python -m aotc.commands.tune.tuning_worker FOLDER`.
 
-Each candidate is a target of one provisional bundle. What is timed is a call as a server makes it:
-numpy in, numpy out, arguments checked. A candidate whose fixture fails is not measured.
+It uses the runtime alone. Each variant is a target of one staging bundle. It times a call as a
+server makes it: numpy in, numpy out, arguments checked. A variant whose fixture fails is not
+measured.
 """
 
 from __future__ import annotations
@@ -104,8 +104,10 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
 def _turns(
     candidates: dict[str, Call], progress: Progress, counted: str = ""
 ) -> dict[str, list[float]]:
-    """Median microseconds of a call by candidate and round. counted: what progress is told at even
-    distances, as often as there are candidates; nothing if empty.
+    """Return median microseconds of a call by variant and round.
+
+    `counted` is reported as progress at even intervals, as often as there are variants; "" for
+    none.
     """
     first: dict[str, float] = {}
     for target, call in candidates.items():

@@ -27,8 +27,10 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """machine: the ELF number of its instruction set.  address: within its section, which `code`
-    begins at.
+    """A function's code.
+
+    `machine` is the ELF number of its instruction set; `address` is within its section, as `code`
+    begins there.
     """
 
     name: str

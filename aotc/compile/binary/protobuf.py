@@ -18,7 +18,7 @@ from aotc_runtime.formats.protobuf_wire import (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message. value: the integer for a varint, the raw bytes otherwise."""
+    """One field of a message: an integer for a varint, the raw bytes otherwise."""
 
     number: int
     wire: int

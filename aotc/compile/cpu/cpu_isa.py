@@ -20,7 +20,7 @@ ends the compiler with a segmentation fault. `scripts/llvm_processors.py check` 
 """
 
 BASELINE = frozenset(["64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"])
-"""What every x86-64 processor has; without it LLVM has no 64-bit code to generate."""
+"""Features of every x86-64 processor; LLVM generates no 64-bit code without them."""
 
 _FEATURE_NAMES = """
     64bit adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tile avx
@@ -100,16 +100,16 @@ def split(features: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def names(features: Iterable[str]) -> frozenset[str]:
-    """Every feature that XLA's list of a machine names, present or not, without tuning."""
+    """Return the features of XLA's list for a machine, present or not, without tuning."""
     return frozenset(name[1:] for name in features if name[:1] in "+-" and not is_tuning(name[1:]))
 
 
 def llvm(required: Iterable[str], tuning: Iterable[str], known: Iterable[str]) -> str:
-    """The feature string for LLVM: "-avx512f,…,+64bit,+avx,…".
+    """Return the feature string for LLVM: "-avx512f,…,+64bit,+avx,…".
 
-    known: every feature of this LLVM. Those not required are ruled out by name: a processor name
-    stands for features of its own (`skylake-avx512` for AVX-512), which the code would use and
-    nobody would require of the host. They come first, so that "+avx2" brings back what "-avx" took.
+    `known` has all features of this LLVM. Those not required are excluded by name: a processor name
+    implies features (`skylake-avx512` AVX-512) that the code would use without requiring them of
+    the host. They come first, so that "+avx2" restores what "-avx" removed.
     """
     wanted = set(required)
     absent = [f"-{name}" for name in sorted(set(known) - wanted)]

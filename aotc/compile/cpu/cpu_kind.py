@@ -58,8 +58,9 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         )
 
     def keys(self, target: Target) -> Mapping[str, object]:
-        """The keys of a target file for such processors: their features without those that no code
-        is made of, which other machines of the kind may lack.
+        """Return a target file's keys for such processors.
+
+        Features that no code uses are left out, as other machines of the kind may lack them.
         """
         return {
             "cpu": target.cpu,
@@ -91,9 +92,13 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
                 yield unknown_name(document, path, what, "prefer-no-gather…", attribute)
 
     def for_processor(self, target: Target) -> Target:
-        """A processor that another engine's file describes, as a target of this kind: without the
-        features that no code is made of, since the system does not list all that XLA finds in a
-        host. Raises ValueError, which says why this kind's compiler has no code for it.
+        """Return the processor of another engine's target file as a target.
+
+        Features that no code uses are left out: the system does not list all that XLA finds in a
+        host.
+
+        Raises:
+            ValueError: This kind's compiler does not support it; the text gives the reason.
         """
         if target.triple not in self.triples:
             raise ValueError(f"it compiles for {', '.join(self.triples)}")
@@ -113,9 +118,7 @@ class CpuKind(ProcessorKind[CpuModel]):
         return CANDIDATES
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
-        """A sentence for each CPU feature set that this jaxlib needs beyond what the target
-        promises.
-        """
+        """Return a sentence for each CPU feature that this jaxlib needs and the target lacks."""
         floor = processor_check.floor(jaxlib)
         missing = sorted(floor - set(target.features))
         if not missing:

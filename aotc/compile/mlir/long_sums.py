@@ -20,8 +20,8 @@ _BLOCK_MIN = 64
 class Step(NamedTuple):
     """One sum of a plan.
 
-    The numbers of the array are given `shape`, then zeros behind each axis up to `padded`, then
-    the shape `cut`, whose `axes` are summed and dropped.
+    The array is reshaped to `shape`, padded with zeros to `padded`, and reshaped to `cut`, whose
+    `axes` are summed and dropped.
     """
 
     shape: tuple[int, ...]
@@ -31,10 +31,10 @@ class Step(NamedTuple):
 
 
 def plan(shape: Sequence[int], axes: Sequence[int]) -> list[Step]:
-    """Return the sums that together are the sum over these axes, in order.
+    """Return the sums that together sum over these axes, in order.
 
-    Axes of at most TERMS_MAX numbers keep their place and are summed by themselves; longer ones are
-    joined with their neighbors and cut into blocks.
+    Axes of at most TERMS_MAX numbers are summed separately in their place; longer ones are joined
+    with their neighbors and cut into blocks.
     """
     sizes, left = tuple(shape), sorted(axes)
     steps = []

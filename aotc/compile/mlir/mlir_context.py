@@ -1,9 +1,9 @@
-"""Contexts of MLIR for modules that jax wrote, made without jax: importing it takes a process three
-times as long as all that reading a module needs.
+"""MLIR contexts for modules that jax wrote, created without importing jax.
 
-The one place of these private names of jaxlib in the toolchain; seen in 0.11.2, 0.12.0, 0.12.0.1.
-The public modules of the dialects take 40 ms more to import; that of sdy is imported by its library
-in any case, and lacks names for the rest of the process unless it is asked for first.
+Importing jax takes three times as long as the rest of reading a module. All these private names of
+jaxlib are here; seen in 0.11.2, 0.12.0, 0.12.0.1. The public modules of the dialects take 40 ms
+more to import; that of sdy is imported by its library in any case, and lacks names for the rest of
+the process unless it is imported first.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ def new_context() -> ir.Context:
 
 
 def read_artifact(artifact: bytes) -> ir.Module:
-    """The module of a portable artifact, in a context of its own. Raises ValueError and
-    ir.MLIRError.
+    """Return the module of a portable artifact, in a context of its own.
+
+    Raises:
+        ValueError, ir.MLIRError: The bytes are no such artifact.
     """
     return _stablehlo.deserialize_portable_artifact(new_context(), artifact)
 

@@ -1,7 +1,7 @@
-"""Modules as text, converted in a process of their own: the bytes may be unsigned, and the C++ code
-that reads them may crash on malformed ones.
+"""Converts modules to text in a separate process, `python -m aotc.compile.mlir.module_texts`.
 
-`python -m aotc.compile.mlir.module_texts` is that process. Nothing is compiled or loaded.
+The bytes may be unsigned, and the C++ code that reads them may crash on malformed ones. Nothing is
+compiled or loaded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
 
 
 def _read(modules: list[tuple[Form, bytes]], progress: Progress) -> list[str]:
-    """Each module as text; ends the process for one that jaxlib refuses."""
+    """Convert each module to text; end the process for one that jaxlib rejects."""
     from aotc.compile.xla import jaxlib_private
 
     readers = {

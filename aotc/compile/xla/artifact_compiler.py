@@ -1,4 +1,4 @@
-"""In a compile worker: from a portable artifact to an executable, for any platform."""
+"""Compiles a portable artifact for any platform, in a compile worker."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from aotc.compile.xla import jaxlib_private
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """executable: an unloaded one of jaxlib.  called: custom call targets of the module.
-    operations: of the module, counted by name.
+    """An unloaded executable of jaxlib.
+
+    `called` has the module's custom call targets, and `operations` counts its operations by name.
     """
 
     executable: Any

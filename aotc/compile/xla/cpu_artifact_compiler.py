@@ -16,7 +16,13 @@ from jaxlib.mlir import ir
 from aotc.compile.binary import protobuf
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
-from aotc.compile.xla import cpu_topology, jaxlib_private, xla_custom_calls, xla_objects
+from aotc.compile.xla import (
+    constant_nan,
+    cpu_topology,
+    jaxlib_private,
+    xla_custom_calls,
+    xla_objects,
+)
 from aotc.compile.xla.artifact_compiler import compile_artifact, require_names
 from aotc.compile.xla.xla_job import Job
 
@@ -44,13 +50,21 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
         if any(xla_custom_calls.is_lapack(target) for target in called):
             jaxlib_private.register_lapack()
 
-    made = compile_artifact(
-        job.artifact,
-        prepare,
-        lambda module: jaxlib_private.compile_module(
-            module, machine, client, job.options, job.devices
-        ),
-    )
+    def guarded(module: Any, called: tuple[str, ...]) -> None:
+        prepare(module, called)
+        constant_nan.guard(module)
+
+    def compile_module(module: Any) -> Any:
+        return jaxlib_private.compile_module(module, machine, client, job.options, job.devices)
+
+    made = compile_artifact(job.artifact, prepare, compile_module)
+    hlo_text = jaxlib_private.hlo_text(made.executable)
+    if constant_nan.known_nan(hlo_text):
+        made = compile_artifact(job.artifact, guarded, compile_module)
+        hlo_text = jaxlib_private.hlo_text(made.executable)
+        if found := constant_nan.known_nan(hlo_text):
+            words = constant_nan.WORDS + ", ".join(found)
+            raise ProblemError(Problem.PROGRAM, words, made.called)
     serialized = made.executable.serialize()
     try:
         changed = count_changed_options(serialized, jaxlib_private.default_options())
@@ -60,7 +74,7 @@ def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
         serialized=serialized,
         called=made.called,
         compile_seconds=made.seconds,
-        hlo_text=jaxlib_private.hlo_text(made.executable),
+        hlo_text=hlo_text,
         memory=jaxlib_private.memory(made.executable),
         cost=jaxlib_private.cost(client, made.executable),
         randomized=randomized,
@@ -101,10 +115,10 @@ def _options(compile_options: bytes) -> dict[int, tuple[int | bytes, ...]]:
 
 
 def embed(module: Any, values: Mapping[int, np.ndarray[Any, Any]]) -> None:
-    """Replace parameters of `main`, by index, by constants in place, so that XLA can fold them and
-    choose their layout. The other parameters keep their order.
+    """Replace parameters of `main` by constants, so that XLA can fold and lay them out.
 
-    values: of the parameters' shapes; float32, float64, or signed integers.
+    The other parameters keep their order. `values` maps indexes to arrays of the parameters'
+    shapes; float32, float64, or signed integers.
     """
     main = next(
         operation

@@ -50,8 +50,12 @@ def examine(
 def examine_module(
     module: bytes, operations: Mapping[str, int], options: Mapping[str, str]
 ) -> ExecutableEvidence:
-    """The evidence of an executable for an accelerator, of which only the optimized module is
-    known, a serialized HloModuleProto. Raises ValueError.
+    """Return the evidence of an accelerator's executable from its optimized module.
+
+    `module` is a serialized HloModuleProto.
+
+    Raises:
+        ValueError: It cannot be parsed.
     """
     return ExecutableEvidence(
         operations=dict(sorted(operations.items())),

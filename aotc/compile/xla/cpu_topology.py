@@ -46,10 +46,13 @@ def with_machine(topology: bytes, machine: Machine) -> bytes:
 
 
 def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
-    """The topology of an accelerator with another host: {1: triple, 2: processor}, and perhaps
-    features, which are dropped (seen at 9.2.9 of CUDA topologies in 0.11.2 and 0.12.0.1).
+    """Return the topology of an accelerator with another host.
 
-    Raises UnknownTopologyError.
+    The host is {1: triple, 2: processor}, and perhaps features, which are dropped (seen at 9.2.9 of
+    CUDA topologies in 0.11.2 and 0.12.0.1).
+
+    Raises:
+        UnknownTopologyError: It has no host.
     """
     fields = _parse(topology)
     found = _search(fields, _host)

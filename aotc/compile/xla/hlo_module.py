@@ -1,5 +1,4 @@
-"""The optimized HLO module and the buffer assignment that an executable carries, read from their
-protobuf without jaxlib.
+"""Reads the optimized HLO module and the buffer assignment of an executable without jaxlib.
 
 Field numbers are those of openxla/xla xla/service/hlo.proto, which do not change: HloModuleProto
 {computations = 3}, HloComputationProto {instructions = 2}, HloInstructionProto {name = 1, opcode =
@@ -36,9 +35,10 @@ class Instruction:
 
 
 def instructions(module: bytes) -> Iterator[Instruction]:
-    """Every instruction of a serialized HloModuleProto, in all computations.
+    """Yield the instructions of all computations of a serialized HloModuleProto.
 
-    Raises ValueError for bytes that are none.
+    Raises:
+        ValueError: It cannot be parsed.
     """
     for computation in _nested(protobuf.parse(module), _COMPUTATIONS):
         for fields in _nested(computation, _INSTRUCTIONS):

@@ -1,8 +1,8 @@
-"""Every private jaxlib name of the compiler side, with the versions seen: 0.11.2, 0.12.0, 0.12.0.1.
+"""All private jaxlib names of the compiler side, with the versions seen: 0.11.2, 0.12.0, 0.12.0.1.
 
-Imports jaxlib alone, never jax: the compile worker starts in a fifth of a second. Beside `NAMES`
-below: `jaxlib.lapack.registrations`, and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's
-own targets do without. Those of MLIR's dialects are in `aotc.compile.mlir.mlir_context`.
+Imports jaxlib, never jax: the compile worker starts in a fifth of a second. Besides `NAMES` below:
+`jaxlib.lapack.registrations`, and `_xla.mlir.mlir_module_to_xla_computation`, which XLA's own
+targets do not need. Those of MLIR's dialects are in `aotc.compile.mlir.mlir_context`.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ NAMES = (
     "make_cpu_client",
     "register_custom_call_target",
 )
-"""What is used of `jaxlib.xla_client`, beside the methods of a client."""
+"""Names used of `jaxlib.xla_client`, besides the methods of a client."""
 
 XlaError = xla_client.XlaRuntimeError
-"""What XLA raises for a program that it cannot compile."""
+"""The error of XLA for a program that it cannot compile."""
 
 MlirError = ir.MLIRError
-"""What MLIR raises for a module that it cannot verify."""
+"""The error of MLIR for a module that it cannot verify."""
 
 
 def missing(names: Iterable[str] = NAMES) -> list[str]:
@@ -180,8 +180,12 @@ def compile_module(
 def compile_on(
     devices: tuple[Any, ...], module: Any, compile_options: Any, options: Mapping[str, str]
 ) -> Any:
-    """Compile an MLIR module for described devices, one for each partition; an unloaded
-    `Executable`. Raises XlaError.
+    """Compile an MLIR module for described devices, one for each partition.
+
+    The result is an unloaded `Executable`.
+
+    Raises:
+        XlaError: XLA rejects the module.
     """
     compile_options.num_replicas, compile_options.num_partitions = 1, len(devices)
     if len(devices) > 1:

@@ -11,7 +11,7 @@ from aotc_runtime.schema.bundle_manifest import Target
 
 
 def describe_native() -> Target:
-    """This host as a target; threads are the CPUs this process may use."""
+    """Return this host as a target; threads are the CPUs this process may use."""
     machine = cpu_topology.read_machine(jaxlib_private.host_topology(jaxlib_private.cpu_client()))
     required, tuning = cpu_isa.split(machine.features.split(","))
     return Target(

@@ -1,5 +1,6 @@
-"""PJRT plugins as compilers for devices that are described, not present. Uses private jaxlib names
-beside those of `private`, seen in 0.11.2 and 0.12.0.1.
+"""PJRT plugins as compilers for devices that are described, not present.
+
+Uses private jaxlib names besides those of `jaxlib_private`, seen in 0.11.2 and 0.12.0.1.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NAMES = (
     "_xla.DeviceTopology.deserialize",
     "_xla.Executable.cost_analysis",
 )
-"""What is used of `jaxlib.xla_client`."""
+"""Names used of `jaxlib.xla_client`."""
 
 
 def load(name: str, library: str) -> Any:
@@ -77,8 +78,12 @@ def register_cuda_kernels(plugin: Any, modules: Iterable[str]) -> None:
 
 
 def compile_for(description: bytes, module: Any, options: Mapping[str, str]) -> Any:
-    """Compile an MLIR module for the first of the described devices, or for all its partitions; an
-    unloaded `Executable`. Raises XlaError.
+    """Compile an MLIR module for the first described device, or for all its partitions.
+
+    The result is an unloaded `Executable`.
+
+    Raises:
+        XlaError: The plugin rejects the module.
     """
     described = xla_client._xla.DeviceTopology.deserialize(description)
     devices = tuple(described._make_compile_only_devices())[: partition_count(module)]

@@ -1,4 +1,4 @@
-"""What the backends of accelerators share: from a worker's answer to an executable or a refusal."""
+"""Converts a worker's result to an executable or an error, for backends of accelerators."""
 
 from __future__ import annotations
 
@@ -48,11 +48,12 @@ def executable(
     platform: Platform,
     compilation: Compilation,
 ) -> Executable:
-    """The executable that was made. said: what the worker printed.
+    """Return the executable that was compiled; `said` is what the worker printed.
 
-    Raises CompileError: AOTC-E901 the compiler refused, E904 a
-    custom call the runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does
-    not know.
+    Raises:
+        CompileError: AOTC-E901 the compiler rejects the program, E904 a custom call that the
+            runtime cannot serve, E906 an unknown jaxlib, E908 a device that the plugin does not
+            know.
     """
     if result.problem:
         raise _problem(job, result, said, platform)
@@ -76,7 +77,8 @@ def executable(
 
 
 def steps(hlo_text: str) -> dict[str, int]:
-    """Instructions of the entry computation by kind, but for those that do nothing at run time.
+    """Count the instructions of the entry computation by kind, without those that do nothing.
+
     A fusion is one generated kernel.
     """
     entry = _ENTRY.search(hlo_text)

@@ -57,9 +57,7 @@ def _affinity(count: int, errno_location: int) -> bytes:
 
 @cache
 def pretend(count: int) -> bool:
-    """Make this process see `count` processors. False if the system does not let its code
-    change.
-    """
+    """Make this process see `count` processors; return False if its code cannot be changed."""
     libc = ctypes.CDLL(None)
     original = ctypes.cast(libc.sched_getaffinity, ctypes.c_void_p).value
     errno_location = ctypes.cast(libc.__errno_location, ctypes.c_void_p).value

@@ -1,8 +1,7 @@
-"""What `aotc build --tune` tries with XLA on processors: the default, and what beat it for some
-program.
+"""Compilation variants of XLA on processors: the default, and those that beat it for some program.
 
-docs/concepts/performance.md says what each helps. Options that only change speed are
-here; those that relax arithmetic beyond what the default does (fast math) are not.
+docs/concepts/performance.md describes their use. They only change speed; options that relax
+arithmetic beyond the default (fast math) are left out.
 """
 
 from __future__ import annotations
@@ -51,6 +50,6 @@ CANDIDATES = (
         if candidate.name not in ("eigen", "lean", "o2", "wide")
     ),
 )
-"""In the order of preference: the default, options alone by name, then those that also capture the
+"""In order of preference: the default, options alone by name, then those that also capture the
 weights, which makes executables larger.
 """

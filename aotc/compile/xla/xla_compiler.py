@@ -50,9 +50,12 @@ class XlaBackend:
         return built_with({})
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it
-        crashed, E903 it took too long, E904 a custom call the runtime cannot serve, E905 the code
-        is not for the target, E906 this jaxlib's executables have an unknown layout.
+        """Compile one module.
+
+        Raises:
+            CompileError: AOTC-E901 the compiler rejects it, E902 it crashed, E903 it took too long,
+                E904 a custom call the runtime cannot serve, E905 the code is not for the target,
+                E906 this jaxlib's executables have an unknown layout.
         """
         threads = str(job.target.threads)
         variables = worker_environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)

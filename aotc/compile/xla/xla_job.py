@@ -1,4 +1,4 @@
-"""What a compile worker of XLA's own platform is asked for."""
+"""The job of a compile worker for XLA's own platform."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Contents:
 
 
 def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
-    """Header, outer fields, fields of the compilation result, and its index in the outer ones."""
+    """Return header, outer fields, compilation result's fields, and its index in the outer ones."""
     try:
         length, start = read_varint(serialized, 0, len(serialized))
         outer = protobuf.parse(serialized[start + length :])
@@ -161,7 +161,7 @@ def contents(serialized: bytes) -> Contents:
 
 
 _DEPTH_MAX = 4
-"""How many messages around a module are looked into; its place differs between backends."""
+"""Messages around a module that are searched; its depth differs between backends."""
 
 
 def optimized_module(serialized: bytes) -> bytes | None:

@@ -21,12 +21,14 @@ ADDR_NO_RANDOMIZE = 0x0040000
 QUERY = 0xFFFFFFFF
 
 PROCESSORS = "PJRT_NPROC"
-"""The variable that says how many processors XLA is to see, as the job does."""
+"""The variable with the number of processors that XLA sees."""
 
 
 def fix_address_layout() -> bool:
-    """Start this process anew without address space randomization. True if it cannot be turned off,
-    as some container runtimes forbid it: the build goes on and says so.
+    """Restart this process without address space randomization.
+
+    Return True if it cannot be turned off, as in some container runtimes; the build then notes
+    that.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     persona = int(libc.personality(QUERY))
@@ -81,7 +83,7 @@ def compile_apart(job: Job) -> Result:
 
 
 def main() -> None:
-    """Compile what the job says."""
+    """Compile the job."""
     prepare()
     from aotc.base.workers.worker_child import answer
     from aotc.compile.xla.xla_job import Job

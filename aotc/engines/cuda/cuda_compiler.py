@@ -68,9 +68,12 @@ class CudaBackend:
         return built_with(_wheels().versions)
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it crashed,
-        E903 it took too long, E904 a custom call the runtime cannot serve, E906 an unknown jaxlib,
-        E907 wheels that are missing, E908 a device that cannot be compiled for.
+        """Compile one module.
+
+        Raises:
+            CompileError: AOTC-E901 the compiler rejects it, E902 it crashed, E903 it took too long,
+                E904 a custom call the runtime cannot serve, E906 an unknown jaxlib, E907 wheels
+                that are missing, E908 a device that cannot be compiled for.
         """
         installed = _wheels()
         device, described = _described(f"{job.label} for {job.target.name}", job.target)

@@ -30,8 +30,10 @@ Capability = Annotated[
 
 
 class CudaModel(TargetModel):
-    """NVIDIA GPUs. device: a description in the CUDA plugin.  changes: fields of it, set anew.
-    text: the description itself, for plugins that have none of that name.
+    """NVIDIA GPUs.
+
+    `device` names a description in the CUDA plugin, and `changes` replaces fields of it; `text` is
+    a whole description, for plugins without one of that name.
     """
 
     platform: Literal["cuda"]
@@ -47,7 +49,7 @@ class CudaKind(TargetKind[CudaModel]):
 
     model = CudaModel
     lowered_for = "cuda"
-    checked = "compiled only"
+    checked = "run on H100"
 
     def target(self, model: CudaModel) -> Target:
         """The schema value of a target file."""

@@ -41,9 +41,7 @@ class Wheels:
 
 
 def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
-    """The installed wheels, or why they cannot be used (AOTC-E907). jaxlib: the installed
-    version.
-    """
+    """Return the installed wheels, or why they cannot be used (AOTC-E907)."""
     found = {name: _distribution(name) for name in NEEDED}
     findings = [
         _finding(name, f"{file}, {what}", "", HINT)

@@ -1,4 +1,5 @@
-"""`python -m aotc.engines.cuda.cuda_worker`: compile a module for the GPUs that its job describes.
+"""Compiles a module for the GPUs that its job describes: `python -m aotc.engines.cuda.cuda_worker`.
+
 Uses jaxlib, the plugin, and cramjam.
 """
 
@@ -28,9 +29,7 @@ DEPTH_MAX = 100
 
 
 def cubins(message: bytes, depth: int = 0) -> Iterator[bytes]:
-    """Yield the ELF files for CUDA devices in a protobuf message, as deep as XLA nests them: one
-    for each kernel.
-    """
+    """Yield the ELF files for CUDA devices in a protobuf message, one for each kernel."""
     if depth > DEPTH_MAX:
         return
     try:

@@ -56,8 +56,10 @@ def texts(library: Path) -> dict[str, str]:
 
 @cache
 def texts_once(library: Path) -> Mapping[str, str]:
-    """The descriptions of CUDA devices in a library that does not change, by name; read once, which
-    takes half a second. Raises OSError.
+    """Return the descriptions of CUDA devices in a library by name, read once (0.5 s).
+
+    Raises:
+        OSError: The library cannot be read.
     """
     return texts(library)
 

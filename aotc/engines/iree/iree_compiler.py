@@ -20,8 +20,9 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
 
 
 def llvm_features(target: Target) -> str:
-    """Features for LLVM: every known one that the target lacks is ruled out by name, since a
-    processor's name stands for features of its own, which nobody would require of the host.
+    """Return the features for LLVM, with known ones that the target lacks excluded.
+
+    A processor's name implies features that would not be required of the host.
     """
     known = cpu_isa.ARM_FEATURES if cpu_isa.is_arm(target.triple) else cpu_isa.FEATURES
     return cpu_isa.llvm(target.features, target.tuning, known)

@@ -20,8 +20,10 @@ flag. Left out, the count of operations decides.
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile. artifact: the module.  flags: of IREE's compiler.  weights: places of the
-    module's parameters that are bound.  driver: that suits it; "" leaves it to the worker.
+    """The module to compile.
+
+    `flags` are those of IREE's compiler; `weights` are indexes of bound parameters; `driver` is the
+    one to use, "" to leave it to the worker.
     """
 
     artifact: bytes

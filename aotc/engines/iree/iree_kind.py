@@ -30,8 +30,9 @@ class IreeKind(ProcessorKind[IreeModel]):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements:
-        """The drivers that the executables may ask for, and the runtime of the compiler's release,
-        which reads no other's modules for sure. The processor's memory counts once, as the host's.
+        """Return the drivers that executables need, and the compiler's release.
+
+        The runtime of another release may not read the modules. Memory counts once, as the host's.
         """
         version = built_with.tools.get(COMPILER)
         return DeviceRequirements(

@@ -1,8 +1,7 @@
-"""`python -m aotc.engines.iree.iree_worker`: compile the module of a job. Uses jaxlib, which reads
-the module, and IREE's compiler.
+"""Compiles the module of a job with IREE: `python -m aotc.engines.iree.iree_worker`.
 
-One attempt for each process: a level of optimization at which the compiler crashes ends nothing but
-the attempt. What IREE complains of goes to stderr, for the parent to read.
+jaxlib reads the module. Each process makes one attempt, so that a crash at a level of optimization
+ends only that. IREE's errors go to stderr, for the parent to read.
 """
 
 from __future__ import annotations

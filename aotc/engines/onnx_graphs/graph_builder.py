@@ -23,8 +23,9 @@ type Attribute = int | float | str | tuple[int, ...] | Graph
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value of the graph. shape: of itself, without leading axes of 1.  constant: its value, if
-    it is known and small.
+    """A value of the graph.
+
+    `shape` has no leading axes of 1; `constant` is its value, if known and small.
     """
 
     name: str
@@ -47,8 +48,9 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operator with its inputs and outputs, by name; "" for an input that is left out. origin:
-    the operation of StableHLO that it is for.
+    """An operator with the names of its inputs and outputs; "" for an omitted input.
+
+    `origin` is the operation of StableHLO that it implements.
     """
 
     operator: str
@@ -60,9 +62,11 @@ class Node:
 
 @dataclass(slots=True)
 class Names:
-    """What all graphs of a model have in common. constants: by what they hold.  fixed: values that
-    depend on weights and constants alone, which ONNX Runtime computes at load.  convolved: results
-    of convolutions, scaled or shifted by such values at most.  tensors: all values, by name.
+    """State that all graphs of a model share.
+
+    `constants` are by contents. `fixed` values depend on weights and constants alone, and ONNX
+    Runtime computes them at load. `convolved` are results of convolutions, scaled or shifted by
+    such values at most. `tensors` has all values by name.
     """
 
     count: int = 0

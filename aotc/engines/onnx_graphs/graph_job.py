@@ -11,8 +11,10 @@ to do; one whose threads spin until the call ends.
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile. artifact: the module.  weights: places of its parameters that are bound.
-    threads: one of the words above; "" leaves it to the worker.
+    """The module to compile.
+
+    `weights` are indexes of bound parameters; `threads` is one of the words above, "" to leave it
+    to the worker.
     """
 
     artifact: bytes

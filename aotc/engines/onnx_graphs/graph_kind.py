@@ -42,8 +42,9 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements:
-        """The release that the graphs were made or checked with. The processor's memory counts
-        once, as the host's.
+        """Return the release that the graphs were made or checked with.
+
+        The processor's memory counts once, as the host's.
         """
         return plugin_requirements((self.engine.device,), self.engine.runtime, built_with, 0)
 

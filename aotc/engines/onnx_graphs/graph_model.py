@@ -1,6 +1,4 @@
-"""From a graph to an ONNX model, whose weights are parameters: their numbers stay where the loader
-maps them.
-"""
+"""Converts a graph to an ONNX model whose weights are parameters, used in the loader's mapping."""
 
 from __future__ import annotations
 

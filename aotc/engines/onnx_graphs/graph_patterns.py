@@ -63,8 +63,9 @@ def fuse(block: Block) -> None:
 
 
 def _select_masked(block: Block) -> None:
-    """Select where a program multiplies by a condition, as XLA's AlgebraicSimplifier does: what is
-    masked may be no number.
+    """Select where a program multiplies by a condition: masked elements may be NaN.
+
+    XLA's AlgebraicSimplifier does so.
     """
     made: list[Operation] = []
     for operation in block.operations:
@@ -363,7 +364,7 @@ def _relu(operation: Operation) -> bool:
 
 
 def _swish(operation: Operation) -> bool:
-    """x * sigmoid(x), whichever way the sigmoid is written."""
+    """Match x * sigmoid(x), for each form of the sigmoid."""
     for value, gate in _pairs(operation):
         if value.element == "f32" and _sigmoid_of(gate) is value:
             return _become(operation, SWISH, value)
@@ -401,7 +402,7 @@ def _gelu(operation: Operation) -> bool:
 
 
 def _error_function_of(value: Value) -> Value | None:
-    """x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
+    """Return x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
     rest = _maker(value, "chlo.erfc")
     if rest is not None:
         argument = rest.operands[0]
@@ -420,7 +421,7 @@ def _error_function_of(value: Value) -> Value | None:
 
 
 def _tanh_of(value: Value) -> Value | None:
-    """x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
+    """Return x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
     total = _maker(value, "stablehlo.add")
     for one, bent in _pairs(total) if total else ():
         found = _maker(bent, "stablehlo.tanh")
@@ -436,8 +437,9 @@ def _tanh_of(value: Value) -> Value | None:
 
 
 def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
-    """What is broadcast to a value, and the axes of the value that it has; None if no axis is
-    repeated in between.
+    """Return the origin of a broadcast value, and the axes of the value that it has.
+
+    The axes are None if none is repeated in between.
     """
     axes: tuple[int, ...] | None = None
     while made_by := _maker(value, *_SPREAD):
@@ -479,8 +481,9 @@ def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
 
 
 def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
-    """What has a number for each place of a shape without an axis, if a value is that: as it is,
-    with an axis of 1, or repeated along it.
+    """Return the array with a number for each place of a shape without an axis, if a value is one.
+
+    It may be there as it is, with an axis of 1, or repeated along it.
     """
     inner, axes = _kept(value)
     left = [each for each in range(len(shape)) if each != axis]
@@ -506,8 +509,9 @@ def _exponentials(value: Value, axis: int) -> Value | None:
 
 
 def _less_maximum(less: Operation, axis: int) -> Value | None:
-    """Return the array whose own maximum along an axis is taken away: less than that might leave
-    infinite exponentials, and more might leave none.
+    """Return the array whose maximum along an axis is subtracted.
+
+    Subtracting less might leave infinite exponentials, and more might leave none.
     """
     array, most = less.operands
     inner = _over(most, array.shape, axis)
@@ -533,7 +537,7 @@ def _softmax(operation: Operation) -> bool:
 
 
 def _log_softmax(operation: Operation) -> bool:
-    """x - max, less the logarithm of the sum of its exponentials."""
+    """Match x - max, less the logarithm of the sum of its exponentials."""
     value, logarithm = operation.operands
     less = _maker(value, "stablehlo.subtract")
     for axis in range(len(value.shape)) if less is not None else ():
@@ -660,8 +664,10 @@ def _normed(
 def _scale(
     operation: Operation, name: str, value: Value, scale: list[Value], **how: object
 ) -> bool:
-    """how: epsilon, and of a layer norm squares: whether the variance is the mean of the squares
-    less the square of the mean.
+    """Match the scale and shift of a normalization.
+
+    `how` has epsilon and, for a layer norm, `squares`: whether the variance is the mean of the
+    squares less the square of the mean.
     """
     if how.get("squares") and value.element != "f32":
         return False
@@ -712,7 +718,7 @@ def _shifted_norm(operation: Operation) -> bool:
 
 
 def _arg_extreme(operation: Operation) -> bool:
-    """jax's argmax and argmin: a reduction of the numbers with their places."""
+    """Match jax's argmax and argmin: a reduction of the numbers with their places."""
     if len(operation.results) != 2 or len(operation.attributes["dimensions"]) != 1:
         return False
     value, places = operation.operands[:2]

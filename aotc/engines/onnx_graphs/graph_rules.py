@@ -14,8 +14,10 @@ type Evaluate = Callable[[Graph, Block, Sequence[Tensor]], list[Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a rule is called with. operands: one tensor for each, which may stand for a larger array
-    by broadcasting.  evaluate: for operations with blocks.
+    """The arguments of a rule.
+
+    `operands` are tensors that may stand for larger arrays by broadcasting; `evaluate` is for
+    operations with blocks.
     """
 
     graph: Graph

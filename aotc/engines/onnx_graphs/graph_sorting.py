@@ -131,8 +131,9 @@ def _top_k(rule: Rule) -> list[Tensor]:
 
 
 def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor:
-    """Where the largest or smallest number along an axis is: the first of equals, and before all
-    of them what is no number.
+    """Return the place of the largest or smallest number along an axis.
+
+    It is the first of equals, and NaN comes before all numbers.
     """
     operator = "ArgMax" if largest else "ArgMin"
     shape = [size for at, size in enumerate(value.shape) if at != axis]

@@ -19,8 +19,9 @@ POOLED_FLOPS = 3_000_000
 
 
 class Translated(NamedTuple):
-    """A program, as it was understood, and its graph. weights: places of weights among the
-    parameters.  threads: who computes a call (`job`).
+    """A parsed program and its graph.
+
+    `weights` are indexes of weights among the parameters; `threads` is that of the job.
     """
 
     program: Block
@@ -30,9 +31,7 @@ class Translated(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What an engine's compiler made of a graph, and how often each of its operators occurs in
-    it.
-    """
+    """The result of an engine's compiler, with the number of each operator in it."""
 
     serialized: bytes
     operators: dict[str, int]

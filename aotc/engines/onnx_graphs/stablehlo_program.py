@@ -39,8 +39,10 @@ class UnsupportedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """An array of the module. element: the type of its elements, in MLIR's words.  made_by: the
-    operation whose result with number `index` it is; None for an argument.
+    """An array of the module.
+
+    `element` is MLIR's element type; `made_by` is the operation whose result `index` it is, None
+    for an argument.
     """
 
     shape: tuple[int, ...]
@@ -61,8 +63,10 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Operation:
-    """name: with its dialect, and for a composite the composite's.  attributes: Python's values,
-    numpy arrays among them.  blocks: of its regions; for a composite what it is made of.
+    """An operation of the module.
+
+    `name` has its dialect, and is the composite's for a composite. `attributes` are Python values
+    and numpy arrays; `blocks` are those of its regions, for a composite its decomposition.
     """
 
     name: str
@@ -226,8 +230,9 @@ def _dense(attribute: Any) -> Array:
 
 
 def _brain_floats(text: str) -> Array:
-    """The numbers of `dense<…>`, which the bindings give for no bfloat16: of large ones all bytes,
-    of others each as a number, or as its bits where it is none.
+    """Return the numbers of `dense<…>` of bfloat16, which the bindings do not give.
+
+    Large ones have all bytes, others each number, or its bits if it is not finite.
     """
     inside = text.removeprefix("dense<").partition("> : ")[0]
     if inside.startswith('"0x'):

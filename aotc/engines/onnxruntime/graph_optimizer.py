@@ -1,8 +1,7 @@
-"""An ONNX model as ONNX Runtime has optimized it, and without the weights: those stay where the
-loader maps them.
+"""Optimizes an ONNX model with ONNX Runtime, with the weights as parameters.
 
-What ONNX Runtime does that depends on numbers of the weights (folding, layouts, packing) it does
-where they are, at load; they are parameters here, so that it can take nothing of them for granted.
+The weights stay where the loader maps them. Optimizations that depend on their numbers (folding,
+layouts, packing) happen at load, and none can be made before.
 """
 
 from __future__ import annotations

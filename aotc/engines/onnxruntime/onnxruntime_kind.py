@@ -17,8 +17,9 @@ class OnnxModel(ProcessorModel):
 
 
 class OnnxKind(GraphKind[OnnxModel]):
-    """Processors as ONNX Runtime runs on them. Its graphs have operators of its own, which no other
-    release need have.
+    """Processors on which ONNX Runtime runs.
+
+    Its graphs have operators of its own, which other releases may lack.
     """
 
     model = OnnxModel

@@ -1,5 +1,6 @@
-"""`python -m aotc.engines.onnxruntime.onnxruntime_worker`: compile the module of a job. Uses
-jaxlib, which reads the module, onnx, which writes the graph, and onnxruntime, which optimizes it.
+"""Compiles a job's module: `python -m aotc.engines.onnxruntime.onnxruntime_worker`.
+
+jaxlib reads the module, onnx writes the graph, and onnxruntime optimizes it.
 """
 
 from __future__ import annotations

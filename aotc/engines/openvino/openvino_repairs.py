@@ -295,8 +295,9 @@ def _is_number(value: Any) -> bool:
 
 
 def fixed_nodes(model: Any, within: bool) -> frozenset[str]:
-    """Return the names of nodes whose results OpenVINO may know when it compiles a model: constants
-    and weights, and what depends on them alone. within: as `repair` takes it.
+    """Return the names of nodes whose results OpenVINO may compute when it compiles.
+
+    They are constants and weights, and nodes that depend on them alone. `within` as for `repair`.
     """
     fixed: set[str] = set()
     for node in model.get_ordered_ops():
@@ -341,11 +342,12 @@ _REDUCTIONS = {
 
 
 def keep_reduced_axes(openvino: Any, model: Any) -> None:
-    """Reduce to sizes of 1, and leave out these axes behind; and of three axes, reduce the first or
-    the last in an array of two.
+    """Reduce to sizes of 1, then drop these axes; split reductions of three axes.
+
+    Of three axes, the first or the last is reduced in an array of two.
 
     OpenVINO takes a reduction, and a reshape that puts sizes of 1 elsewhere, for a reduction that
-    keeps its axes. An operation with a constant row, such as a bias, it makes part of the reduction
+    keeps its axes. It fuses an operation with a constant row, such as a bias, into the reduction
     before it: of three axes it takes numbers of the row by another axis, and reads beyond its end.
     """
     ops = openvino.opset15
@@ -453,8 +455,9 @@ def _is_of_softmax(value: Any) -> bool:
 
 
 def step_by_one(openvino: Any, model: Any) -> None:
-    """Convolve one channel in steps of one along axes with a single result, and take the first:
-    with larger steps OpenVINO 2026.4 reads what is not its input's.
+    """Convolve one channel with stride 1 along axes with a single result, and take the first.
+
+    With larger strides OpenVINO 2026.4 reads beyond its input.
     """
     ops = openvino.opset15
     for node in model.get_ordered_ops():
@@ -487,8 +490,9 @@ def _put(node: Any, users: Any, made: Any) -> None:
 
 
 def repair(openvino: Any, model: Any, within: bool = False) -> None:
-    """All of these, in a model whose sizes are known and in its branches and loops. within: whether
-    it is one of those, whose parameters may be known outside.
+    """Apply all of these to a model with known sizes, its branches and loops.
+
+    `within` is whether the model is one of those, whose parameters may be known outside.
     """
     # Graphs within come first: some repairs add one, which needs none.
     for node in model.get_ordered_ops():

@@ -1,5 +1,6 @@
-"""`python -m aotc.engines.openvino.openvino_worker`: compile the module of a job. Uses jaxlib,
-which reads the module, onnx, which writes the graph, and openvino, which has its own format.
+"""Compiles a job's module: `python -m aotc.engines.openvino.openvino_worker`.
+
+jaxlib reads the module, onnx writes the graph, and openvino converts it to its own format.
 """
 
 from __future__ import annotations

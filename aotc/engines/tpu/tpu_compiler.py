@@ -43,9 +43,12 @@ class TpuBackend:
         return built_with({tpu_wheels.PLUGIN: _library()[1]})
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module. Raises CompileError: AOTC-E901 the compiler refused, E902 it crashed,
-        E903 it took too long, E904 a custom call the runtime cannot serve, E906 an unknown jaxlib,
-        E907 libtpu is missing or does not fit, E908 a topology that it does not know.
+        """Compile one module.
+
+        Raises:
+            CompileError: AOTC-E901 the compiler rejects it, E902 it crashed, E903 it took too long,
+                E904 a custom call the runtime cannot serve, E906 an unknown jaxlib, E907 libtpu is
+                missing or does not fit, E908 a topology that it does not know.
         """
         device = job.target.device
         assert isinstance(device, TpuDevice), "a target of the platform tpu has a TPU device"

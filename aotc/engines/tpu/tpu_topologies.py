@@ -21,9 +21,11 @@ HOST_SHAPE = (2, 2)
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """kind: the name of a device, as libtpu states it.  hosts: shapes of slices that one host has
-    all chips of.  cores: devices that a chip appears as.
-    configuration: libtpu's name of how a chip's cores work together; "" for the usual one.
+    """A generation of TPUs.
+
+    `kind` is the name of a device, as libtpu states it. `hosts` are the shapes of slices whose
+    chips are all on one host. `cores` is how many devices a chip appears as. `configuration` is
+    libtpu's name of how a chip's cores work together; "" for the usual one.
     """
 
     kind: str
@@ -33,6 +35,7 @@ class Generation:
 
     @property
     def axes(self) -> int:
+        """The number of axes of its topologies."""
         return len(self.hosts[0])
 
 
@@ -62,6 +65,7 @@ class Topology:
 
     @property
     def devices(self) -> int:
+        """The number of devices."""
         return prod(self.shape) * self.generation.cores
 
     @property

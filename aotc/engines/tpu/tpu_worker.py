@@ -1,7 +1,7 @@
-"""`python -m aotc.engines.tpu.tpu_worker`: compile a module for the TPUs that its job describes.
-Uses jaxlib and libtpu alone.
+"""Compiles a module for the TPUs that its job describes: `python -m aotc.engines.tpu.tpu_worker`.
 
-One executable per process: libtpu numbers modules, and the numbers are in the bytes.
+Uses jaxlib and libtpu alone. One executable per process: libtpu numbers modules, and the numbers
+are in the bytes.
 """
 
 from __future__ import annotations

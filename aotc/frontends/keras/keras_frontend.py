@@ -40,10 +40,12 @@ class KerasFrontend:
     suffixes = (".keras",)
 
     def read(self, file: ModelFile) -> Model:
-        """See `aotc.capture.model_files.frontend_protocol.Frontend`. No code in a file is run, and
-        no pickle opened.
+        """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
 
-        Raises ImportError where Keras is not installed.
+        No code in a file is run, and no pickle opened.
+
+        Raises:
+            ImportError: Keras is not installed.
         """
         _require_jax(file)
         # Importing it makes Keras choose what it computes with.
@@ -210,9 +212,7 @@ def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput
 
 
 def _keys(config: Mapping[str, Any]) -> list[str]:
-    """The keys of the dict that a model takes, in the order of its inputs; none if it takes no
-    dict of arrays.
-    """
+    """Return the keys of a model's dict of arrays, in order of its inputs; empty without one."""
     layers = config["config"].get("input_layers")
     if not isinstance(layers, dict) or len({*map(str, layers)}) < len(layers):
         return []
@@ -322,8 +322,9 @@ def _changing(where: str, found: str, hint: str) -> AotcError:
 
 
 def _depends(jaxpr: Any) -> bool:
-    """Whether a result depends on an argument. Recurrent layers draw masks that they use only in
-    training.
+    """Return whether a result depends on an argument.
+
+    Recurrent layers generate masks that they use only in training.
     """
     reached = {id(each) for each in jaxpr.invars}
     for equation in jaxpr.eqns:

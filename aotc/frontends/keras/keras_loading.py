@@ -23,8 +23,9 @@ _PLOTTING = "matplotlib"
 
 
 def imported() -> Any:
-    """Keras, on jax unless the program has imported it on something else before. The settings of
-    who builds, in a keras.json, do not count.
+    """Import Keras on jax, unless the program has imported it on another backend.
+
+    A keras.json of the user who builds has no effect.
     """
     if "keras" not in sys.modules:
         os.environ.update(KERAS_BACKEND="jax", KERAS_HOME=os.devnull)
@@ -148,7 +149,8 @@ def load(config: Mapping[str, Any], weights: bytes) -> tuple[Any, Any]:
 
 
 def layer_names(model: Any) -> Iterator[str]:
-    """The names of a model's layers, those within layers too. Keras computes each in a scope of its
-    name.
+    """Yield the names of a model's layers, nested ones included.
+
+    Keras computes each in a scope of its name.
     """
     return (each.name for each in model._flatten_layers())

@@ -74,8 +74,10 @@ class Scope:
 
 @dataclass(slots=True)
 class Evaluation:
-    """One evaluation of a model. where: the file.  reader: makes functions of operators' bodies.
-    left: how many nodes may still be evaluated.  depth: of functions that are evaluated.
+    """One evaluation of a model.
+
+    `where` is the file; `reader` makes functions of operators' bodies; `left` counts the nodes that
+    may still be evaluated; `depth` is that of nested functions.
     """
 
     where: str
@@ -305,7 +307,7 @@ class Call:
         return jnp.asarray(value, dtype)
 
     def operands(self, *values: Value) -> tuple[Any, Any]:
-        """numpy and the values, if all are known and small; else jax.numpy and arrays of jax."""
+        """Return numpy and the values if all are known and small, else jax.numpy and jax arrays."""
         if all(value is None or (is_known(value) and value.size <= KNOWN) for value in values):
             return np, values
         return jnp, tuple(self.traced(value) for value in values)
@@ -330,8 +332,10 @@ class Call:
         )
 
     def shaped(self, shape: Sequence[Any]) -> bool:
-        """Whether an array of this shape is small enough to be known. Raises CaptureError for a
-        shape that is too large, or has a negative size.
+        """Return whether an array of this shape is small enough to be known.
+
+        Raises:
+            CaptureError: The shape is too large, or has a negative size.
         """
         count = 1
         for size in shape:
@@ -354,8 +358,10 @@ class Call:
         self.evaluation.left -= nodes
 
     def require_types(self, inputs: Sequence[Value]) -> None:
-        """Refuse inputs of different types where the operator has one for them, and counts of
-        inputs that it does not take. Raises CaptureError.
+        """Reject inputs of different types where the operator needs one, and wrong counts.
+
+        Raises:
+            CaptureError: The inputs do not match the operator.
         """
         schema = self.node.schema
         stated = schema.inputs

@@ -103,8 +103,10 @@ type Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Reader:
-    """Makes graphs of messages. where: the file, for messages.  opsets: version by domain.
-    functions: those of the model, which nodes may call.
+    """Makes graphs of messages.
+
+    `where` is the file, for messages; `opsets` maps domains to versions; `functions` are those of
+    the model, which nodes may call.
     """
 
     where: str
@@ -137,8 +139,9 @@ class Reader:
         return Graph(tuple(value.name for value in kept), outputs, initializers, nodes, tuple(kept))
 
     def function(self, message: Any, *, partial: bool = False) -> Function:
-        """A function of the model, or the body of an operator. partial: whether outputs may lack;
-        bodies that onnx makes for a node lack those that nobody asked for.
+        """Return a function of the model, or the body of an operator.
+
+        With `partial`, outputs may be missing: bodies that onnx makes for a node lack unused ones.
         """
         opsets = {entry.domain: entry.version for entry in message.opset_import}
         if partial:  # some of onnx's bodies do not say which version of its own operators they use
@@ -266,8 +269,10 @@ def key_of(node: Node) -> Key:
 def require_expandable(
     nodes: Sequence[Node], functions: Mapping[Key, Function], where: str
 ) -> None:
-    """Refuse functions that call themselves, and those that expand to more nodes than a model has.
-    Raises CaptureError.
+    """Reject functions that call themselves, or expand to more nodes than a model has.
+
+    Raises:
+        CaptureError: A function is one of these.
     """
     sizes: dict[Key, int] = {}
 

@@ -16,9 +16,11 @@ an optional that is empty or an input that is left out."""
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """function: of a `Call` and the values of its inputs; it returns one value, or a tuple of one
-    for each output. None for an operator that is replaced by its body, as onnx defines it.
-    deciding: positions of inputs that decide the shape of a result, which have to be known.
+    """The implementation of an operator.
+
+    `function` takes a `Call` and the values of its inputs, and returns one value, or a tuple with
+    one for each output; None for an operator that is replaced by its body, as onnx defines it.
+    `deciding` are the inputs that determine the shape of a result, and have to be known.
     """
 
     function: Callable[..., Any] | None

@@ -29,8 +29,9 @@ class PyTorch:
     suffixes = (".pt2",)
 
     def read(self, file: ModelFile) -> Model:
-        """See `aotc.capture.model_files.frontend_protocol.Frontend`. Nothing is unpickled: a graph
-        and raw bytes.
+        """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
+
+        Nothing is unpickled: the archive has a graph and raw bytes.
         """
         try:
             archive = in_one_folder(read_archive(file.data))
@@ -109,8 +110,9 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
 
 
 def _layers(made: Plan) -> dict[str, tuple[str, ...]]:
-    """The lines that each module's own steps come from, by its path; branches and loops count for
-    the module that has them.
+    """Return the source lines of each module's own steps, by its path.
+
+    Branches and loops count for the module that has them.
     """
     lines: dict[str, dict[str, None]] = {}
     for step in made.steps:

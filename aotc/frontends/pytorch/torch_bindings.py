@@ -38,8 +38,9 @@ X64 = "set enable_x64 in the manifest, or export the model with 32 bits"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What one of the graph's inputs is: a weight by its name, a constant, an input of the model by
-    its number, or nothing that is used.
+    """One of the graph's inputs.
+
+    It is a weight by its name, a constant, a numbered input of the model, or unused.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Bound:
     number: int | None = None
 
     def value(self, weights: Mapping[str, Any], given: Sequence[Any]) -> Any:
+        """Return its value in a call with these weights and inputs."""
         if self.weight is not None:
             return weights[self.weight]
         return self.constant if self.number is None else given[self.number]
@@ -55,9 +57,10 @@ class Bound:
 
 @dataclass(slots=True)
 class Bindings:
-    """bound: by the graph's inputs.  inputs: of the model, and what torch knows of them: those that
-    callers pass, then states.  state: what these are called together.  narrowed: names of weights
-    and inputs that lost bits.  found: what is refused.
+    """The graph's inputs, bound to weights, constants and the model's inputs.
+
+    `inputs` are those that callers pass, then states, with torch's metadata; `state` is the name of
+    all states together. `narrowed` names weights and inputs that lost bits; `found` has findings.
     """
 
     bound: list[Bound] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Bindings:
     found: list[Finding] = field(default_factory=list)
 
     def refuse(self, where: str, found: str, hint: str) -> None:
+        """Add a finding (AOTC-E844)."""
         self.found.append(finding("AOTC-E844", where, found, hint=hint))
 
 

@@ -57,6 +57,7 @@ def category(dtype: Any) -> int:
 
 
 def is_float(value: Any) -> bool:
+    """Return whether a value has a floating-point dtype."""
     return category(value.dtype) == 2
 
 
@@ -66,6 +67,7 @@ def is_low(dtype: Any) -> bool:
 
 
 def is_tensor(value: Any) -> bool:
+    """Return whether a value is an array, not a Python number."""
     return isinstance(value, jax.Array | np.ndarray | np.generic)
 
 
@@ -104,8 +106,10 @@ def scalar_dtype(value: Any) -> DType:
 
 
 def promote(*values: Any) -> DType:
-    """The dtype in which torch computes with these: tensors with axes count before those without,
-    and these before Python's numbers, unless they are of a lower category.
+    """Return the dtype in which torch computes with these values.
+
+    Tensors with axes count before those without, and these before Python's numbers, unless they are
+    of a lower category.
     https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
     """
     kinds: list[DType | None] = [None, None, None]

@@ -54,8 +54,9 @@ WIDE = {8: "float64", 11: "complex128"}
 
 
 def findings(plan: Plan, where: str, enable_x64: bool) -> list[Finding]:
-    """Return one for each operator and reason, with the first line of the model that has it;
-    operators of one line, or with one cure for all of them, have one together.
+    """Return a finding for each unsupported operator and reason, with its first line.
+
+    Operators of one line, or with one hint for all of them, share a finding.
     """
     grouped: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
     for refused in _refused(plan, {}, enable_x64):

@@ -33,8 +33,9 @@ type Function = Callable[..., list[Any]]
 
 
 class Values:
-    """The values of a graph's names while it runs. Names whose memory is written are made anew from
-    its owner after a write.
+    """The values of a graph's names while it runs.
+
+    A name that shares written memory is computed anew from the owner of the memory.
     """
 
     def __init__(self, plan: Plan, shared: Sharing) -> None:
@@ -50,6 +51,7 @@ class Values:
         return owner if owner in self._versions else None
 
     def put(self, name: str, value: Any) -> None:
+        """Set the value of a name."""
         self._values[name] = value
         owner = self._owner(name)
         if owner is not None:
@@ -60,6 +62,7 @@ class Values:
         return name in self._needed
 
     def read(self, name: str) -> Any:
+        """Return the value of a name, after all writes to its memory."""
         owner = self._owner(name)
         if owner is None or self._seen.get(name) == self._versions[owner]:
             return self._values[name]
@@ -96,6 +99,7 @@ class Values:
         return value
 
     def arguments(self, step: Step) -> dict[str, Any]:
+        """Return a step's arguments with the values of names."""
         given = arguments(step)
         given.pop("sparse", None)
         return {name: self.resolve(value) for name, value in given.items()}

@@ -39,8 +39,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """owner: of each tensor's memory.  origins: of those that own none.  written: owners whose
-    memory is written.
+    """Memory that tensors share.
+
+    `owner` is that of each tensor's memory; `origins` are of tensors that own none; `written` are
+    owners whose memory is written.
     """
 
     owner: Mapping[str, str]
@@ -58,6 +60,7 @@ class Refused:
 
 
 def is_identity(step: Step) -> bool:
+    """Return whether a step returns its argument unchanged."""
     return step.target.rpartition(".")[0] in IDENTITIES
 
 

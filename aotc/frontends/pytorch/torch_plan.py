@@ -70,8 +70,9 @@ class DTypeNumber:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """An argument of a kind that no operator of this frontend takes. text: of an operator its name,
-    "" of others.
+    """An argument of a kind that no operator of this frontend takes.
+
+    `text` is the name of an operator, "" for other kinds.
     """
 
     kind: str
@@ -80,10 +81,11 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation. target: torch's name without "torch.ops.".  inputs: by name, in order:
-    numbers, texts, `Ref`s, `Plan`s, `Other`s, and tuples of these.  outputs: `Ref`s, tuples of
-    them, None.  line: of the model, layer: the path of its module in it; "" if the file does not
-    say.
+    """An operation.
+
+    `target` is torch's name without "torch.ops."; `inputs`, by name and in order, are numbers,
+    texts, `Ref`s, `Plan`s, `Other`s, and tuples of these; `outputs` are `Ref`s, tuples of them,
+    None. `line` is that of the model, and `layer` the path of its module; "" if the file has none.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Step:
 
     @property
     def operator(self) -> Operator | None:
+        """The operator's implementation; None if there is none."""
         return OPERATORS.get(self.in_place or self.target)
 
     @property
@@ -139,6 +142,7 @@ def refs(value: Any) -> Iterator[str]:
 
 
 def used(step: Step) -> Iterator[str]:
+    """Yield the names that a step uses."""
     for _, value in step.inputs:
         yield from refs(value)
 
@@ -235,8 +239,9 @@ def _read(graph: Graph, depth: int) -> Plan:
 
 
 def _with_updates(made: Plan) -> Plan:
-    """Batch normalization in training writes into two of its arguments, which torch's schema does
-    not say: its step, then one for each of the writes.
+    """Add the writes of batch normalization in training, which torch's schema omits.
+
+    Its step is followed by one for each of the two arguments that it writes to.
     """
     steps: list[Step] = []
     for step in made.steps:

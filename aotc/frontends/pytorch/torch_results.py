@@ -22,6 +22,7 @@ class Structure:
     children: tuple[Structure, ...] = ()
 
     def build(self, leaves: Iterator[Any]) -> Any:
+        """Build the structure from leaves."""
         if self.kind == "leaf":
             return next(leaves)
         items = [child.build(leaves) for child in self.children]

@@ -32,8 +32,10 @@ INITIAL = "initial_state"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """By name among the graph's inputs. outputs: which of the graph's outputs is the new value.
-    owned: names of what the model owns of them, in the state dict or among its constants.
+    """State that a graph changes, by name among the graph's inputs.
+
+    `outputs` is which of the graph's outputs is the new value; `owned` names the state that the
+    model owns, in the state dict or among its constants.
     """
 
     outputs: Mapping[str, int]
@@ -52,8 +54,10 @@ def owner_of(spec: InputSpec) -> tuple[str, str] | None:
 
 
 def find(made: Plan, signature: Signature) -> tuple[Plan, Changes]:
-    """What a graph changes, and the graph with the new values of what it writes in place as further
-    outputs. Raises Damaged.
+    """Return the graph with the new values of its state as outputs, and those changes.
+
+    Raises:
+        Damaged: The signature contradicts the graph.
     """
     known: dict[tuple[str, str], str] = {}
     owned: dict[str, str] = {}
@@ -82,8 +86,9 @@ def find(made: Plan, signature: Signature) -> tuple[Plan, Changes]:
 
 
 def _target(spec: OutputSpec) -> tuple[str, str] | None:
-    """What an output is the new value of; None for a result of the model's, and for what orders
-    effects, which are refused where they are.
+    """Return the state of which an output is the new value; None for a result of the model.
+
+    None also for outputs that order effects, which are rejected elsewhere.
     """
     if spec.buffer_mutation is not UNSET:
         return "buffer", spec.buffer_mutation.buffer_name
@@ -114,8 +119,10 @@ def shared_memory(
     places: Mapping[str, tuple[str, Payload]],
     where: str,
 ) -> Iterator[Finding]:
-    """AOTC-E844 for what is changed and lies in the memory of another tensor, which torch would
-    change with it. keys: names in the archive of all that the graph uses.  places: of these.
+    """Yield AOTC-E844 for changed state in the memory of another tensor.
+
+    torch would change both. `keys` has the names in the archive of all that the graph uses,
+    `places` theirs.
     """
     by_place: dict[tuple[str, str], list[str]] = {}
     for name, key in keys.items():
@@ -141,8 +148,13 @@ def with_states(
     changes: Changes,
     state: str,
 ) -> Any:
-    """What a call returns. outputs: of the graph.  before: old values of what it changes.  state:
-    the name of what the model owns. Raises Unsupported.
+    """Return the result of a call together with new states.
+
+    `outputs` are the graph's; `before` has the old values of state; `state` names the model's own
+    state.
+
+    Raises:
+        Unsupported: A state changes its shape or dtype.
     """
     if not changes.outputs:
         return result

@@ -1,5 +1,6 @@
-"""Expressions over symbols of sizes, as torch writes sympy's:
-"Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(1))".
+"""Expressions over symbols of sizes, in the form in which torch writes sympy's.
+
+For example "Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(1))".
 """
 
 from __future__ import annotations
@@ -157,8 +158,9 @@ def symbol_of(size: Sym) -> str | None:
 
 
 def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
-    """The symbol that is not known yet, where the size grows with that one alone, by the same
-    number each time: rounded down where no whole number makes it the size that was found.
+    """Return the value of the one unknown symbol, where the size is linear in it.
+
+    It is rounded down where no whole number gives the size that was found.
     """
     unknown = symbols_in(size) - symbols.keys()
     if len(unknown) != 1 or not isinstance(found, int):
@@ -202,6 +204,7 @@ def _written(node: ast.expr) -> str:
 
 
 def symbols_in(size: Sym) -> set[str]:
+    """Return the names of the symbols in a size."""
     return set(re.findall(r"Symbol\('(\w+)'", _text(size)))
 
 
@@ -222,6 +225,7 @@ def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
 
 
 def same_strides(a: TensorMeta, b: TensorMeta) -> bool:
+    """Return whether two tensors have equal strides, as far as known."""
     one, other = _sample(a), _sample(b)
     return one is not None and one == other
 

@@ -42,8 +42,10 @@ class JaxExportFrontend:
 
 
 def described(file: ModelFile) -> tuple[Any, list[ModelInput]]:
-    """What the file says around its module, which is not read. Raises CaptureError as
-    `JaxExportFrontend.read`, and whatever jax does for a damaged file.
+    """Return the exported function and its inputs, without reading its module.
+
+    Raises:
+        CaptureError: As `JaxExportFrontend.read`; jax raises other errors for damaged files.
     """
     exported = jax.export.deserialize(bytearray(file.data))
     if file.signature is not None:
@@ -91,8 +93,9 @@ def _model(exported: Any, inputs: list[ModelInput], verified: bytes) -> Model:
 
 
 def _name(steps: Any) -> str:
-    """The path of a leaf below (args, kwargs): "x" for a keyword, "arg0/w" for what is in the first
-    positional argument.
+    """Return the path of a leaf below (args, kwargs).
+
+    It is "x" for a keyword, "arg0/w" within the first positional argument.
     """
     inside = jax.tree_util.keystr(steps[1:], simple=True, separator="/")
     return inside if steps[0].idx == 1 else f"arg{inside}"

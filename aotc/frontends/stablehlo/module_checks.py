@@ -20,8 +20,12 @@ BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
 
 @contextmanager
 def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
-    """Refuse a file for whatever the libraries that read it raise: of damaged ones they promise
-    nothing, neither struct.error nor KeyError. Raises CaptureError (AOTC-E843).
+    """Convert any error of the libraries that read a file to a CaptureError.
+
+    For damaged files, they may raise anything, such as struct.error or KeyError.
+
+    Raises:
+        CaptureError: AOTC-E843.
     """
     try:
         yield
@@ -38,8 +42,12 @@ BEYOND = ("infeed", "outfeed", "recv", "send")
 
 
 def require_alone(module: Any, where: str) -> None:
-    """Refuse a module that exchanges data with others while it runs: its callers would wait for
-    ever. Raises CaptureError (AOTC-E844).
+    """Reject a module that exchanges data with others while it runs.
+
+    Its callers would wait forever.
+
+    Raises:
+        CaptureError: AOTC-E844.
     """
     found: set[str] = set()
 
@@ -56,8 +64,10 @@ def require_alone(module: Any, where: str) -> None:
 
 
 def parse(data: bytes, where: str, expected: str) -> Any:
-    """The MLIR module in a file, verified: for a process that may crash. Raises CaptureError
-    (AOTC-E843).
+    """Return the verified MLIR module in a file, in a process that may crash.
+
+    Raises:
+        CaptureError: AOTC-E843.
     """
     is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
     with refused_as_damaged(where, expected):

@@ -37,9 +37,11 @@ type Kind = Literal["module", "jax.export", "tensorflow"]
 
 
 class Job(Struct, frozen=True):
-    """text: of the model file, for messages.  folder: it has what is to be read, by number, and
-    gets what was, as `0.read`.  expected: completes that word, for a file that is damaged.
-    secrets: files that it must not read.
+    """The job of the worker.
+
+    `text` is the model file, for messages. `folder` has the numbered modules to read, and gets the
+    results as `0.read`. `expected` describes a valid file; `secrets` are files that the worker must
+    not read.
     """
 
     text: str

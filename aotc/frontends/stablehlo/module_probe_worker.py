@@ -1,5 +1,6 @@
-"""`python -m aotc.frontends.stablehlo.module_probe_worker FOLDER`: reads modules, and writes them
-anew.
+"""Reads modules and writes them anew, in a confined process.
+
+Run as `python -m aotc.frontends.stablehlo.module_probe_worker FOLDER`.
 """
 
 from __future__ import annotations

@@ -61,8 +61,9 @@ class StablehloFrontend:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A module's function. exported: as `jax.export` has it; it takes the inputs, then the lifted
-    constants.  names: of the inputs.
+    """A module's function, as `jax.export` has it.
+
+    It takes the inputs, whose names are `names`, then the lifted constants.
     """
 
     exported: Any
@@ -73,8 +74,12 @@ class Called:
 
 
 def called_in(file: ModelFile, verified: bytes) -> Called:
-    """A module's function, `main` unless the signature names another. verified: the module as
-    `rewritten` returns it.  Raises CaptureError as `StablehloFrontend.read`.
+    """Return a module's function, `main` unless the signature names another.
+
+    `verified` is the module that `rewritten` returns.
+
+    Raises:
+        CaptureError: As `StablehloFrontend.read`.
     """
     with mlir.make_ir_context(), refused_as_damaged(file.text, EXPECTED):
         module = ir.Module.parse(verified, context=ir.Context.current)
@@ -188,7 +193,7 @@ def _dtype(element: Any) -> np.dtype[Any] | None:
 
 
 def _argument_names(main: Any, count: int) -> list[str]:
-    """Names of arguments from the module's locations, where those are names; else arg0, arg1, …"""
+    """Return names of arguments from the module's locations, else arg0, arg1 and so on."""
     names = []
     for number, argument in enumerate(main.regions[0].blocks[0].arguments):
         text = str(argument.location)
@@ -245,8 +250,9 @@ def _extreme(operation: Any, direction: str) -> Any:
 
 
 def lift_constants(module: Any) -> dict[str, Array]:
-    """Make the large constants of a module arguments of `main`, behind those that it has; by a name
-    that tells their content, in the order of the arguments.
+    """Make a module's large constants further arguments of `main`; return them in order.
+
+    Their names are derived from the contents.
     """
     table = ir.SymbolTable(module.operation)
     needed: dict[str, dict[str, Array]] = {}
@@ -262,9 +268,7 @@ def lift_constants(module: Any) -> dict[str, Array]:
 
 
 def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str, Array]:
-    """Make large constants of a function, and what its callees take since theirs were lifted, its
-    last arguments.
-    """
+    """Make large constants of a function, and new arguments of its callees, its last arguments."""
     block, found = function.regions[0].blocks[0], dict[str, Array]()
     siblings = ir.SymbolTable(function.operation.parent)
     arguments: dict[str, Any] = {}
@@ -322,8 +326,9 @@ def _walk(function: Any, name: str) -> list[Any]:
 
 
 def _array(constant: Any) -> Array | None:
-    """The value of a constant; None where it repeats one number, or MLIR's bindings cannot show it:
-    of complex numbers they raise TypeError.
+    """Return the value of a constant; None where it repeats one number or cannot be shown.
+
+    MLIR's bindings raise TypeError for complex numbers.
     """
     try:
         dense = ir.DenseElementsAttr(constant.attributes["value"])

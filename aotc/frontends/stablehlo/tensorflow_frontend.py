@@ -1,5 +1,6 @@
-"""What `aotc import-tensorflow` writes (`.tfhlo`): a signature of a SavedModel as StableHLO, one
-module for each profile, and its variables. TensorFlow is not needed to read it.
+"""Reads the files of `aotc import-tensorflow` (`.tfhlo`), without TensorFlow.
+
+They hold a signature of a SavedModel as StableHLO, one module for each profile, and its variables.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class TensorFlowFrontend:
     suffixes = (".tfhlo",)
 
     def read(self, file: ModelFile) -> Model:
-        """See `aotc.capture.model_files.frontend_protocol.Frontend`. Sizes that were not exported
-        are refused when the function is called (AOTC-E846).
+        """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
+
+        Sizes that were not exported are rejected when the function is called (AOTC-E846).
         """
         if file.signature is not None:
             cause = "signature-is-not-supported"
@@ -120,8 +122,9 @@ class TensorFlowFrontend:
 
 
 def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]]:
-    """What a file says of its modules, its weights, and the modules, which are not read. Raises
-    Damaged; AOTC-E844 for 64-bit types that are off.
+    """Return a file's description, its weights, and its modules, which are not parsed.
+
+    Raises Damaged; AOTC-E844 for 64-bit types that are off.
     """
     archive = read_archive(file.data)
     document = _document(archive)

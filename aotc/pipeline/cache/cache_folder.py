@@ -21,11 +21,12 @@ FOLDER_MODE = 0o700
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:
-    """`$XDG_CACHE_HOME/aotc`, or `~/.cache/aotc`
-    (https://specifications.freedesktop.org/basedir-spec: a relative one is to be ignored).
+    """Return `$XDG_CACHE_HOME/aotc`, or `~/.cache/aotc`.
 
-    Raises UsageError (AOTC-E060) for a user without a home, such as a container's number that no
-    name belongs to.
+    A relative XDG_CACHE_HOME is ignored (https://specifications.freedesktop.org/basedir-spec).
+
+    Raises:
+        UsageError: AOTC-E060 for a user without a home, such as a container's nameless user id.
     """
     stated = Path(environment.get("XDG_CACHE_HOME", ""))
     if stated.is_absolute():

@@ -91,8 +91,9 @@ def inner_folders(folder: Path) -> Iterator[Path]:
 
 
 class LocalStore:
-    """A folder of at most `limit` bytes; `trim`, which every build calls in the end, removes the
-    least recently used entries beyond it.
+    """A folder of at most `limit` bytes.
+
+    Every build ends with `trim`, which removes the least recently used entries beyond it.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -102,8 +103,9 @@ class LocalStore:
         self._unwritable = ""
 
     def get(self, key: str) -> bytes | None:
-        """The bytes under a key; None if there are none. A damaged entry is removed, so that it is
-        made anew. One larger than the whole cache may be is not read.
+        """Return the bytes under a key; None if there are none.
+
+        A damaged entry is removed. One that is larger than the whole cache is not read.
         """
         path = self._path(key)
         try:
@@ -156,10 +158,10 @@ class LocalStore:
         return Contents(len(sizes), sum(sizes))
 
     def trim(self, limit: int | None = None) -> Contents:
-        """Remove the least recently used entries beyond a limit in bytes, the store's own unless
-        one is given; what was removed.
+        """Remove the least recently used entries beyond a limit; return what was removed.
 
-        One process trims at a time; others may read and write entries meanwhile.
+        The limit in bytes is the store's own by default. One process trims at a time; others may
+        read and write entries meanwhile.
         """
         limit = self.limit if limit is None else limit
         removed = Contents(0, 0)
@@ -219,9 +221,7 @@ class LocalStore:
         return self.folder / ENTRIES / digits[:2] / digits[2:]
 
     def _held(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield every entry that still exists when it is looked at; files of other names are left
-        out.
-        """
+        """Yield every entry that still exists, without files of other names."""
         try:
             folders = sorted((self.folder / ENTRIES).iterdir())
         except OSError:
@@ -247,11 +247,13 @@ def _digest(key: str, data: bytes | memoryview) -> bytes:
 
 
 def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
-    """The first `head` bytes of a file, and the rest of at most `limit` bytes. Both are empty for
-    anything but a regular file, since reading a device or a pipe might never end, and for another
-    user's.
+    """Return the first `head` bytes of a file, and the rest of at most `limit` bytes.
 
-    Raises OSError, with EFBIG for a larger file.
+    Both are empty for another user's file and for anything but a regular file, since reading a
+    device or a pipe might never end.
+
+    Raises:
+        OSError: It cannot be read; EFBIG for a larger file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -274,8 +276,10 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
 
 
 def _removed(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
-    """Remove what was not used for the longest time until the rest keeps to a limit in bytes; what
-    was removed. Raises OSError.
+    """Remove the least recently used files beyond a limit; return what was removed.
+
+    Raises:
+        OSError: One cannot be removed.
     """
     removed, freed = 0, 0
     left = sum(status.st_size for _, status in found)

@@ -1,8 +1,7 @@
-"""Traces a program into a scratch folder, in a process that
-`aotc.pipeline.children.program_worker` is.
+"""Traces a program into a scratch folder, in a process of `program_worker`.
 
-It is a process of its own because it imports jax and the user's code, and because its jax has
-to take closed-over constants for arguments.
+The process is separate because it imports jax and the user's code, and because its jax must take
+closed-over constants as arguments.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
 from aotc.compile.target_files import NATIVE, read_target
+from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.children.user_process import runs_users_code
@@ -69,11 +69,14 @@ TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy
 
 @runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
-    """Trace everything the job's manifest names, and write it to the scratch folder: entry points,
-    weights and fixtures as they are made, at last the program.
+    """Trace everything the job's manifest names, and write it to the scratch folder.
 
-    program: an encoded `ProgramJob`. If it keeps going, what is written lacks the entry points that
-    were refused; their findings are raised at the end. Raises CaptureError and BuildManifestError.
+    Entry points, weights and fixtures are written as they are made, the program last. `program` is
+    an encoded `ProgramJob`. With `keeps_going`, rejected entry points are left out, and their
+    findings are raised at the end.
+
+    Raises:
+        CaptureError, BuildManifestError: The program or its manifest is rejected.
     """
     assert jax_private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
@@ -300,9 +303,22 @@ def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:
     return platform == HOST and {*engines} <= {"xla"}
 
 
+def _symbolic(traced: TracedEntryPoint) -> CapturedSymbolic | None:
+    """Return the module that hosts compile for sizes outside of all profiles."""
+    if traced.exported is None:
+        return None
+    module = traced.exported.module
+    # The host cannot look for known NaN in what XLA makes of it.
+    constant_nan.guard(module)
+    return CapturedSymbolic(portable(module), traced.exported.arguments)
+
+
 def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
-    """Raises CaptureError: AOTC-E841 for a module that cannot be written down, E844 for calls of a
-    model file that are not what their kernels take. is_file: whether it is a model file's.
+    """Return a traced profile with its modules; `is_file` is whether it is a model file's.
+
+    Raises:
+        CaptureError: AOTC-E841 for a module that cannot be written, E844 for calls of a model file
+            that do not match their kernels.
     """
     modules: dict[str, Module] = {}
     for platform, lowered in profile.lowered.items():
@@ -366,9 +382,7 @@ def _freeze(
         },
         coverage=traced.coverage,
         lines=structs.replace(traced.lines, layers=models.lines(plan.name)),
-        symbolic=None
-        if traced.exported is None
-        else CapturedSymbolic(portable(traced.exported.module), traced.exported.arguments),
+        symbolic=_symbolic(traced),
         profiles=tuple(
             _frozen(profile, label(plan.name, profile.sizes), root, is_file=is_file)
             for profile in traced.profiles

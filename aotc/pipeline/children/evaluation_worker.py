@@ -1,5 +1,7 @@
-"""Reads evaluation data and scores plain JAX on them, in a process that
-`aotc.pipeline.children.program_worker` is; and scores results of executables by users' metrics.
+"""Reads evaluation data and scores plain JAX on them.
+
+It also scores results of executables by users' metrics, and runs in a process of
+`aotc.pipeline.children.program_worker`.
 """
 
 from __future__ import annotations
@@ -58,9 +60,9 @@ type Score = Callable[[Array, Array], Array]
 
 @runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
-    """Write the data of every evaluation in blocks, with the rows of plain JAX; or, where results
-    of executables lie in the folder, the rows of these.
+    """Write the data of every evaluation in blocks, with the rows of plain JAX.
 
+    If results of executables lie in the folder, write the rows of these instead.
     program: an encoded `ProgramJob`. Raises CaptureError: AOTC-E829, E847, E849, E840.
     """
     job = ProgramJob.decode(program)

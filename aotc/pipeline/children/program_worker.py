@@ -1,7 +1,8 @@
-"""`python -m aotc.pipeline.children.program_worker FOLDER`: run a worker that runs the user's code,
-and leave in the build's scratch folder what the program read while it was captured.
+"""Runs a worker with the user's code, and records what the program reads during the capture.
 
-A zygote that has imported jax and the workers forks it for a build (`aotc.base.workers.zygote`).
+Run as `python -m aotc.pipeline.children.program_worker FOLDER`, with the build's scratch folder in
+the job. A zygote that has imported jax and the workers forks it for a build
+(`aotc.base.workers.zygote`).
 """
 
 from __future__ import annotations

@@ -50,12 +50,13 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 @runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
-    """Write one fixture file per captured entry point and profile: inputs and reference outputs,
-    which are recorded ones where the program does not run here.
+    """Write a fixture file per captured entry point and profile: inputs and reference results.
 
-    program: an encoded `ProgramJob`.
+    Results are recorded ones where the program does not run here. `program` is an encoded
+    `ProgramJob`.
 
-    Raises CaptureError, ParityError; AOTC-E840 if this is not the program that was captured.
+    Raises:
+        CaptureError, ParityError: AOTC-E840 if this is not the program that was captured.
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
@@ -127,8 +128,10 @@ def plain_functions(
 def _run(
     entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, scratch: Scratch
 ) -> None:
-    """Write the fixture and the call of every profile. Raises CaptureError (AOTC-E842) for a
-    program that plain JAX cannot run here.
+    """Write the fixture and the call of every profile.
+
+    Raises:
+        CaptureError: AOTC-E842 for a program that plain JAX cannot run here.
     """
     name, spec = entry_point.name, manifest.entry_points[entry_point.name]
     for key, profile in entry_point.by_key.items():
@@ -180,8 +183,9 @@ def _unexpected(
 
 
 def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.Functions) -> Any:
-    """A weights set as the program's users hold it: of a model file as that has it, otherwise with
-    the numbers that the capture recorded.
+    """Return a weights set as the program's users hold it.
+
+    A model file's weights are as in the file, others have the numbers that the capture recorded.
     """
     spec = models.manifest.weights[name]
     if name in models.weights:
@@ -191,9 +195,7 @@ def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.F
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
-    """The weights sets for a flat call that says where a function failed, which asks for no more
-    than their avals.
-    """
+    """Return weights sets with avals only, to locate the failure of a function."""
     return {
         name: Weights("init", jax.tree.map(jax_trees.abstract, made), {})
         for name, made in weights.items()

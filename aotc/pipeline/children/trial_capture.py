@@ -1,5 +1,4 @@
-"""What plain JAX is going to run and no executable is, as far as the capture process makes it: the
-plan of the trials, the inputs of their calls, and what the program is there.
+"""Captures programs that only plain JAX runs: the plan of trials, their inputs and digests.
 
 A trial has sizes that are no profile's, and a program for a mesh runs on one device. It may be
 another program there, so that it is traced there as well: the results of plain JAX depend on it.
@@ -40,11 +39,13 @@ def plan_and_trace(
     recorded: Recorded | None,
     scratch: Scratch,
 ) -> tuple[CapturedEntryPoint, dict[str, EntryTrials]]:
-    """Return an entry point with the digests of what is not compiled, and its trials by target.
-    Leave the inputs of their calls.
+    """Return an entry point with digests of uncompiled programs, and its trials by target.
 
-    wanted: the executables of each target.  recorded: its recorded inputs, if any.
-    Raises CaptureError (AOTC-E829, E831) if inputs of such sizes cannot be made.
+    The inputs of their calls are written. `wanted` has the executables of each target; `recorded`
+    the entry point's recorded inputs, if any.
+
+    Raises:
+        CaptureError: AOTC-E829, E831 if inputs of such sizes cannot be made.
     """
     name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
     planned = _plan(captured, manifest, wanted, scratch)
@@ -89,8 +90,9 @@ def _plan(
 def _digest(
     plan: CallPlan, manifest: BuildManifest, weights: Mapping[str, Weights], sizes: Sizes
 ) -> str:
-    """The digest of the program at these sizes on one device: its portable module, and what that
-    takes.
+    """Return the digest of the program at these sizes on one device.
+
+    It covers its portable module and the module's arguments.
     """
     try:
         with on_one_device(manifest.mesh):

@@ -1,5 +1,6 @@
-"""`python -m aotc.pipeline.children.truth_worker FOLDER`: judge calls whose results differ from
-those of plain JAX, by the module in float64, or by StableHLO's reference interpreter.
+"""Judges calls whose results differ from plain JAX: `... children.truth_worker FOLDER`.
+
+It uses the module in float64, or StableHLO's reference interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from aotc.check.value_verdict import Truth, Verdict, judge, second_opinion, wors
 from aotc.pipeline.parity_check import Opinion, TruthJob
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.device_features import SymbolicModule
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import InputArgument
@@ -158,8 +160,9 @@ class _Case:
         calls: Sequence[Sequence[Array]],
         options: Mapping[str, str],
     ) -> list[list[Array]]:
-        """The results of a module, or of that in float64, for each call's arguments. Raises
-        AotcError, and what XLA raises.
+        """Return the results of a module, or of its float64 form, for each call's arguments.
+
+        Raises AotcError, and XLA's errors.
         """
         is_wide = artifact is not self._artifact
         results = [_wide(array) if is_wide else array for array in self._plain]
@@ -167,8 +170,9 @@ class _Case:
         outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
         # It only reads the bytes; nothing here was signed.
-        module = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
-        executable = device.features.compile_symbolic(module, inputs, outputs, options, "the truth")
+        blob = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
+        module = SymbolicModule(blob, inputs, outputs, options, "the truth")
+        executable = device.features.compile_symbolic(module)
         found = []
         for arguments in calls:
             put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]

@@ -13,8 +13,9 @@ from aotc_runtime.base.errors import AotcError
 
 
 def begin_as_if_alone() -> None:
-    """In a process that was forked: nobody may find what another process would not, the same
-    numbers by chance, and a folder without what has been put there since.
+    """Reset state that a forked process inherits.
+
+    These are seeds of random numbers, and caches of folders that have new files since.
     """
     if "numpy" in sys.modules:
         import numpy as np
@@ -24,8 +25,9 @@ def begin_as_if_alone() -> None:
 
 
 def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:
-    """Decorates the work of a child process: the place of a crash is printed for the parent, and
-    so is the user's own traceback behind a refusal.
+    """Decorate the work of a child process, to print the place of a crash for the parent.
+
+    The user's own traceback is printed after an error, too.
     """
 
     @wraps(work)

@@ -1,6 +1,4 @@
-"""Plain JAX on the inputs of value trials: which trials each executable gets, and what the function
-itself makes of them.
-"""
+"""Selects the value trials of each executable, and runs plain JAX on their inputs."""
 
 from __future__ import annotations
 
@@ -151,9 +149,7 @@ class _Trials:
         return PlannedValues(tuple(kinds), {k: skipped[k] for k in KINDS if k in skipped})
 
     def _too_large(self, function: PlainJax, scratch: Scratch) -> dict[str, str]:
-        """Trials that are left out for what they would take, by numbers that are the same in every
-        build: no clock decides.
-        """
+        """Return trials that are left out for their cost, by figures equal in every build."""
         size = scratch.fixture(self._key).stat().st_size
         if size > BYTES_MAX:
             why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
@@ -193,8 +189,9 @@ def endless(custom_call_targets: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None]:
-    """End this process with a refusal (AOTC-E842) if the block takes longer than a call that
-    compiles, many times over: nothing stops what XLA runs.
+    """End this process (AOTC-E842) if the block takes many times as long as a call.
+
+    A running XLA call cannot be stopped otherwise.
     """
     seconds = max(SECONDS_MIN, TIMES_LONGER * max(function.seconds.values(), default=0.0))
 
@@ -215,8 +212,9 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
 
 
 def _unjudged(captured: CapturedEntryPoint, scratch: Scratch) -> dict[str, str]:
-    """Trials that nothing could judge, with why: there is no truth for programs over several
-    devices, nor with weights of this size.
+    """Return trials that cannot be judged, with reasons.
+
+    There is no truth for programs over several devices, nor with weights of this size.
     """
     if captured.mesh is not None:
         return dict.fromkeys(JUDGED, "programs over several devices are not computed in float64")

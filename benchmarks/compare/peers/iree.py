@@ -1,5 +1,7 @@
-"""IREE, compiled for this host from the StableHLO that jax lowers to, weights included where
-they are few. Large ones are copied to the device once, at load, and are arguments of each call.
+"""IREE, compiled for this host from the StableHLO that jax lowers to.
+
+Few weights are included. Large ones are copied to the device once, at load, and are arguments of
+each call.
 """
 
 from __future__ import annotations

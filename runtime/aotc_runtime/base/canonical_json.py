@@ -78,8 +78,9 @@ def _keys(data: bytes) -> int:
 
 
 def marks_in(data: bytes) -> int:
-    """How many commas, colons and opening brackets a text has, in strings or not: JSON holds no
-    more values than one more than that.
+    """Count commas, colons and opening brackets, in strings or not.
+
+    JSON text holds at most one more value than this count.
     """
     return sum(map(data.count, _MARKS))
 

@@ -46,8 +46,9 @@ def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
 
 
 def chunks_of(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
-    """The bytes in one chunk; in many where they lie in a map that gives its memory back behind who
-    reads it (`aotc_runtime.system.streamed_bundle`).
+    """Yield the bytes in one chunk, or in many chunks for a streamed map.
+
+    A map of `aotc_runtime.system.streamed_bundle` releases its memory while it is read.
     """
     passed: Any = getattr(getattr(data, "obj", None), "chunks", None)
     return passed(data) if passed else iter((data,))

@@ -47,11 +47,10 @@ class ParallelCalls[T, R]:
                 self._waiting.clear()
 
     def finish(self) -> dict[int, R]:
-        """Return the results by the index of their item; the calling thread helps. After `stop`,
-        those of what was begun.
+        """Return the results by the index of their item; the calling thread helps.
 
-        Raises the error of the first failed item, once all threads have ended; after an error no
-        item is begun.
+        After `stop`, only items that had begun have results. Raises the error of the first failed
+        item, once all threads have ended; after an error no item is begun.
         """
         try:
             self._work()
@@ -76,8 +75,9 @@ class ParallelCalls[T, R]:
 
 
 def map_on_threads[T, R](function: Callable[[T], R], items: Sequence[T], threads: int) -> list[R]:
-    """Return the results, in the order of the items; the calling thread is one of the threads.
-    Raises as `ParallelCalls.finish`.
+    """Return the results, in the order of the items.
+
+    The calling thread is one of the threads. Raises as `ParallelCalls.finish`.
     """
     results = ParallelCalls(function, items, threads - 1).finish()
     return [results[index] for index in range(len(items))]

@@ -125,8 +125,10 @@ def json_line(document: Mapping[str, Any]) -> str:
 
 
 def _json_printable(data: bytes) -> str:
-    """Return JSON whose texts hold no character that steers a terminal. JSON itself escapes only
-    those below U+0020; others can only stand in texts, where an escape means the same.
+    """Return JSON whose strings hold no character that controls a terminal.
+
+    JSON itself escapes only characters below U+0020. Others occur in strings alone, where an escape
+    means the same.
     """
     text = data.decode()
     if text.replace("\n", "").isprintable():
@@ -154,9 +156,11 @@ def first_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of what a package says that verifies certificates for us. A panic of one that
-    is written in Rust is no Exception (https://docs.rs/pyo3/latest/pyo3/panic/), and must not end
-    who verifies bytes by strangers; anything else of that kind, such as Ctrl-C, is raised again.
+    """Return the first line of a verification library's error message.
+
+    A panic of a library in Rust is not an `Exception` (https://docs.rs/pyo3/latest/pyo3/panic/),
+    and must not end a process that verifies untrusted bytes. Other errors of that type, such as
+    Ctrl-C, are raised again.
     """
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error

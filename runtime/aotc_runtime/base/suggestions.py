@@ -21,5 +21,5 @@ def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """ "an int", "a str"."""
+    """Return the noun with its article: "an int", "a str"."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"

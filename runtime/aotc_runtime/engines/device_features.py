@@ -6,30 +6,38 @@ Imported for the first bundle or call that needs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.engines.engine_arrays import (
+    Aval,
+    Buffer,
+    Executable,
+    ExecutableTiles,
+    Placement,
+)
 
 if TYPE_CHECKING:
-    from aotc_runtime.engines.engine_device import Aval, Buffer, Device, Executable
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
-type Tiles = tuple[tuple[int, ...], ...]
-"""For each device, the position of its shard along each axis; () for each if all hold the whole
-array.
-"""
 
+class SymbolicModule(Struct, frozen=True):
+    """A verified StableHLO module with symbolic dimensions, and what to compile it for.
 
-class Placement(Protocol):
-    """Placement of arrays of one shape on several devices.
-
-    A device has one object for each placement, so they are compared by identity.
+    Attributes:
+        inputs, outputs: Shapes and dtypes of the arguments and results of one call.
+        options: Compiler options by name.
+        where: Its name in errors.
     """
 
-    @property
-    def tiles(self) -> Tiles:
-        """Return the tiles that an executable must state for such an array."""
+    blob: VerifiedBlob
+    inputs: Sequence[Aval]
+    outputs: Sequence[Aval]
+    options: Mapping[str, str]
+    where: str
 
 
 class DeviceFeatures:
@@ -38,8 +46,9 @@ class DeviceFeatures:
     An engine that has some returns a subclass from `Device.features`.
     """
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, engine: str, platform: str) -> None:
+        self._engine = engine
+        self._platform = platform
 
     def is_deleted(self, buffer: Buffer) -> bool:
         """Return whether a call that donated the buffer used it up."""
@@ -53,36 +62,27 @@ class DeviceFeatures:
 
     def to_dlpack(self, buffer: Buffer) -> Any:
         """Return a DLPack capsule that keeps the buffer alive. Raises BufferError without one."""
-        raise BufferError(f"arrays of {self.device.engine} cannot be handed on by DLPack")
+        raise BufferError(f"arrays of {self._engine} cannot be handed on by DLPack")
 
     def dlpack_device(self) -> tuple[int, int]:
         """Return where buffers lie: kind and number as in dlpack.h. Raises BufferError."""
-        raise BufferError(f"arrays of {self.device.engine} cannot be handed on by DLPack")
+        raise BufferError(f"arrays of {self._engine} cannot be handed on by DLPack")
 
     def placement(self, mesh: Mesh, sharding: Sharding, shape: tuple[int, ...]) -> Placement:
         """Return how arrays of a shape lie on a mesh whose devices there are.
 
         Called only for engines whose facts state several devices.
         """
-        raise NotImplementedError(f"{self.device.engine} has one device")
+        raise NotImplementedError(f"{self._engine} has one device")
 
-    def tiles(
-        self, executable: Executable
-    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
-        """Return how the parameters and the results of an executable lie on its devices, as the
-        engine itself says. Called where `placement` is.
+    def tiles(self, executable: Executable) -> ExecutableTiles:
+        """Return how the parameters and results of an executable lie on its devices, as the engine
+        itself says. Called where `placement` is.
         """
-        raise NotImplementedError(f"{self.device.engine} has one device")
+        raise NotImplementedError(f"{self._engine} has one device")
 
-    def compile_symbolic(
-        self,
-        module: VerifiedBlob,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        options: Mapping[str, str],
-        where: str,
-    ) -> Executable:
-        """Compile a verified StableHLO module with symbolic dimensions for these inputs' shapes.
+    def compile_symbolic(self, module: SymbolicModule) -> Executable:
+        """Compile a module for the shapes of one call.
 
         Runs on the calling thread; other Python threads go on meanwhile.
 
@@ -91,27 +91,25 @@ class DeviceFeatures:
         """
         from aotc_runtime.engines.engine_options import only_profiles
 
-        raise only_profiles(where, self.device.platform)
+        raise only_profiles(module.where, self._platform)
 
     def memory_of(self, executable: Executable) -> int:
         """Return the bytes that a call of an executable, compiled here, allocates beside its
         inputs.
         """
-        raise NotImplementedError(f"{self.device.engine} compiles nothing here")
+        raise NotImplementedError(f"{self._engine} compiles nothing here")
 
 
 def check_tiles(
-    tiles: tuple[Sequence[Tiles | None], Sequence[Tiles | None]],
-    arguments: Sequence[Aval],
-    outputs: Sequence[Aval],
-    where: str,
+    tiles: ExecutableTiles, arguments: Sequence[Aval], outputs: Sequence[Aval], where: str
 ) -> None:
     """Compare every parameter and result of an executable with the bundle's placements.
 
     XLA compares sizes in bytes only: shards of another axis with the same number of bytes would run
     and give wrong results.
 
-    tiles: of its parameters and results, as the engine says. Raises BackendError (AOTC-E757).
+    Raises:
+        BackendError: AOTC-E757, for another placement.
     """
     parameters, results = tiles
     for what, wanted, found in (("parameter", arguments, parameters), ("result", outputs, results)):

@@ -10,44 +10,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Executable, Stored
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from aotc_runtime.engines.device_features import DeviceFeatures, Placement
-    from aotc_runtime.verification.verify_bundle import VerifiedBlob
-
-type Array = np.ndarray[Any, Any]
-
-type Buffer = Any
-"""An array on a device, never a numpy array; only its engine looks into it."""
-
-type Executable = Any
-"""What an engine made of verified bytes. It gives its memory back when nothing refers to it."""
-
-
-class Aval(Struct, frozen=True):
-    """Shape and dtype of an array on a device. placement: over several devices, None for the first
-    one.  weak_type: never; XLA reads these objects as they are, and asks for it.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    weak_type: bool = False
-    placement: Placement | None = None
-
-
-class Stored(Struct, frozen=True):
-    """A verified executable that is not loaded yet. outputs: of its results, in order.  where: what
-    errors call it.
-    """
-
-    blob: VerifiedBlob
-    outputs: Sequence[Aval]
-    where: str
+    from aotc_runtime.engines.device_features import DeviceFeatures
 
 
 class Device(ABC):
@@ -139,7 +107,7 @@ class Device(ABC):
         """Return the optional features, imported for the first call that needs them."""
         from aotc_runtime.engines.device_features import DeviceFeatures
 
-        return DeviceFeatures(self)
+        return DeviceFeatures(self.engine, self.platform)
 
     def watch_forks(self) -> None:
         """Have `was_forked` said in processes forked from here on; for engines with threads."""

@@ -17,14 +17,8 @@ import numpy as np
 from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.engines.engine_device import (
-    Array,
-    Aval,
-    Buffer,
-    Device,
-    Executable,
-    Stored,
-)
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Executable, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.engines.engine_options import other_platform, other_threads
 from aotc_runtime.schema.host_facts import Accelerator
 from aotc_runtime.system import host_probe

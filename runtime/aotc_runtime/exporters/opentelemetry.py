@@ -18,10 +18,11 @@ Bundles = Callable[[], Iterable[LoadedBundle]]
 
 
 def observe(meter: Meter, bundles: Bundles) -> None:
-    """Register aotc.calls and aotc.call.time (by path and executable), aotc.refusals,
-    aotc.padding.elements (real and filled) and aotc.load.time with a meter.
+    """Register the loader's metrics with a meter.
 
-    bundles: gives the bundles that are loaded when the meter asks.
+    They are aotc.calls and aotc.call.time (by path and executable), aotc.refusals,
+    aotc.padding.elements (real and filled) and aotc.load.time. `bundles` returns the bundles that
+    are loaded when the meter collects.
     """
 
     def served() -> Iterator[tuple[dict[str, str], Latency]]:

@@ -30,9 +30,11 @@ class BundleCollector(Collector):
         self._bundles = bundles
 
     def collect(self) -> Iterator[Metric]:
-        """aotc_bundle_info, aotc_load_seconds, aotc_compilations, aotc_compiled_total,
+        """Yield the metrics of every bundle.
+
+        They are aotc_bundle_info, aotc_load_seconds, aotc_compilations, aotc_compiled_total,
         aotc_call_seconds (histogram by path and executable), aotc_padding_elements_total (real and
-        filled), aotc_refusals_total (by error code).
+        filled) and aotc_refusals_total (by error code).
         """
         identity = ["bundle", "version"]
         info = GaugeMetricFamily(

@@ -29,9 +29,14 @@ Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class FixtureRun(Struct, frozen=True):
-    """An executable that ran its fixture. label: "predict[batch=8]".  executable, fixture: digests.
-    maxAbs, maxRel: largest errors, as decimals.  ulpMax: largest distance in units in the last
-    place.  seconds: of running and comparing.
+    """An executable that ran its fixture.
+
+    Attributes:
+        label: such as "predict[batch=8]".
+        executable, fixture: digests.
+        maxAbs, maxRel: largest errors, as decimals.
+        ulpMax: largest distance in units in the last place.
+        seconds: of running and comparing.
     """
 
     label: str

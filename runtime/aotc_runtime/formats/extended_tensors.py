@@ -23,10 +23,9 @@ PARTS = 2
 def extended_tensor(
     dtype: DType, spelled: str, shape: tuple[int, ...], where: str
 ) -> tuple[DType, tuple[int, ...]]:
-    """The dtype and shape of a tensor that the file's metadata says is of this type. spelled,
-    shape: what its entry says.
+    """Return the dtype and shape of a tensor that the file's metadata gives this dtype.
 
-    Raises BundleFormatError (AOTC-E132).
+    `spelled` and `shape` are those of its header entry. Raises BundleFormatError (AOTC-E132).
     """
     stored = STORED_AS.get(dtype)
     if stored != spelled:

@@ -17,9 +17,13 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 
 
 class Signature(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """sig: base64.  keyid: which key made it, by its own account; nobody signs this field.
-    timestamp: an RFC 3161 answer about the signature, DER in base64; its authority signs it.
-    sigstore: Sigstore's verification material, JSON in base64; its services sign it.
+    """A signature of an envelope; only `sig` is verified with the policy's keys.
+
+    Attributes:
+        sig: base64.
+        keyid: the key that it claims, unsigned.
+        timestamp: RFC 3161 response about the signature, DER in base64.
+        sigstore: Sigstore's verification material, JSON in base64.
     """
 
     sig: str
@@ -54,8 +58,9 @@ def decode_base64(text: str, *, where: str) -> bytes:
 
 
 class SignedPayload(Struct, frozen=True):
-    """A DSSE envelope taken apart; nothing in it is believed. where: for messages.  timestamps,
-    materials (of Sigstore): in base64, by signature.
+    """A parsed DSSE envelope, of which nothing is verified yet.
+
+    `where` is for messages; `timestamps` and `materials` (of Sigstore) are base64, by signature.
     """
 
     payload_type: str

@@ -62,7 +62,7 @@ def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
 
 
 def place(file: object, lines: Mapping[KeyPath, int], path: KeyPath) -> str:
-    """ "manifests/digits.toml:12 entry_points.predict.function"."""
+    """Return a location such as "manifests/digits.toml:12 entry_points.predict.function"."""
     return f"{file}:{line_of(lines, path)} {render_path(path)}".rstrip()
 
 

@@ -126,9 +126,10 @@ class Mesh(_Part, frozen=True):
 
 
 class OutOfProfilePolicy(StrEnum):
-    """What a call does whose size in a dimension matches no profile, each going further than the
-    one before: it is refused; padded to the next profile, the results cut back; split into several
-    calls, the results joined; compiled for its sizes from the bundled module.
+    """The policy for a call whose size in a dimension matches no profile.
+
+    Each goes further than the one before: the call is rejected, padded to the next profile, split
+    into several calls, or compiled for its sizes from the bundled module.
     """
 
     FAIL = "fail"
@@ -283,8 +284,10 @@ type Parity = ParityRan | ParityNotRun
 
 
 class Memory(_Part, frozen=True):
-    """XLA's memory analysis of one executable, bytes. alias_bytes: outputs that take an argument's
-    place.  code_bytes: object files; what XLA itself says of code is 0 on CPU.
+    """XLA's memory analysis of one executable, in bytes.
+
+    `alias_bytes` are outputs that take an argument's place. `code_bytes` are the object files,
+    since XLA's own count of code is 0 on CPUs.
     """
 
     argument_bytes: Size
@@ -303,8 +306,12 @@ class Cost(_Part, frozen=True):
 
 
 class MeasuredCandidate(_Part, frozen=True, tag="measured", tag_field="status"):
-    """p50_us: median of a call, microseconds.  relative: to the default's, median over rounds in
-    which all took turns.  wins: rounds in which it was faster than the default.
+    """The measurement of a compilation variant.
+
+    Attributes:
+        p50_us: median of a call, microseconds.
+        relative: ratio to the default's, median over rounds in which all took turns.
+        wins: rounds in which it was faster than the default.
     """
 
     name: str
@@ -388,8 +395,9 @@ class LiftedConstant(_Part, frozen=True):
 
 
 class TrialRan(StrEnum):
-    """What a trial ran: the target's executable, or, where the build host cannot run it, the
-    function in plain JAX.
+    """The code that a trial ran.
+
+    This is the target's executable or, if the build host cannot run it, the function in plain JAX.
     """
 
     EXECUTABLE = "executable"
@@ -432,20 +440,21 @@ class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):
 
 
 class Split(_Part, frozen=True, tag="split", tag_field="policy"):
-    """Call several times and join the outputs; every input and output carries the dimension on at
-    most one axis, and by itself.
+    """Call several times and join the outputs.
+
+    Every input and output has the dimension on at most one axis, and by itself.
     """
 
     proof: tuple[Trial, ...]
 
 
 class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
-    """Compile the symbolic module for the call's sizes, beside the calls, where the policy of the
-    deployment allows it.
+    """Compile the symbolic module for the call's sizes in the background.
 
-    meanwhile: what calls do until the executable is there; they are refused where it is left out.
-    most: executables kept, the least recently used is given back.  seconds: a compilation that
-    takes longer is given up.
+    Attributes:
+        meanwhile: policy of calls until the executable is compiled; without it they are rejected.
+        most: executables kept, by least recent use.
+        seconds: timeout of a compilation.
     """
 
     most: Positive
@@ -615,11 +624,10 @@ XLA_PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def engine_of(platform: str) -> str:
-    """The engine that runs what is for a platform, under which an entry point of
-    `aotc_runtime.engines` names it.
+    """Return the engine of a platform, as an entry point of `aotc_runtime.engines` names it.
 
-    Any platform that is not XLA's own is named after its engine: `NAME` or `NAME-DEVICES`, such as
-    "iree-vulkan" for devices that the engine "iree" knows as vulkan.
+    A platform that is not XLA's is named after its engine: `NAME` or `NAME-DEVICES`, such as "iree-
+    vulkan" for the device "vulkan" of the engine "iree".
     """
     return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
 
@@ -649,8 +657,10 @@ class Requirements(_Part, frozen=True):
 
 
 class BuiltWith(_Part, frozen=True, omit_defaults=True):
-    """The toolchain. xla: jaxlib's XLA interface version; ifrt: its IFRT version.  tools: other
-    distributions that took part in compiling for an accelerator, such as its plugin, to version.
+    """The toolchain.
+
+    `xla` and `ifrt` are jaxlib's interface versions. `tools` has the versions of other
+    distributions that took part in compiling for an accelerator, such as its plugin.
     """
 
     aotc: str
@@ -664,10 +674,13 @@ class BuiltWith(_Part, frozen=True, omit_defaults=True):
 
 
 class BundleManifest(_Part, frozen=True):
-    """One target of a bundle. accepts_jaxlib: the runtime versions the evidence covers.
-    compilation: of executables for an accelerator.  evidence: what the build left for reviewers,
-    which no loader reads.
-    mesh: of the devices that every executable runs on; without one they run on a single device.
+    """One target of a bundle.
+
+    Attributes:
+        accepts_jaxlib: the jaxlib versions that the evidence covers.
+        compilation: how executables for an accelerator were compiled.
+        evidence: for reviewers; no loader reads it.
+        mesh: the devices that every executable runs on, else a single one.
     """
 
     format_version: str

@@ -24,8 +24,10 @@ class Release(Struct, frozen=True):
 
 
 class MeasuredDifference(Struct, frozen=True):
-    """How far a fixture's result was from its reference. label: "predict[batch=8]".  max_abs,
-    max_rel: decimals.  ulp_max: units in the last place.
+    """The distance between a fixture's result and its reference.
+
+    `label` is such as "predict[batch=8]", `max_abs` and `max_rel` are decimals, and `ulp_max`
+    counts units in the last place.
     """
 
     label: str

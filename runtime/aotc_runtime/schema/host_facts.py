@@ -1,5 +1,6 @@
-"""What a host is, as plain facts: gathered by `aotc_runtime.system.host_probe`, judged
-elsewhere.
+"""Facts about a host.
+
+`aotc_runtime.system.host_probe` gathers them, and `aotc_runtime.verification` evaluates them.
 """
 
 from __future__ import annotations
@@ -61,18 +62,25 @@ class Accelerator(Struct, frozen=True):
 
 
 class HostFacts(Struct, frozen=True):
-    """platform: "cpu".  architecture: "x86_64".  isa: processor features in LLVM's spelling, which
-    the operating system and a hypervisor let programs use; cpu: the processor's name, which says
-    nothing about them.  jaxlib: the version that will run the executables, or NOT_INSTALLED.
-    devices: how many there are.  memory_bytes: what this process may still allocate (free or cgroup
-    limit, the less).
+    """Facts about a host; texts are "" if unknown.
 
-    The others are "" where unknown. os: "linux".  libc: name and version, "glibc 2.36".
-    runtime: version of aotc-runtime.  bundle_format: the newest it reads.  device_kind: jaxlib's
-    name for the device.  accelerators: by platform; those that somebody asked for.
-    libraries: Python packages that custom calls need and that can be imported; None where unknown.
-    devices_fixed: whether XLA was started with so many in this process; a processor is otherwise as
-    many devices as a bundle wants.
+    Attributes:
+        platform: "cpu".
+        architecture: "x86_64".
+        isa: usable processor features in LLVM's spelling.
+        cpu: the processor's name, which implies no features.
+        jaxlib: the version that will run the executables, or NOT_INSTALLED.
+        devices: number of devices.
+        memory_bytes: what this process may still allocate, by free memory or its control group.
+        os: "linux".
+        libc: name and version, "glibc 2.36".
+        runtime: version of aotc-runtime.
+        bundle_format: the newest that it reads.
+        device_kind: jaxlib's name for the device.
+        accelerators: by platform; those that were asked for.
+        libraries: importable Python packages that custom calls need, or None if unknown.
+        devices_fixed: whether XLA has started with this number of devices; otherwise a processor
+            can be any number.
     """
 
     platform: str

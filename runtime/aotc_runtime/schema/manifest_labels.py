@@ -1,5 +1,7 @@
-"""What follows from parts of a manifest: their names in errors, reports and counters, and which
-parameters a caller passes.
+"""Values derived from a manifest.
+
+They are the names of its parts in errors, reports and counters, and the parameters that a caller
+passes.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ def label(entry_point: str, sizes: Mapping[str, int]) -> str:
 
 
 class ExecutableKey(Struct, frozen=True, order=True):
-    """What an executable of a target is known by: its entry point, and the size that each dimension
-    has in it, sorted by dimension.
+    """The key of an executable in its target.
+
+    It has the entry point, and the size of each dimension, sorted by dimension.
     """
 
     entry_point: str

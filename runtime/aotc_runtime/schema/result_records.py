@@ -8,10 +8,10 @@ from typing import Any, Self
 
 
 class Record:
-    """A result node of a registered class (an Equinox module, a dataclass): its fields by name, as
-    attributes or items. Iterating gives the names.
+    """A result node of a registered class, such as an Equinox module or a dataclass.
 
-    Passing one back as an argument is the same as passing the original class.
+    Fields are attributes and items; iterating gives their names. A record may be passed as an
+    argument in place of the original class.
     """
 
     __slots__ = ("_fields", "_type")

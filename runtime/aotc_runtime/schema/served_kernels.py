@@ -1,5 +1,7 @@
-"""Which custom calls of CUDA and TPU executables are served, and by what. Seen with jaxlib 0.11.2
-and 0.12.0.1."""
+"""Custom calls of CUDA and TPU executables that this runtime can serve.
+
+They were observed with jaxlib 0.11.2 and 0.12.0.1.
+"""
 
 from __future__ import annotations
 

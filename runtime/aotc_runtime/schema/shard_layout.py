@@ -1,5 +1,6 @@
-"""Which piece of an array each device of a mesh holds, and a mesh for reports; for bundles that
-have one.
+"""Shards of arrays by device of a mesh, and reports of meshes.
+
+Imported only for bundles that have a mesh.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def misfits(sizes: Mapping[str, int], sharding: Sharding) -> Iterator[tuple[int,
 
 
 def untiled(sizes: Mapping[str, int], sharding: Sharding, shape: Sequence[int]) -> int | None:
-    """The first axis of a shape that cannot be cut into equal pieces, if there is one. Of a
-    sharding without misfits, with as many axes or none.
+    """Return the first axis that a sharding cannot divide evenly, or None.
+
+    The sharding is valid, and has as many items as the shape has axes, or none.
     """
     for index, (names, size) in enumerate(zip(sharding, shape, strict=bool(sharding))):
         count = prod(sizes[name] for name in names)
@@ -78,8 +80,9 @@ def text(sharding: Sharding) -> str:
 
 
 def mesh_report(manifest: BundleManifest) -> dict[str, Any] | None:
-    """JSON-able: sizes by axis, the devices, and the shardings of what is cut, by owner and path;
-    None for a bundle that runs on one device.
+    """Return a JSON-able report of the mesh, or None for a single device.
+
+    It has sizes by axis, the devices, and the shardings by owner and path.
     """
     if manifest.mesh is UNSET:
         return None

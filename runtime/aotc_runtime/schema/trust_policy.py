@@ -76,8 +76,9 @@ class Identity(_Table, frozen=True):
 
 
 class TimestampAuthority(_Table, frozen=True):
-    """Whose RFC 3161 timestamps tell when a signature was made. certificates: PEM text, the root
-    and what else is needed to verify its answers.
+    """An authority whose RFC 3161 timestamps prove signing times.
+
+    `certificates` is PEM text: the root, and others that its responses need.
     """
 
     name: str = ""
@@ -86,9 +87,10 @@ class TimestampAuthority(_Table, frozen=True):
 
 
 class Revoked(_Table, frozen=True):
-    """What is refused whoever signed it. keys: ids; they never count.  since: ids of keys that do
-    not count for what was signed then or later, and of which nobody says when.  roots, blobs:
-    digests.
+    """Keys, roots and blobs that are rejected whoever signed them.
+
+    `keys` are ids that never count. `since` maps ids to the time from which their signatures, and
+    those without a timestamp, do not count. `roots` and `blobs` are digests.
     """
 
     keys: tuple[KeyId, ...] = ()

@@ -22,8 +22,9 @@ def answer(entry_point: LoadedEntryPoint, args: tuple[Any, ...], kwargs: dict[st
 def answer_with_masks(
     entry_point: LoadedEntryPoint, arrays: Sequence[Any], masks: Mapping[int, Any]
 ) -> Answer:
-    """What a call gives whose rows have masks of their own. arrays: all that a caller passes, in
-    the order of its leaves.  masks: by leaf.
+    """Return the answer of a call whose rows have masks of their own.
+
+    `arrays` are all leaves that a caller passes, in order; `masks` are by leaf.
     """
     started = perf_counter_ns()
     return entry_point._checked_calls().answer_with_masks(arrays, masks, started)

@@ -92,8 +92,10 @@ class BundleSlot:
 
 
 class Calling:
-    """One call in the bundle of a slot. A class of its own, since each request makes one: a
-    generator's context costs several times as much.
+    """One call in the bundle of a slot.
+
+    This is a class, since a context manager from a generator costs several times as much for each
+    request.
     """
 
     __slots__ = ("_running", "_slot")

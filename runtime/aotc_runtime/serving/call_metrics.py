@@ -22,8 +22,10 @@ SHAPES_MAX = 4096
 
 
 class Path(StrEnum):
-    """How a call was served: by a profile of its sizes, padded, in parts, or by an executable that
-    was compiled here.
+    """The way in which a call was served.
+
+    By a profile of its sizes, padded, split into parts, or by an executable that was compiled in
+    this process.
     """
 
     EXACT = "exact"

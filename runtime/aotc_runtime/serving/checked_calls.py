@@ -1,8 +1,7 @@
-"""Calls that need more than a look-up: arguments are looked at one by one, or results stay on the
-device.
+"""Calls that need more than a look-up.
 
-Imported when the first such call comes: servers that pass numpy arrays as they were recorded never
-need it.
+Arguments are checked one by one, or results stay on the device. Imported for the first such call;
+servers that pass plain numpy arrays never need it.
 """
 
 from __future__ import annotations
@@ -76,8 +75,9 @@ class CheckedCalls:
         self._fallback: FallbackCalls | None = None
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any], started: int) -> Answer:
-        """Make a call. Its result is numpy arrays, or jax arrays if any argument is one, in the
-        structure of the result.
+        """Make a call, and return results in the structure of the result.
+
+        They are numpy arrays, or jax arrays if any argument is one.
         """
         return self._answer(lambda: self._leaves(args, kwargs), self._on_host, started)
 
@@ -88,8 +88,9 @@ class CheckedCalls:
     def answer_with_masks(
         self, arrays: Sequence[Any], masks: Mapping[int, Any], started: int
     ) -> Answer:
-        """Make a call with the arrays of all leaves that a caller passes, of the right dtypes, and
-        masks by leaf, in the loader's place.
+        """Make a call with checked arrays of all leaves, and masks by leaf.
+
+        The masks replace those of the loader.
         """
         leaves: list[Any] = [None] * len(self._scalars)
         for leaf, array in (*zip(self._passed, arrays, strict=True), *masks.items()):
@@ -102,8 +103,10 @@ class CheckedCalls:
         give: Callable[[RoutedCall, list[Any], bool], Any],
         started: int,
     ) -> Answer:
-        """Make and count a call. take: gives its leaves, and whether one of them was a jax array.
-        give: from what serves it and its results in order to its result.
+        """Make and count a call.
+
+        `take` returns its leaves, and whether one was a jax array. `give` makes the result from the
+        routed call and its results in order.
         """
         try:
             leaves, is_jax = take()
@@ -177,8 +180,9 @@ class CheckedCalls:
             fallback.close()
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], bool]:
-        """The input leaves in order, each a checked numpy array or a DeviceArray; and whether any
-        of them was a jax array.
+        """Return the input leaves in order, and whether any was a jax array.
+
+        Each is a checked numpy array or a DeviceArray.
         """
         values: Sequence[Any] = args
         if kwargs or len(args) != self._count or len(args) > self._positional:

@@ -9,7 +9,8 @@ import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.suggestions import with_article
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Aval, Buffer
+from aotc_runtime.engines.engine_device import Device
 
 Array = np.ndarray[Any, Any]
 
@@ -67,8 +68,9 @@ class DeviceArray:
         return buffer
 
     def claim(self, by: str) -> None:
-        """Reserve the array for a call that donates it, once nobody reads it any more. Raises
-        ShapeError (AOTC-E631) if another call has it.
+        """Reserve the array for a call that donates it, after its readers have finished.
+
+        Raises ShapeError (AOTC-E631) if another call has it.
         """
         with self._lock:
             self.buffer()
@@ -91,8 +93,9 @@ class DeviceArray:
             return np.array(self.device.to_numpy(self._buffer, self._aval))
 
     def give_back(self) -> None:
-        """End the claim of a call that failed. The array is usable again, unless the engine has
-        deleted it.
+        """End the claim of a failed call.
+
+        The array is usable again, unless the engine has deleted it.
         """
         if self._buffer is not None and not self.device.features.is_deleted(self._buffer):
             self._used_by = ""
@@ -108,8 +111,10 @@ class DeviceArray:
             self.device.features.delete(self._buffer)
 
     def __dlpack__(self, **_: Any) -> Any:
-        """For jax, torch and others, without a copy. A view outlives a call that uses the array up.
-        Raises ShapeError: AOTC-E631, or E634 for an array that lies on several devices.
+        """Export the array without a copy, for jax, torch and others.
+
+        A view stays valid when a call uses the array up. Raises ShapeError: AOTC-E631, or E634 for
+        an array on several devices.
         """
         if self._aval.placement is not None:
             raise refusal(
@@ -134,8 +139,9 @@ class DeviceArray:
         return array if dtype is None else array.astype(dtype)
 
     def __copy__(self) -> DeviceArray:
-        """Return the array itself: it is immutable, and a copy of the handle would not know of a
-        donation.
+        """Return the array itself.
+
+        It is immutable, and a copied handle would not see a donation.
         """
         return self
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.base.errors import AotcError, ShapeError, refusal
-from aotc_runtime.engines.engine_device import Buffer, Device
+from aotc_runtime.engines.engine_arrays import Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.serving.call_metrics import Path
 from aotc_runtime.serving.device_arrays import DeviceArray
 from aotc_runtime.serving.resident_bundle import ResidentExecutable
@@ -22,8 +23,10 @@ _MODULES = sys.modules
 
 
 class Execution:
-    """Runs the executables of one entry point. donated: the leaves that its calls use up.
-    converted: told of each array of another engine, with both, that a call takes by the host.
+    """Runs the executables of one entry point.
+
+    `donated` are the leaves that its calls use up. `converted` is called for each array of another
+    engine that is copied through the host, with both engines.
     """
 
     def __init__(
@@ -106,11 +109,10 @@ class Execution:
     def on_host(
         self, leaves: list[Any], label: str, indices: Collection[int]
     ) -> AbstractContextManager[list[Any]]:
-        """The leaves, as numpy arrays at these indices, during a block. Donated arrays among them
-        are used up if the block succeeds.
+        """Yield the leaves, as numpy arrays at these indices, during a block.
 
-        Raises ShapeError (AOTC-E631, E632), and ResourceError (AOTC-E553) where the block runs out
-        of memory.
+        Donated arrays among them are used up if the block succeeds. Raises ShapeError (AOTC-E631,
+        E632), and ResourceError (AOTC-E553) if the block runs out of memory.
         """
         donated = self.donated.intersection(indices)
         claimed = self.claim(leaves, label, donated) if donated else []
@@ -142,8 +144,10 @@ class Execution:
 
 
 class ExactCall:
-    """Calls of an executable's own sizes. path, executable, parts, padding: as of a `RoutedCall`.
-    counter: counts the calls; None where the caller counts them by path and executable.
+    """Calls of an executable's own sizes.
+
+    The attributes `path`, `executable`, `parts` and `padding` are those of a `RoutedCall`.
+    `counter` counts the calls; None if the caller counts them by path and executable.
     """
 
     padding, parts = None, 0

@@ -38,8 +38,9 @@ def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
 
 
 def to_jax(arrays: Sequence[np.ndarray[Any, Any]], specs: Sequence[TensorSpec]) -> list[Any]:
-    """numpy arrays as jax arrays, key data as typed keys; those that jax' settings would narrow
-    stay numpy arrays.
+    """Return numpy arrays as jax arrays, and key data as typed keys.
+
+    Arrays that jax's settings would narrow stay numpy arrays.
     """
     return [_to_jax(array, spec) for array, spec in zip(arrays, specs, strict=True)]
 

@@ -123,8 +123,9 @@ class LoadedEntryPoint:
         return (self._checked or self._checked_calls()).answer(args, kwargs, started).result
 
     def _at_once(self, args: tuple[Any, ...]) -> Served | None:
-        """The profile that serves these arguments, if they are plain numpy arrays that need no
-        conversion. None sends the call through all checks, which find the reason.
+        """Return the profile for plain numpy arrays that need no conversion.
+
+        None sends the call through all checks, which find the reason.
         """
         if len(args) != self._plain_count:
             return None
@@ -137,23 +138,27 @@ class LoadedEntryPoint:
         return self._table.get(tuple([leaf.shape for leaf in args]))
 
     def on_device(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call it, with `DeviceArray` leaves as results: what is fed back never leaves the device,
-        unless it has to be padded or cut.
+        """Call the entry point, and return `DeviceArray` leaves.
+
+        Results that are passed back stay on the device, unless they are padded or cut.
         """
         started = perf_counter_ns()
         return self._checked_calls().on_device(args, kwargs, started)
 
     async def call_async(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call it in another thread, without holding up the event loop. Do not change the arguments
-        before it is done.
+        """Call the entry point in another thread, for event loops.
+
+        Do not change the arguments before it is done.
         """
         import asyncio
 
         return await asyncio.to_thread(self, *args, **kwargs)
 
     def warm(self, leaves: list[Array]) -> None:
-        """Call with these input leaves to warm up; these calls are not counted. Three calls, or
-        fewer if they take long, since they save later calls a fraction of a millisecond.
+        """Call with these input leaves to warm up, without counting.
+
+        It makes three calls, or fewer if they take long, since they save later calls a fraction of
+        a millisecond.
         """
         positional, named = arguments_of(self.parameters, leaves)
         end = perf_counter_ns() + WARMING_NANOSECONDS

@@ -23,8 +23,10 @@ def bundle_report(
     device: Device,
     fixtures: Mapping[ExecutableKey, Difference],
 ) -> dict[str, Any]:
-    """JSON: identity, target, engines and what runs them here, and how far the results of each
-    fixture were from the reference.
+    """Return a JSON-able report of a loaded bundle.
+
+    It has identity, target, engines and their versions, and the difference of each fixture from its
+    reference.
     """
     return {
         "name": manifest.name,
@@ -59,8 +61,10 @@ def bundle_report(
 def not_ready(
     resident: ResidentBundle, every: Sequence[tuple[ResidentProfile, Ran]], compilations: int
 ) -> AotcError:
-    """The error for fixtures of which one did not match (AOTC-E701 beyond its tolerance, E704
-    another result in a second call), or for a load that compiled something (E703).
+    """Return the error for a bundle that is not ready.
+
+    A fixture did not match (AOTC-E701 tolerance exceeded, E704 another result in a second call), or
+    the load compiled something (E703).
     """
     findings = []
     for profile, (difference, *_) in every:

@@ -1,5 +1,6 @@
-"""How far numbers are apart: absolute, relative, and in units in the last place. Imported for
-results that are not the same to the bit as their reference.
+"""Differences of numbers: absolute, relative, and in units in the last place.
+
+Imported for results whose bits differ from their reference's.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ Array = np.ndarray[Any, Any]
 def distance(
     actual: Array, expected: Array, rtol: float, atol: float
 ) -> tuple[float, float, int, bool, float]:
-    """Compare flat arrays. Returns largest absolute and relative error, largest distance in units
-    in the last place, whether all are within the tolerance, and the largest excess, as
-    `readiness.Difference` defines them.
+    """Compare flat arrays.
+
+    Returns largest absolute and relative error, largest distance in units in the last place,
+    whether all are within the tolerance, and the largest excess, as `readiness.Difference` defines
+    them.
     """
     if actual.dtype.kind in "biu" or actual.dtype.name in ("int4", "uint4"):
         wrong = bool(np.any(actual != expected))

@@ -1,5 +1,6 @@
-"""Runs fixtures through their executables, after another input as well, and compares the results
-with their references: a `Difference` says how far they are apart.
+"""Run fixtures through their executables, and compare results with references.
+
+Each executable also runs with another input. A `Difference` is the result of a comparison.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.engine_device import Array, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Array, Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import EntryPoint, TensorSpec
 from aotc_runtime.serving.resident_bundle import ResidentBundle, ResidentEntryPoint, ResidentProfile
 
 
 class Difference(Struct, frozen=True):
-    """max_abs, max_rel: largest errors (inf where only one side is finite).  ulp_max: largest
-    distance in units in the last place.  elements: numbers compared.  within: whether every element
-    satisfies |actual - expected| <= atol + rtol * |expected|; integers and booleans must be equal.
-    excess: largest error as a multiple of its allowance, for ranking.  worst: of several arrays,
-    the path of the one with the largest excess.
+    """The numerical difference of a result from its reference.
+
+    Attributes:
+        max_abs, max_rel: largest errors, inf if only one side is finite.
+        ulp_max: largest distance in units in the last place.
+        elements: numbers compared.
+        within: whether every element satisfies |actual - expected| <= atol + rtol * |expected|;
+            integers and booleans must be equal.
+        excess: largest error as a multiple of its allowance, for ranking.
+        worst: of several arrays, the path of the one with the largest excess.
     """
 
     max_abs: float
@@ -89,9 +96,12 @@ two calls to the bit nor to warm it up, which would save its first call a fracti
 
 
 class Ran(NamedTuple):
-    """One fixture's run. difference: over all outputs.  is_quick: whether the call took at most
-    WARM_SECONDS_MAX.  changed: the path of an output that is another one in a second call with the
-    same inputs, None if all are the same.
+    """The run of one fixture.
+
+    Attributes:
+        difference: over all outputs.
+        is_quick: whether the call took at most WARM_SECONDS_MAX.
+        changed: path of an output that differs in a second call with the same inputs, or None.
     """
 
     difference: Difference
@@ -148,8 +158,9 @@ def run_fixture(
 
 
 def other_input(array: Array, spec: TensorSpec) -> Array:
-    """An input of the same kind with other numbers: from back to front; of booleans and random keys
-    the opposite of every bit.
+    """Return another input with the same dtype and shape.
+
+    Numbers are reversed; booleans and random keys have every bit inverted.
     """
     if array.dtype == np.bool_ or spec.key_impl is not None:
         return np.asarray(~array)
@@ -159,8 +170,10 @@ def other_input(array: Array, spec: TensorSpec) -> Array:
 def first_changed(
     spec: EntryPoint, device: Device, found: Sequence[Array], again: Sequence[Array]
 ) -> str | None:
-    """The path of an output whose bytes differ between two calls with the same inputs, or whose
-    numbers differ beyond the tolerance on a device that adds up in another order each time.
+    """Return the path of an output that differs between two equal calls, or None.
+
+    Bytes must be equal; on a device with an undefined order of sums, numbers must be within the
+    tolerance.
     """
     rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
     for tensor, one, other in zip(spec.outputs, found, again, strict=True):

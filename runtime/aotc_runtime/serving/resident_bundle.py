@@ -9,7 +9,8 @@ import numpy as np
 from msgspec import UNSET, Struct
 
 from aotc_runtime.engines import engine_registry
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Executable, Stored
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Executable, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, tensor_views
 from aotc_runtime.schema.bundle_manifest import (
     Argument,
@@ -63,8 +64,9 @@ class ResidentProfile(ResidentExecutable, frozen=True):
 
 
 class ResidentEntryPoint(Struct, frozen=True):
-    """An entry point with its executables. device: the target's.  dimensions: those of the bundle,
-    by name.  weights: all of the bundle, on that device.
+    """An entry point with its executables on the target's device.
+
+    `dimensions` are those of the bundle, by name, and `weights` all of its weights, on that device.
     """
 
     device: Device

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Aval, Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.pytrees import Leaf, Tree, builder
 from aotc_runtime.serving.resident_bundle import ResidentExecutable
 

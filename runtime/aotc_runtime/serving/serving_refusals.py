@@ -1,5 +1,6 @@
-"""What is refused between a verified bundle and its calls, in words: each function makes the error
-of one refusal. Imported when something is refused.
+"""Errors between a verified bundle and its calls.
+
+Each function makes one error. Imported when an error occurs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean, with_article
-from aotc_runtime.engines.engine_device import Aval, Device
+from aotc_runtime.engines.engine_arrays import Aval
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DType
 
 Tensor = tuple[str, DType, tuple[int, ...]]

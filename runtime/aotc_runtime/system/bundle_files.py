@@ -1,8 +1,7 @@
-"""Files that somebody names, whatever lies there, and a bundle on disk as a `BlobSource`: one .aotb
-file, or an OCI layout folder.
+"""Open files of a path, and a bundle on disk as a `BlobSource`.
 
-A bundle's files are opened once and mapped read-only. Replacing a bundle by renaming another over
-it is safe while it is loaded; writing into the mapped file is not, and nothing can make it so
+A bundle is one .aotb file, or an OCI layout folder. Its files are opened once and mapped read-only.
+Replacing a loaded bundle by renaming another over it is safe; writing into the mapped file is not
 (docs/reference/trust-policy.md).
 """
 

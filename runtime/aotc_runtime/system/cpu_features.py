@@ -99,8 +99,9 @@ _ARM_CRYPTO = frozenset({"aes", "pmull", "sha1", "sha2"})
 
 
 def described(found: Machine) -> Machine:
-    """An engine's processor with the name and features that the system knows: of Arm, LLVM in
-    jaxlib 0.12.0.1 reads eight features and takes others for missing.
+    """Return an engine's processor with the name and features that the system reports.
+
+    On Arm, LLVM in jaxlib 0.12.0.1 detects only eight features.
     """
     cpu, features = processor_here(found.architecture)
     return replace(found, cpu=cpu, features=features)
@@ -122,11 +123,11 @@ def _read(path: str) -> bytes:
 def processor(
     cpuinfo: str, architecture: str = "", auxiliary: bytes = b""
 ) -> tuple[str, frozenset[str]]:
-    """The processor's name, and its features in LLVM's spelling. cpuinfo: text of /proc/cpuinfo.
-    architecture: of this process, in the system's words.  auxiliary: of /proc/self/auxv.
+    """Return the processor's name, and its features in LLVM's spelling.
 
-    A feature that LLVM knows and this table does not counts as missing, so that a bundle which
-    needs it is refused.
+    `cpuinfo` is the text of /proc/cpuinfo, `architecture` that of this process in the system's
+    spelling, and `auxiliary` the bytes of /proc/self/auxv. A feature that this table lacks counts
+    as missing, so that bundles which need it are rejected.
     """
     first = cpuinfo.partition("\n\n")[0]
     fields = {

@@ -17,8 +17,10 @@ PIECE_BYTES = 2**20
 
 
 class Change(Enum):
-    """WRITTEN: somebody wrote into a file.  PERHAPS: its names, mode or owner changed, as when it
-    is replaced; or somebody wrote into it and hides that.
+    """A change of a held file.
+
+    WRITTEN: its contents were written. PERHAPS: its names, mode or owner changed, as when it is
+    replaced; or a write is being hidden.
     """
 
     NONE = "none"
@@ -27,8 +29,10 @@ class Change(Enum):
 
 
 class HeldFiles:
-    """Maps files, and knows later whether somebody has written into them since. What replaces one
-    of them has no effect on its map. Each keeps a descriptor until this is gone.
+    """Mapped files that can be checked for later writes.
+
+    A file that replaces one of them does not affect the map. Each holds a descriptor for as long as
+    this object exists.
     """
 
     def __init__(self) -> None:
@@ -49,9 +53,9 @@ class HeldFiles:
         return mmap.mmap(held, size, **options)
 
     def change(self) -> Change:
-        """What has become of them since they were mapped, or accepted, as far as the system tells:
-        who had mapped a file for writing, and had begun to write before it was mapped here, may go
-        on unseen.
+        """Return the change since the files were mapped or accepted, as far as known.
+
+        A process that had mapped a file for writing, and began to write before, is not detected.
         """
         self._seen = [(held, _settled(held)) for held, _ in self._files]
         pairs = zip(self._files, self._seen, strict=True)
@@ -66,8 +70,10 @@ class HeldFiles:
 
 
 def _another(descriptor: int) -> int:
-    """Another descriptor of a file. A layout of many blobs may need more of them than processes
-    begin with; how many this one may have, the system says. Raises OSError.
+    """Duplicate a file's descriptor.
+
+    A layout of many blobs may need more descriptors than the soft limit, which is raised to the
+    hard one. Raises OSError.
     """
     try:
         return os.dup(descriptor)
@@ -92,8 +98,9 @@ def _settled(descriptor: int) -> tuple[int, int, int]:
 
 
 def map_sealed(descriptor: int, size: int, **_: int) -> mmap.mmap:
-    """A map of a copy in memory that nobody can write into, whoever owns the file. Raises OSError:
-    ENODATA for a file that becomes shorter meanwhile.
+    """Map a copy in memory that no process can write into.
+
+    Raises OSError: ENODATA for a file that becomes shorter meanwhile.
     """
     copy = os.memfd_create("aotc", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:

@@ -29,13 +29,11 @@ def _raise(error: OSError) -> None:
 
 
 def read_folder(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
-    """The files of a layout folder, mapped, by their names in it. shown: the folder, for messages.
-    map_file: maps the file of a path.
+    """Return the files of a layout folder, mapped, by their names in it.
 
-    A folder that is replaced meanwhile, such as by one with another signature, is read again: its
-    index and its blobs would be of two bundles.
-
-    Raises BundleFormatError (AOTC-E109) for a folder that is none, and OSError.
+    `shown` is the folder in messages; `map_file` maps the file of a path. A folder that is replaced
+    meanwhile is read again, since its index and its blobs would be of two bundles. Raises
+    BundleFormatError (AOTC-E109) for a path that is not a folder, and OSError.
     """
     for _ in range(READS_MAX - 1):
         before = _identity(folder)

@@ -61,8 +61,10 @@ def floor(jaxlib: str) -> frozenset[str]:
 
 
 def lacking(features: frozenset[str]) -> tuple[str, ...]:
-    """The features that programs cannot use here, sorted; none where nobody can tell:
-    without glibc 2.33 or newer, on another architecture, of features that no floor has.
+    """Return the features that programs cannot use here, sorted.
+
+    None are returned if it is unknown: without glibc 2.33 or newer, on another architecture, and
+    for features without a known minimum.
     """
     if os.uname().machine != "x86_64":
         return ()

@@ -125,10 +125,11 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
 
 
 class Envelopes(Struct, frozen=True):
-    """The DSSE envelopes attached to a root, as bytes: read one at a time, since all together they
-    may be large and nothing vouches for them. Each is copied and hashed whenever it is read.
+    """The DSSE envelopes attached to a root, as bytes.
 
-    blobs: digests of everything that the attestations occupy.
+    Envelopes are read one at a time, since together they may be large and are not verified yet;
+    each is copied and hashed whenever it is read. `blobs` are the digests of everything that
+    belongs to attestations.
     """
 
     source: BlobSource
@@ -205,12 +206,12 @@ class WeightsHashing:
 def begin_contents(
     source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, WeightsHashing]:
-    """Verification steps 5 and 6: read everything below the root and check that each blob has the
-    digest that was signed. For weights that is known once the returned hashing has finished.
-    Targets may be absent, as long as one is there. unread: weights that nobody has here.
+    """Verify steps 5 and 6: read everything below the root, and check digests.
 
-    Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size, E204 a blob nobody refers to,
-    E205 layers that are not what the manifest refers to; BundleFormatError.
+    The digests of weights are known once the returned hashing has finished. Targets may be absent,
+    but not all. `unread` are weights that are not present here. Raises IntegrityError: AOTC-E201
+    digest, E202 missing, E203 size, E204 an unreferenced blob, E205 layers that differ from the
+    manifest; BundleFormatError.
     """
     index_data = _document(source, root.entry, "root index", limits.INDEX_BYTES_MAX)
     index = canonical_json.decode(index_data, RootIndex, where=f"{source.name} root index")
@@ -333,8 +334,9 @@ def _is_weights(layer: Descriptor) -> bool:
 def _hash_layers(
     source: BlobSource, layers: Mapping[str, Descriptor]
 ) -> tuple[dict[str, memoryview], WeightsHashing]:
-    """Every layer by digest: copied and hashed, except weights, which stay mapped while they are
-    hashed.
+    """Copy and hash every layer, by digest.
+
+    Weights stay mapped while they are hashed.
     """
     data: dict[str, memoryview] = {}
     weights: dict[str, memoryview] = {}

@@ -1,5 +1,6 @@
-"""What people are told of a bundle: how far it gets in verification, by the same stages, and what
-it contains where nobody vouches for it.
+"""Examine a bundle for reports.
+
+The stages are those of verification; contents are also read from bundles that are not trusted.
 """
 
 from __future__ import annotations
@@ -55,9 +56,13 @@ def verify(
 
 
 class Verdict(Struct, frozen=True):
-    """What `examine` found. gates: those that opened, by name; all of them for a bundle that may be
-    loaded, which has no findings.  choice: of the target, once it was made.  manifest: of the
-    target, if it is there.
+    """The result of `examine`.
+
+    Attributes:
+        gates: names of those that passed; all of them, without findings, if the bundle may be
+            loaded.
+        choice: of the target, once it was made.
+        manifest: of the target, if it is present.
     """
 
     root_digest: str
@@ -118,9 +123,10 @@ def examine(
 def read_contents(
     source: BlobSource, root: Root, attested: Collection[str], unread: Collection[str] = ALL_READ
 ) -> Contents:
-    """Everything below the root, of which every blob is the one that was signed, weights included
-    but for those that are left unread. Raises what `begin_contents` raises, and IntegrityError
-    (AOTC-E201) for weights.
+    """Return everything below the root, with every blob verified by digest.
+
+    Weights are included, except those in `unread`. Raises what `begin_contents` raises, and
+    IntegrityError (AOTC-E201) for weights.
     """
     contents, weights = begin_contents(source, root, attested, unread)
     weights.finish()
@@ -141,8 +147,9 @@ def read_unverified(
 def read_whole(
     source: BlobSource, unread: Collection[str] = ALL_READ
 ) -> tuple[Root, Envelopes, Contents]:
-    """What index.json names, and what `read_unverified` gives: of one reading, since an index that
-    somebody writes into may say something else the next time.
+    """Return what index.json names, and the contents, from one reading.
+
+    An index that is written into may differ the next time.
     """
     root = read_root(source)
     envelopes = read_envelopes(source, root)

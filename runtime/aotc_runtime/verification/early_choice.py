@@ -12,7 +12,7 @@ from aotc_runtime.base.errors import raise_if
 from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.verification import optional_rules
+from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.bundle_contents import Contents, bundle_manifest, check_layers
 from aotc_runtime.verification.host_compatibility import choose_target, wanted_of
 from aotc_runtime.verification.manifest_consistency import check_consistency
@@ -50,7 +50,7 @@ def choose(
         check_policy(signed, Contents(signed.parsed.root_digest, manifests, {}, images, absent))
     )
     facts = ask(wanted_of(manifests, None))
-    accepted, findings = optional_rules.accepted_targets(manifests, facts, policy, None)
+    accepted, findings = policy_rules.accepted_targets(manifests, facts, policy, None)
     raise_if(findings)
     choice = choose_target(accepted, facts, None, absent, certificates_of(signed))
     raise_if(choice.findings)

@@ -19,8 +19,9 @@ def by_certificates(
     host: HostFacts,
     certificates: AskCertificates,
 ) -> tuple[tuple[Finding, ...], Certified | None]:
-    """Return what certificates leave of the findings about a target, and the one that counts. They
-    are asked only where the target does not accept what runs it on the host.
+    """Return the findings that certificates leave, and the certificate that counts.
+
+    Certificates are read only if the target does not accept what runs it on the host.
     """
     code, release = not_accepted(manifest), running(manifest, host)
     if release is None or all(finding.code != code for finding in findings):
@@ -32,15 +33,15 @@ def by_certificates(
 
 
 def not_accepted(manifest: BundleManifest) -> str:
-    """The code of the finding that says that what runs a target here is none of those which it
-    accepts.
-    """
+    """Return the code of the finding for a version that a target does not accept."""
     return "AOTC-E401" if engine_name(manifest.target) == XLA else "AOTC-E403"
 
 
 def running(manifest: BundleManifest, host: HostFacts) -> Release | None:
-    """What runs a target on a host. None where it is not installed, and for executables of several
-    engines without XLA, none of whose packages runs all of them.
+    """Return the release that runs a target on a host, or None.
+
+    None if it is not installed, and for executables of several engines without XLA, since no single
+    package runs all of them.
     """
     if engine_name(manifest.target) == XLA:
         return None if host.jaxlib == NOT_INSTALLED else Release(JAXLIB, host.jaxlib)

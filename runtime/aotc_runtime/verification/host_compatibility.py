@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 
 class Candidate(Struct, frozen=True):
-    """A target that was evaluated. features: how many processor features its executables use.
-    findings: why it may not run here; none if it may.  certified: by which certificate, if what
-    runs it here is accepted by one.
+    """A target that was evaluated.
+
+    Attributes:
+        features: number of processor features that its executables use.
+        findings: why it may not run here; none if it may.
+        certified: the certificate by which its version is accepted, if any.
     """
 
     target: str
@@ -67,8 +70,9 @@ def _needs_xla(manifest: BundleManifest) -> bool:
 
 
 def check_jaxlib(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """accepts_jaxlib: exact versions, each with evidence behind it (AOTC-E401, E405). Only XLA's
-    executables need jaxlib; of another engine's, requires.device says which versions run them.
+    """Check accepts_jaxlib: exact versions with evidence (AOTC-E401, E405).
+
+    Only XLA's executables need jaxlib; for other engines, requires.device has the versions.
     """
     if _needs_xla(manifest) and host.jaxlib not in manifest.accepts_jaxlib:
         yield _findings().other_jaxlib(manifest, host)
@@ -81,17 +85,16 @@ def check_stablehlo(manifest: BundleManifest, host: HostFacts) -> Iterator[Findi
 
 
 def check_format(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """format_version: this process has read it, but the runtime of another host may be older
-    (AOTC-E402).
-    """
+    """Check format_version against the runtime of a described host (AOTC-E402)."""
     needs, reads = version_numbers(manifest.format_version), version_numbers(host.bundle_format)
     if reads and (needs[0] != reads[0] or needs > reads):
         yield _findings().newer_format(manifest, host)
 
 
 def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.platform, requires.architecture, and the system and C library of the triple
-    (AOTC-E501).
+    """Check requires.platform, requires.architecture, and the system of the triple.
+
+    The system includes the C library (AOTC-E501).
     """
     needs = [manifest.requires.platform, manifest.requires.architecture]
     has = [_platform(manifest, host), host.architecture]
@@ -106,9 +109,7 @@ def check_platform(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
 
 
 def _platform(manifest: BundleManifest, host: HostFacts) -> str:
-    """Return the host's accelerator platform if it has devices of the bundle's, else its
-    processor.
-    """
+    """Return the host's accelerator platform if it has such devices, else its processor."""
     if manifest.requires.device is UNSET:
         return host.platform
     if manifest.requires.platform in ("iree", "onnxruntime", "openvino"):
@@ -125,8 +126,9 @@ def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
 
 
 def _system(triple: str) -> tuple[str, str]:
-    """Return the operating system and C library that a triple names: "linux", "glibc"; "" if
-    none.
+    """Return the operating system and C library of a triple, or "".
+
+    For example "linux" and "glibc".
     """
     _, _, system, environment, *_ = (*triple.split("-"), "", "", "")
     return system, {"gnu": GLIBC, "musl": "musl"}.get(environment, "")
@@ -138,8 +140,9 @@ def _libc(host: HostFacts) -> tuple[str, tuple[int, ...]]:
 
 
 def check_isa(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.isa: a subset of what the host has (AOTC-E502); tuning attributes are not among
-    them.
+    """Check requires.isa: a subset of what the host has (AOTC-E502).
+
+    Tuning attributes are not among them.
     """
     if missing := sorted(set(manifest.requires.isa) - host.isa):
         yield _findings().missing_features(manifest, host, missing)
@@ -166,8 +169,9 @@ def check_device(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]
 
 
 def check_custom_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """requires.custom_call_targets: those this runtime can register (AOTC-E504), with the Python
-    packages behind them, if it is known which the host has (AOTC-E510).
+    """Check requires.custom_call_targets: those that this runtime registers (AOTC-E504).
+
+    Python packages behind them are checked if the host's are known (AOTC-E510).
     """
     if manifest.requires.custom_call_targets:
         yield from _findings().unserved_calls(manifest, host)

@@ -137,8 +137,9 @@ def too_few_devices(manifest: BundleManifest, has: int) -> Finding:
 def device_findings(
     manifest: BundleManifest, platform: str, needs: DeviceRequirements, host: HostFacts
 ) -> Iterator[Finding]:
-    """Every reason why the devices of a platform, if there are any, cannot run what needs them:
-    AOTC-E403 plugin, E508 kind, E509 driver, E554 memory.
+    """Yield every reason why the devices of a platform cannot run a target.
+
+    The codes are AOTC-E403 plugin, E508 kind, E509 driver, E554 memory.
     """
     has = host.accelerator(platform)
     if has.plugin not in needs.accepts_plugin:
@@ -174,8 +175,9 @@ def device_findings(
 
 
 def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Custom calls that this runtime cannot register (AOTC-E504), and Python packages behind them
-    that the host lacks, if it is known which it has (E510).
+    """Yield custom calls that this runtime cannot register (AOTC-E504).
+
+    Also yields Python packages behind them that the host lacks, if these are known (AOTC-E510).
     """
     platform, targets = manifest.requires.platform, manifest.requires.custom_call_targets
     if unknown := [target for target in targets if not is_served(platform, target)]:
@@ -193,9 +195,10 @@ JOINED = 3
 
 
 def padding_bytes(manifest: BundleManifest) -> int:
-    """Bytes that a padded or split call needs beyond a call of a profile. A padded call needs its
-    results once more, cut; copies of its inputs are counted for the profile already. A split call
-    of two parts needs the results of the second part, and all results joined.
+    """Return the bytes that a padded or split call needs beyond a call of a profile.
+
+    A padded call needs its results once more, cut; copies of its inputs are counted for the profile
+    already. A split call of two parts needs the results of the second part, and all results joined.
     """
     needs = 0
     for entry_point in manifest.entry_points.values():

@@ -12,11 +12,15 @@ from aotc_runtime.verification.public_keys import PublicKey, SigningTime
 
 
 class Seen(Struct, frozen=True):
-    """What was seen of a root's attestations. count: how many there are.  found: ids of the keys
-    that vouch.  expired: by id, keys whose signatures verify and do not count, with the time that
-    they were asked about: expired, not yet valid, or revoked.  other_statements: by type, ids of
-    keys that signed one which vouches for nothing, and vouch nowhere else.  unknown_key_ids: key
-    ids that the policy does not know.
+    """The signatures seen on a root's attestations.
+
+    Attributes:
+        count: number of attestations.
+        found: ids of the keys that count.
+        expired: by id, keys whose signatures verify and do not count, with their time: expired, not
+            yet valid, or revoked.
+        other_statements: by type, ids of keys that signed such a statement and nothing that counts.
+        unknown_key_ids: key ids that the policy does not know.
     """
 
     count: int
@@ -29,8 +33,10 @@ class Seen(Struct, frozen=True):
 def reasons(
     seen: Seen, keys: Mapping[str, PublicKey], threshold: int, where: str
 ) -> Iterator[Finding]:
-    """AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
-    signatures do not count, E304 too few. keys: the policy's, by id.
+    """Yield why signatures do not suffice.
+
+    AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
+    signatures do not count, E304 too few. `keys` are the policy's, by id.
     """
     if not seen.count:
         expected = f"a signature by {_names(keys.values())}"

@@ -1,5 +1,7 @@
-"""Public keys that cryptography has to parse: all but the plain spelling of an Ed25519 key.
-Imported for the first of them, since that takes it milliseconds.
+"""Public keys that the package cryptography parses.
+
+These are all but the plain spelling of an Ed25519 key. The module is imported for the first of
+them, since that takes milliseconds.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ PEM_LABEL = "-----BEGIN PUBLIC KEY-----"
 def parsed_key(
     pem: str, where: str, *, is_one: bool
 ) -> tuple[bytes, Callable[[bytes, bytes], None]]:
-    """Parse an ECDSA P-256 key, or an Ed25519 key in another spelling. is_one: whether the text is
-    one PEM public key and nothing else.
+    """Parse an ECDSA P-256 key, or an Ed25519 key in another spelling.
 
-    Returns the SubjectPublicKeyInfo in DER, and a function of signature and message that raises
+    `is_one` says whether the text is one PEM public key and nothing else. Returns the
+    SubjectPublicKeyInfo in DER, and a function of signature and message that raises
     InvalidSignature. Raises TrustError (AOTC-E310).
     """
     if not is_one:

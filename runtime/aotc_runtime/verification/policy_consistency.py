@@ -28,8 +28,9 @@ from aotc_runtime.schema.size_expressions import Expression, parse_expression
 
 
 def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
-    """Every contradiction in the policies of an entry point (AOTC-E118). Its shapes are known to be
-    expressions over its dimensions.
+    """Yield every contradiction in the policies of an entry point (AOTC-E118).
+
+    Its shapes are already known to be expressions over its dimensions.
     """
     policies = entry_point.out_of_profile
     unknown = sorted(policies.keys() - set(entry_point.dimensions))

@@ -36,8 +36,10 @@ def read_policy_text(path: Path) -> str:
 
 
 def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
-    """The policy in a TOML text. folder: where its key files are looked for.  where: its name in
-    messages. Raises TrustError as `read_policy`.
+    """Parse a policy from TOML text.
+
+    `folder` is where its key files lie, `where` its name in messages. Raises TrustError as
+    `read_policy`.
     """
     try:
         data = decode_toml(text)
@@ -84,8 +86,10 @@ of that name with `_file`.
 def _with_texts(
     policy: TrustPolicy, folder: Path, file: _File, findings: list[Finding]
 ) -> TrustPolicy:
-    """Return the policy with the texts of the files that it names. An entry that states both, or
-    neither, stays as it is. What cannot be read (AOTC-E308, E309) is added to findings.
+    """Return the policy with the texts of the files that it names.
+
+    An entry that states both, or neither, stays as it is. Files that cannot be read (AOTC-E308,
+    E309) are added to findings.
     """
     tables: dict[str, tuple[Any, ...]] = {}
     for table, field in FILES:
@@ -106,8 +110,9 @@ def _with_texts(
 
 
 def _check_integers(value: Any) -> None:
-    """Raise ValueError for an integer that TOML does not allow; in hexadecimal, tomllib reads one
-    of any length, which Python then refuses to print.
+    """Raise ValueError for an integer that TOML does not allow.
+
+    tomllib reads hexadecimal integers of any length, which Python then refuses to print.
     """
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
@@ -129,8 +134,10 @@ def _typed(data: Any, file: _File) -> TrustPolicy:
 
 
 def read_text(path: Path) -> str:
-    """A file that a policy is, or names. Raises OSError, ValueError for what is no text, and
-    TrustError (AOTC-E309) for what is too large.
+    """Read a policy's file, or one that it names.
+
+    Raises OSError, ValueError for other bytes than text, and TrustError (AOTC-E309) for a file that
+    is too large.
     """
     data = read_file(path, limits.POLICY_BYTES_MAX)
     if len(data) > limits.POLICY_BYTES_MAX:

@@ -1,22 +1,94 @@
-"""Rules of every policy on the signed content of a bundle. Each yields what it refuses and what
-would satisfy it. Rules that most policies leave out are in `optional_rules`.
+"""Rules of a trust policy on the signed content of a bundle.
+
+Each yields what it rejects and what would satisfy it. Verification imports them for the first
+policy and bundle that one of them may reject.
 """
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
+from msgspec import UNSET
+
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.schema.bundle_manifest import BundleManifest, OutOfProfilePolicy
+from aotc_runtime.formats.oci_layout import BlobSource, ImageManifest
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    EvaluationRan,
+    OutOfProfilePolicy,
+    engine_name,
+    engine_of,
+)
+from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.manifest_labels import policies_of
-from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, TrustPolicy
+from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, Accepts, SizeLimits, TrustPolicy
+from aotc_runtime.verification.bundle_contents import roles_of
+from aotc_runtime.verification.bundle_versions import version_key
+
+
+def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
+    """Before verification step 1, of a bundle in a registry: AOTC-E326."""
+    if policy.references is not None and not is_pinned:
+        yield finding("AOTC-E326", where, "a tag")
+
+
+def check_limits(
+    source: BlobSource, limits: SizeLimits, unread: Mapping[str, int]
+) -> Iterator[Finding]:
+    """Verification step 1: AOTC-E320, from the sizes of what is stored, before any of it is read.
+    unread: sizes by digest of what was left where it is.
+    """
+    sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()} | dict(unread)
+    largest = max(sizes, key=lambda digest: (sizes[digest], digest), default="")
+    measured = (
+        ("blobs", source.name, limits.blobs, len(sizes), "blobs"),
+        ("bundle_bytes", source.name, limits.bundle_bytes, sum(sizes.values()), "bytes in blobs"),
+        (
+            "blob_bytes",
+            f"{source.name} {largest}",
+            limits.blob_bytes,
+            sizes.get(largest, 0),
+            "bytes",
+        ),
+    )
+    for name, where, limit, found, unit in measured:
+        if limit is not None and found > limit:
+            expected = f"at most {limit} (limits.{name})"
+            yield finding("AOTC-E320", where, f"{found} {unit}", expected=expected)
 
 
 def check_revoked_root(root_digest: str, policy: TrustPolicy, where: str) -> Iterator[Finding]:
     """Verification step 2: AOTC-E313."""
     if root_digest in policy.revoked.roots:
         yield finding("AOTC-E313", where, root_digest)
+
+
+def roles_by_digest(
+    root_digest: str,
+    targets: Mapping[str, ImageManifest],
+    manifests: Mapping[str, BundleManifest],
+    attested: Iterable[str],
+) -> dict[str, str]:
+    """Digest to role. targets, manifests: by the target's name.  attested: digests of attestations
+    and what belongs to them.
+    """
+    roles = {root_digest: "root index"} | dict.fromkeys(attested, "attestation")
+    for target, image in targets.items():
+        roles[sha256(canonical_json.encode(image))] = f"image manifest of {target}"
+        roles[image.config.digest] = f"bundle manifest of {target}"
+        roles |= {ref.digest: f"{role} of {target}" for ref, _, role in roles_of(manifests[target])}
+    return roles
+
+
+def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
+    for digest in policy.revoked.blobs:
+        if digest in roles:
+            yield finding("AOTC-E314", roles[digest], digest)
 
 
 def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Finding]:
@@ -30,9 +102,19 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
             expected=policy.name,
         )
     if policy.minimum_version:
-        from aotc_runtime.verification import optional_rules
+        yield from check_version(manifest, policy.minimum_version)
 
-        yield from optional_rules.check_version(manifest, policy.minimum_version)
+
+def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E307."""
+    minimum, found = version_key(minimum_version), version_key(manifest.version)
+    if minimum is None or found is None or found < minimum:
+        yield finding(
+            "AOTC-E307",
+            f"{manifest.name} {manifest.version}",
+            manifest.version,
+            expected=f"{minimum_version} or later (minimum_version)",
+        )
 
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
@@ -50,3 +132,106 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                         policy_.value,
                         expected=f"{' or '.join(known[: furthest + 1])} (furthest_fallback)",
                     )
+
+
+def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E336, for every entry point that states finite numbers."""
+    for manifest in manifests:
+        for name, entry_point in manifest.entry_points.items():
+            if entry_point.numerics is not UNSET:
+                where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
+                yield finding("AOTC-E336", where, f'numerics = "{entry_point.numerics}"')
+
+
+def check_metrics(
+    manifests: Iterable[BundleManifest], required: Mapping[str, float]
+) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E337, for every target without a metric that is good enough.
+
+    Args:
+        manifests: Of every target.
+        required: The least value, or the largest where less is better, by entry point and metric.
+    """
+    for manifest in manifests:
+        for name, limit in required.items():
+            owner, _, metric = name.partition(".")
+            entry_point = manifest.entry_points.get(owner)
+            known = (entry_point.evaluations or ()) if entry_point else ()
+            found = next((each for each in known if each.metric == metric), None)
+            where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
+            if found is None or not isinstance(found.result, EvaluationRan):
+                missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
+                expected = f"{limit!r} ({name})"
+                cause = "metric-was-not-recorded"
+                yield finding("AOTC-E337", where, missing, cause=cause, expected=expected)
+                continue
+            value, is_lower = float(found.result.value), found.better == "lower"
+            if not (value <= limit if is_lower else value >= limit):
+                expected = f"{'at most' if is_lower else 'at least'} {limit!r} ({name})"
+                yield finding(
+                    "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
+                )
+
+
+def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E318, by the policy alone. engines: of the targets."""
+    # Without jaxlib only others than XLA can run any code.
+    is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
+    for name, accepted, running in (
+        ("jaxlib", accepts.jaxlib if is_asked else None, host.jaxlib),
+        ("aotc_runtime", accepts.aotc_runtime, VERSION),
+    ):
+        if accepted is not None and running not in accepted:
+            package = name.replace("_", "-")
+            yield finding(
+                "AOTC-E318",
+                f"trust policy accepts.{name}",
+                f"{package} {running}",
+                expected=f"{package} {' or '.join(accepted)}",
+                hint=f"run `pip install {package}=={accepted[-1]}`",
+            )
+
+
+def accepted_targets(
+    manifests: Mapping[str, BundleManifest],
+    host: HostFacts,
+    policy: TrustPolicy,
+    target: str | None,
+) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
+    """Return the targets whose engines the policy accepts, and what it refuses: end of step 7.
+
+    target: the one that the caller named.
+    """
+    findings: list[Finding] = []
+    if policy.engines is not None:
+        findings += check_engines(manifests, policy.engines, target)
+        manifests = accepted(manifests, policy.engines)
+    engines = {engine_name(m.target) for name, m in manifests.items() if target in (None, name)}
+    return manifests, [*findings, *check_runtime(host, policy.accepts, engines)]
+
+
+def accepted(
+    manifests: Mapping[str, BundleManifest], engines: Sequence[str]
+) -> dict[str, BundleManifest]:
+    """The targets of which these engines run every executable."""
+    return {name: each for name, each in manifests.items() if not _others(each, engines)}
+
+
+def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
+    """Engines of a target beside these."""
+    return [each for each in map(engine_of, manifest.platforms) if each not in engines]
+
+
+def check_engines(
+    manifests: Mapping[str, BundleManifest], engines: Sequence[str], target: str | None
+) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E322, for a named target, or for all targets if none is left."""
+    left = accepted(manifests, engines)
+    for name, manifest in manifests.items():
+        if name not in left and (name == target or not left):
+            yield finding(
+                "AOTC-E322",
+                f"{manifest.name} {manifest.version} for {name}",
+                " and ".join(_others(manifest, engines)),
+                expected=f"{' or '.join(engines)} (engines)",
+            )

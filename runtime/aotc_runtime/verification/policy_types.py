@@ -57,15 +57,16 @@ class Places:
         self._lines = None if text is None else key_lines(text)
 
     def of(self, path: KeyPath) -> str:
-        """ "trust.toml:7 keys[0].not_after"; without the line, where there is none."""
+        """Return a location such as "trust.toml:7 keys[0].not_after", without an unknown line."""
         if self._lines is None:
             return f"{self._file} {render_path(path)}".rstrip()
         return place(self._file, self._lines, path)
 
 
 def policy_problems(document: Any, where: str, text: str | None = None) -> Iterator[Finding]:
-    """AOTC-E309 for each key that is unknown, missing or of another type or range. text: as
-    `Places`.
+    """Yield AOTC-E309 for each key that is unknown, missing, or has a wrong type or range.
+
+    `text` is as for `Places`.
     """
     known = Places(where, text)
     for path, expected, found, hint in _problems(document, inspect.type_info(TrustPolicy), ()):

@@ -37,12 +37,16 @@ KeyState = Literal["valid", "not yet valid", "expired", "revoked"]
 
 
 class PublicKey(Struct, frozen=True):
-    """A key whose signatures can be checked. id: SHA-256 of the SubjectPublicKeyInfo, hex.
-    verify: (signature, message) to whether the signature is this key's.  not_before, not_after:
-    both ends of the time in which its signatures count, None for no end.  revoked: they never do.
-    revoked_since: those of then and later do not.
-    holder: who counts for it; the key itself, by id, where the policy names nobody.  builders: ids
-    of those that it may speak for.
+    """A key whose signatures can be checked.
+
+    Attributes:
+        id: SHA-256 of the SubjectPublicKeyInfo, hex.
+        verify: function of signature and message to whether the signature is this key's.
+        not_before, not_after: inclusive ends of its window, None for no end.
+        revoked: its signatures never count.
+        revoked_since: those made from then on do not count.
+        holder: who counts for it; the key's id if the policy names none.
+        builders: ids of builders whose builds it may describe.
     """
 
     id: str
@@ -62,8 +66,10 @@ class PublicKey(Struct, frozen=True):
         return f"{called} ({self.id[:16]})" if called else self.id[:16]
 
     def state(self, now: float) -> KeyState:
-        """Whether a signature of this time counts. now: seconds since the epoch; the time of
-        checking, where nobody says when it was made.
+        """Return whether a signature made at this time counts.
+
+        `now` is in seconds since the epoch: the signing time, or the time of checking if it is
+        unknown.
         """
         since = self.revoked_since
         if self.revoked or (since is not None and now >= since.timestamp()):
@@ -76,9 +82,10 @@ class PublicKey(Struct, frozen=True):
 
 
 class SigningTime(Struct, frozen=True):
-    """The time that a signature's key is asked about, seconds since the epoch. stamped: whether an
-    authority says that it was made then; else it is the time of checking.  why: in words, why a
-    timestamp does not say so.
+    """The time at which a signature's key is evaluated, seconds since the epoch.
+
+    `stamped` says whether an authority stated it; otherwise it is the time of checking, and `why`
+    says why a timestamp does not count.
     """
 
     at: float
@@ -87,8 +94,10 @@ class SigningTime(Struct, frozen=True):
 
 
 class Trials:
-    """Signatures that are tried with keys. All that a bundle may cost together is bounded, since
-    whoever can change it can add signatures over long messages.
+    """Signatures that are tried with keys.
+
+    The total cost for a bundle is bounded, since an intermediary can add signatures over long
+    messages.
     """
 
     def __init__(self) -> None:

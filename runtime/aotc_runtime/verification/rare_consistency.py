@@ -1,6 +1,7 @@
-"""Contradictions in what few manifests have: engines beside XLA, or several; meshes; random keys;
-metrics; trees of named tuples, records and dicts with integer keys. Imported for a manifest that
-has some.
+"""Contradictions in rare parts of manifests.
+
+These are engines beside XLA, or several; meshes; random keys; metrics; trees of named tuples,
+records and dicts with integer keys. Imported for a manifest that has some.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ type Sharded = tuple[str, Sharding, Sequence[Sequence[int]]]
 
 
 def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """The platform of another engine than XLA has no description here; what a host must have of the
-    engine is said as that of a device.
+    """Check the device requirements of an engine other than XLA.
+
+    Such a platform has no `target.device`; `requires.device` states what a host must have.
     """
     target, requires = manifest.target, manifest.requires
     if target.platform != requires.platform:

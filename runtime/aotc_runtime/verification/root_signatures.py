@@ -44,13 +44,11 @@ def signers_of(provenance: Iterable[AcceptedProvenance]) -> tuple[str, ...]:
 def who_signed(
     signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
 ) -> Iterator[tuple[str, PublicKey | None]]:
-    """Each signature of an envelope: the key id that it claims, and which of these keys made it or
-    None.
+    """Yield each signature's claimed key id, and the key that made it, or None.
 
-    keys: by id.  trials: what is left to try. What is verified is DSSE's pre-authentication
-    encoding of payload and type. A key id is a hint that nobody signs: the key that it names is
-    tried first, and an unknown or missing one excludes no key.
-    Raises BundleFormatError (AOTC-E119).
+    `keys` are by id; `trials` bounds the tries. The verified message is DSSE's pre-authentication
+    encoding of payload and type. A key id is an unsigned hint: its key is tried first, and an
+    unknown or missing id excludes no key. Raises BundleFormatError (AOTC-E119).
     """
     message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
     for claimed, signature in signed.signatures:
@@ -146,10 +144,10 @@ def _signers(
     unknown: set[str],
     trials: Trials,
 ) -> list[tuple[str, bytes]]:
-    """Ids of the policy's keys and identities whose signature verifies, each with that; unknown key
-    ids are added to `unknown`.
+    """Return ids of keys and identities whose signature verifies, each with the signature.
 
-    A trusted key's id beside a signature that is not that key's is damage, and is refused.
+    Unknown key ids are added to `unknown`. A signature with a trusted key's id that this key did
+    not make is rejected.
     """
     found = []
     tried = zip(signed.signatures, who_signed(signed, keys, trials), strict=True)

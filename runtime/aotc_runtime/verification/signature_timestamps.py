@@ -58,12 +58,12 @@ def certificates_of(authority: TimestampAuthority) -> list[Any]:
 def signing_time_of(
     token: str, signature: bytes, policy: TrustPolicy, trials: Trials, where: str, now: float
 ) -> SigningTime:
-    """When a signature was made, by its timestamp; the time of checking if no authority of the
-    policy has made that.
+    """Return the signing time by a timestamp, or the time of checking.
 
-    token: base64.  policy: its authorities have been checked.  now: the time of checking, seconds
-    since the epoch. Raises TrustError: AOTC-E324 no timestamp, or one of another signature or of
-    the future, E325 nothing that could verify it; BundleFormatError: AOTC-E107, E111, E119.
+    `token` is base64, the policy's authorities have been checked, and `now` is the time of checking
+    in seconds since the epoch. Raises TrustError: AOTC-E324 for a timestamp that is malformed, of
+    another signature or in the future, E325 if it cannot be verified; BundleFormatError: AOTC-E107,
+    E111, E119.
     """
     authorities = [
         (authority.name or f"timestamp_authorities[{index}]", certificates_of(authority))
@@ -123,8 +123,9 @@ def _check_imprint(answer: Any, signature: bytes, where: str) -> None:
 
 
 def _refused(answer: Any, signature: bytes, certificates: list[Any]) -> str | None:
-    """Why these certificates do not make it good; None if they do. They are asked about the time
-    that it states.
+    """Return why these certificates do not verify a timestamp; None if they do.
+
+    They are evaluated at the time that it states.
     """
     client = _client()
     verifier = client.VerifierBuilder(roots=[*certificates]).build()

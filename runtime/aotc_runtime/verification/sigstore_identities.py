@@ -67,8 +67,9 @@ def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
 
 
 def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """AOTC-E309 for each identity whose trusted root is none or stated twice, and for one that
-    stands there twice.
+    """Yield AOTC-E309 for each duplicate identity, and each invalid trusted root.
+
+    A trusted root is invalid if it is missing, malformed, or stated twice.
     """
     seen: set[str] = set()
     for index, identity in enumerate(policy.identities):
@@ -91,11 +92,10 @@ def who_signed(
     unknown: set[str],
     trials: Trials,
 ) -> list[tuple[str, bytes]]:
-    """The id of the policy's identity that made a signature, by the material beside it, with that;
-    or nothing, and why it is none of them is added to `unknown`.
+    """Return the id of the identity that made a signature, with the signature.
 
-    Raises TrustError: AOTC-E309 a trusted root that is none, E334 nothing that could verify it;
-    BundleFormatError: AOTC-E107, E111, E119.
+    If none did, the reason is added to `unknown`. Raises TrustError: AOTC-E309 for an invalid
+    trusted root, E334 if it cannot be verified; BundleFormatError: AOTC-E107, E111, E119.
     """
     where, material = signed.where, signed.materials[signature]
     if len(material) > MATERIAL_CHARACTERS_MAX:
@@ -186,8 +186,9 @@ def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 
 @lru_cache(maxsize=8)
 def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
-    """The certificates of the authorities of a trusted root; none if they cannot be read here, and
-    Sigstore's library has to say so.
+    """Return the certificates of a trusted root's authorities.
+
+    None are returned if they cannot be read here; Sigstore's library then reports the error.
     """
     try:
         root = canonical_json.decoder(_Root).decode(trusted_root.encode())

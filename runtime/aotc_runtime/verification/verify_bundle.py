@@ -26,7 +26,7 @@ from aotc_runtime.formats.oci_layout import BlobSource
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.schema.host_facts import HostFacts, Wanted
 from aotc_runtime.schema.trust_policy import Accepts, SizeLimits, TrustPolicy
-from aotc_runtime.verification import policy_rules, root_signatures
+from aotc_runtime.verification import root_signatures
 from aotc_runtime.verification.bundle_contents import (
     ALL_READ,
     Contents,
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 
 
 class Parsed(Struct, frozen=True):
-    """A bundle whose layout is sound and within the policy's limits. unread: sizes by digest of
-    weights that were left where they are; with any, it can be evaluated and not used.
+    """A bundle whose layout is valid and within the policy's limits.
+
+    `unread` has the sizes, by digest, of weights that stay in a registry; such a bundle can be
+    evaluated but not used.
     """
 
     source: BlobSource
@@ -68,10 +70,10 @@ def parse(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = A
     """Verification step 1."""
     root = read_root(source)
     if policy.limits != SizeLimits():
-        # Imported here and below, because most policies need none of these rules.
-        from aotc_runtime.verification import optional_rules
+        # Imported here and below, because most loads need none of these rules.
+        from aotc_runtime.verification import policy_rules
 
-        raise_if(optional_rules.check_limits(source, policy.limits, unread))
+        raise_if(policy_rules.check_limits(source, policy.limits, unread))
     return Parsed(source, policy, root, unread)
 
 
@@ -85,13 +87,17 @@ class Attested(Struct, frozen=True):
 def collect(parsed: Parsed) -> Attested:
     """Verification step 2."""
     source, policy = parsed.source, parsed.policy
-    raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
+    if policy.revoked.roots:
+        from aotc_runtime.verification import policy_rules
+
+        raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
     return Attested(parsed, read_envelopes(source, parsed.root))
 
 
 class Signed(Struct, frozen=True):
-    """A root for which enough of the policy's keys vouch. now: the time of checking, seconds since
-    the epoch.
+    """A root that enough of the policy's keys have signed.
+
+    `now` is the time of checking, seconds since the epoch.
     """
 
     parsed: Parsed
@@ -125,8 +131,9 @@ def attribute(
 
 
 class Unpacked(Struct, frozen=True):
-    """A bundle whose documents are the signed ones, and everything small; its weights are still
-    being hashed, until `finish` or the end of the `with` statement that this stands in.
+    """A bundle whose documents and small blobs are the signed ones.
+
+    Its weights are being hashed until `finish`, or the end of the `with` statement.
     """
 
     signed: Signed
@@ -208,9 +215,9 @@ def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) ->
     contents, policy = accepted._contents, accepted.signed.parsed.policy
     manifests = contents.manifests
     if policy.engines is not None or policy.accepts != Accepts():
-        from aotc_runtime.verification import optional_rules
+        from aotc_runtime.verification import policy_rules
 
-        manifests, findings = optional_rules.accepted_targets(manifests, facts, policy, target)
+        manifests, findings = policy_rules.accepted_targets(manifests, facts, policy, target)
         _refuse(accepted, findings)
     certificates = certificates_of(accepted.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
@@ -218,8 +225,10 @@ def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) ->
 
 
 class VerifiedBlob(Struct, frozen=True):
-    """Bytes whose digest and size are the signed ones. Engines ask for this proof, so that bytes
-    nobody verified cannot reach one. data: a read-only view, mapped.
+    """Bytes whose digest and size are the signed ones.
+
+    Engines require this type, so that unverified bytes cannot reach one. `data` is a read-only
+    view, mapped.
     """
 
     digest: str
@@ -300,8 +309,9 @@ def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlo
 
 
 def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
-    """Raise what was found, if anything, but first whatever is wrong with the weights: no rule and
-    no host is to blame for a bundle that is not the signed one.
+    """Raise what was found, if anything, after errors in the weights.
+
+    A bundle that is not the signed one has no findings about rules or hosts.
     """
     try:
         raise_if(findings)
@@ -311,8 +321,9 @@ def _refuse(unpacked: Unpacked, findings: Iterable[Finding]) -> None:
 
 
 def certificates_of(signed: Signed) -> AskCertificates | None:
-    """Verification step 8: a function that asks certificates about a release, if the policy names
-    certifiers. Nothing is read or imported before it is called.
+    """Return a function for verification step 8: it asks certificates about a release.
+
+    None if the policy names no certifiers. Nothing is read or imported before it is called.
     """
     policy, root, where = signed.parsed.policy, signed.parsed.root_digest, signed.parsed.source.name
     if not policy.certifiers:
@@ -332,24 +343,32 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     """Verification step 7: everything that the policy refuses in the signed content."""
     policy, where = signed.parsed.policy, signed.parsed.source.name
     manifests = contents.manifests.values()
-    yield from policy_rules.check_identity(next(iter(manifests)), policy)
-    if policy.revoked.blobs:
-        from aotc_runtime.verification import optional_rules
+    manifest = next(iter(manifests))
+    if manifest.name != policy.name or policy.minimum_version:
+        from aotc_runtime.verification import policy_rules
 
-        roles = optional_rules.roles_by_digest(
+        yield from policy_rules.check_identity(manifest, policy)
+    if policy.revoked.blobs:
+        from aotc_runtime.verification import policy_rules
+
+        roles = policy_rules.roles_by_digest(
             contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
-        yield from optional_rules.check_revoked_blobs(roles, policy)
+        yield from policy_rules.check_revoked_blobs(roles, policy)
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance_rules
 
         yield from provenance_rules.check_builds(signed.provenance, policy, where, signed.now)
-    yield from policy_rules.check_fallbacks(manifests, policy)
+    entry_points = (each for manifest in manifests for each in manifest.entry_points.values())
+    if any(entry_point.out_of_profile for entry_point in entry_points):
+        from aotc_runtime.verification import policy_rules
+
+        yield from policy_rules.check_fallbacks(manifests, policy)
     if policy.numerics is not None:
-        from aotc_runtime.verification import optional_rules
+        from aotc_runtime.verification import policy_rules
 
-        yield from optional_rules.check_numerics(manifests)
+        yield from policy_rules.check_numerics(manifests)
     if policy.metrics:
-        from aotc_runtime.verification import optional_rules
+        from aotc_runtime.verification import policy_rules
 
-        yield from optional_rules.check_metrics(manifests, policy.metrics)
+        yield from policy_rules.check_metrics(manifests, policy.metrics)

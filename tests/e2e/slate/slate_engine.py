@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from aotc_runtime.base.errors import BackendError, Finding
-from aotc_runtime.engines.engine_device import Array, Aval, Device, Stored
+from aotc_runtime.engines.engine_arrays import Array, Aval, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.host_facts import Accelerator
 
 DISTRIBUTION, PLATFORM = "slate", "slate"

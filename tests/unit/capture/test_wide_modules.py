@@ -15,7 +15,8 @@ from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture import jax_private
 from aotc.capture.float64_module import NotInterpretedError, interpreted, widened
 from aotc.capture.portable_stablehlo import portable
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.device_features import SymbolicModule
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.engine_registry import start
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
 
@@ -43,7 +44,8 @@ def _computed(
     device = cast(Processor, start("cpu"))
     device.register_custom_calls(module.custom_call_targets)
     blob = cast(Any, Blob(widened(module.artifact, seed), ""))
-    executable = device.features.compile_symbolic(blob, inputs, outputs, options or {}, "wide")
+    symbolic = SymbolicModule(blob, inputs, outputs, options or {}, "wide")
+    executable = device.features.compile_symbolic(symbolic)
     put = [device.put(array, aval) for array, aval in zip(given, inputs, strict=True)]
     buffers = device.execute(executable, put)
     return [device.to_numpy(b, aval) for b, aval in zip(buffers, outputs, strict=True)]

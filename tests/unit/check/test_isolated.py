@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ from msgspec.structs import replace
 from aotc.base.child_processes import Processes
 from aotc.base.errors import ParityError
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
+from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
+from tests.conftest import ROOT
 
+GOLDEN = ROOT / "tests" / "golden"
 FINDING = {
     "code": "AOTC-E503",
     "where": "host",
@@ -144,3 +149,42 @@ def test_nothing_of_the_outside_steers_the_process(
     names = {line.partition("=")[0] for line in environment.read_text().splitlines()}
     assert not names & {"XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL"}
     assert "PATH" in names or "PATH" not in os.environ
+
+
+OUTCOME = """
+import socket, sys
+from aotc.check import parity_worker
+from aotc.check.parity_process import Job
+
+def tried(work):
+    try:
+        work()
+    except PermissionError:
+        return "refused"
+    return "done"
+
+def detect_all(devices):
+    key = sys.argv[-1]
+    works = (lambda: open(key).read()), socket.socket, (lambda: open(key + ".more", "w"))
+    print(*map(tried, works))
+    sys.exit()
+
+parity_worker.detect_all = detect_all
+parity_worker.outcome(Job(*sys.argv[1:-1], secrets=(sys.argv[-1],)), None)
+"""
+
+
+def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
+    key, policy, folder = (tmp_path / name for name in ("release.key", "trust.toml", "folder"))
+    key.write_text("secret")
+    folder.mkdir()
+    public = (GOLDEN / "golden.pub").read_text()
+    policy.write_text(policy_text("digits", [public]))
+    arguments = [GOLDEN / "digits.aotb", policy, "cpu-x86-64-v3", folder, key]
+    done = subprocess.run(
+        [sys.executable, "-c", OUTCOME, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["refused"] * 3

@@ -18,7 +18,7 @@ def test_the_built_in_targets_are_listed_with_native(aotc: Run) -> None:
     assert {"cpu-x86-64-v3", "cpu-x86-64-v4"} <= {target["name"] for target in listed}
     assert all(Path(target["path"]).is_file() for target in listed)
     checked = {target["name"]: target["platform_checked"] for target in listed}
-    assert (checked["cpu-x86-64-v3"], checked["nvidia-h100"]) == ("run", "compiled only")
+    assert (checked["cpu-x86-64-v3"], checked["nvidia-h100"]) == ("run", "run on H100")
     names = [line.split()[0] for line in aotc("targets", "list").stdout.splitlines()]
     assert names == [*(target["name"] for target in listed), "native"]
 

@@ -1,9 +1,9 @@
-"""Sines and cosines of every float32, and of what is smaller: IREE's lose digits of negative
-numbers near zero and of all from a few hundred on, and have no sense beyond 1e9.
+"""Sines and cosines of every float32, and of smaller floats, as a numerical workaround.
 
-A quarter turn is taken off as often as it fits, in float64, and polynomials that are exact to
-float32's last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k with m below
-2^24: `table` holds what 2^k leaves of full turns.
+IREE's lose digits of negative numbers near zero and of all from a few hundred on, and are wrong
+beyond 1e9. Quarter turns are subtracted in float64, and polynomials that are exact to float32's
+last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k with m below 2^24:
+`table` holds the remainders of 2^k by a full turn.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ exact."""
 
 @cache
 def table() -> tuple[list[float], list[float]]:
-    """What 2^k leaves of full turns, for k from 0 to 104, in two parts: the first has 29 bits, so
-    that its product with a float32's digits is exact.
+    """Return the remainders of 2^k by a full turn, for k from 0 to 104, in two parts.
+
+    The first has 29 bits, so that its product with a float32's digits is exact.
     """
     turn = 2 * _PI
     first, second = [], []

@@ -1,5 +1,6 @@
-"""Floats: powers, logarithms, conversions, and products with booleans as numbers, in which XLA
-chooses: what is masked may be no number.
+"""Numerical workarounds for floats: powers, logarithms, conversions, and masked products.
+
+XLA selects in products with booleans as numbers, where a masked element may be NaN.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from aotc.engines.iree.repairs.repair_text import (
 
 
 def power(operation: Any) -> None:
-    """By logarithms in float64, since IREE's float32 has 5 digits of large powers; then the cases
-    that C's `pow` has.
+    """Compute powers by logarithms in float64, since IREE's float32 has 5 digits of large powers.
+
+    The cases of C's `pow` follow.
     """
     kind, element = kind_of(operation.results[0])
     if element not in FLOATS:
@@ -80,8 +82,9 @@ def power(operation: Any) -> None:
 
 
 def refuse_double(operation: Any) -> None:
-    """Raises UnrepairableError for float64, of which IREE loses digits near zero: it subtracts one
-    from the rounded power, or takes the logarithm of the rounded sum.
+    """Raise UnrepairableError for float64, of which IREE loses digits near zero.
+
+    It subtracts one from the rounded power, or takes the logarithm of the rounded sum.
     """
     if kind_of(operation.results[0])[1] == "f64":
         raise UnrepairableError(
@@ -90,8 +93,10 @@ def refuse_double(operation: Any) -> None:
 
 
 def convert(operation: Any) -> None:
-    """Floats that fit into no integer become the nearest one, and no number zero; integers become
-    bfloat16, and float64 becomes float16, by way of float32; unsigned integers are seen to be such.
+    """Convert as XLA does.
+
+    Floats that fit into no integer become the nearest one, and NaN zero; integers become bfloat16,
+    and float64 becomes float16, by way of float32; unsigned integers are marked as such.
     """
     (kind, element), (given, wanted) = kind_of(operation.operands[0]), kind_of(operation.results[0])
     if element == wanted:
@@ -107,8 +112,9 @@ def convert(operation: Any) -> None:
 
 
 def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
-    """IREE makes a conversion a part of the product that uses it, and forgets there that it was
-    from an unsigned integer or a boolean: a mask that keeps every bit keeps the two apart.
+    """Mask all bits of unsigned integers and booleans before conversions.
+
+    IREE fuses a conversion into the product that uses it, and forgets the signedness there.
     """
     bits = 1 if element == "i1" else BITS[element]
     unsigned = element == "i1" or element.startswith("u")
@@ -215,8 +221,9 @@ def masked_product(operation: Any) -> None:
 
 
 def _condition(value: Any) -> Any:
-    """The booleans that a value is as numbers; None of another, and where XLA sees none: it knows
-    constants as numbers, and repeats numbers instead of booleans.
+    """Return the booleans that a value is as numbers; None where XLA sees none.
+
+    XLA treats constants as numbers, and repeats numbers instead of booleans.
     """
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "stablehlo.convert":

@@ -1,5 +1,7 @@
-"""Indices outside of an array: IREE reads and writes beside it, or takes a small or large integer
-for another one. XLA clamps those of gathers and slices, and leaves out updates that do not fit.
+"""Numerical workarounds for indices outside of an array.
+
+IREE accesses memory beside it, or misreads small or large integers. XLA clamps indices of gathers
+and slices, and omits updates that do not fit.
 """
 
 from __future__ import annotations
@@ -150,8 +152,9 @@ _DEPTH = 12
 
 
 def known(value: Any, depth: int = _DEPTH) -> Any:
-    """Return the numbers of an array that constants alone decide, as far as jax makes indices of
-    them; None of others.
+    """Return the numbers of an array computed from constants alone; None of others.
+
+    Only operations that jax uses for indices are followed.
     """
     owner, element, shape = value.owner, kind_of(value)[1], shape_of(value)
     if depth == 0 or isinstance(owner, ir.Block) or prod(shape) > _NUMBERS_MAX:

@@ -29,8 +29,9 @@ class UnrepairableError(Exception):
 
 
 def put(operation: Any, body: str, operands: Sequence[Any], given: Sequence[str]) -> list[Any]:
-    """The values of a body of these types, put before an operation. Its arguments are %a0, %a1 and
-    so on, its results %r, or %r0, %r1 and so on.
+    """Insert a body of these types before an operation, and return its values.
+
+    Its arguments are %a0, %a1 and so on, its results %r, or %r0, %r1 and so on.
     """
     taken = ", ".join(f"%a{place}: {value.type}" for place, value in enumerate(operands))
     made = ["%r"] if len(given) == 1 else [f"%r{place}" for place in range(len(given))]

@@ -22,9 +22,10 @@ from aotc.engines.iree.repairs.repair_text import (
 
 
 def product(operation: Any) -> None:
-    """Sum products of float16 and bfloat16 in float32, as XLA does, where IREE rounds every sum;
-    and widen unsigned integers, which IREE takes for signed ones when the sums are wider. Booleans
-    that are added over nothing are false, which IREE divides by zero to find out.
+    """Sum products of float16 and bfloat16 in float32, as XLA does; IREE rounds every sum.
+
+    Unsigned integers are widened, which IREE reads as signed when the sums are wider. Sums of
+    booleans over nothing are false, for which IREE divides by zero.
     """
     kind, element = kind_of(operation.results[0])
     if element == "i1" and any(0 in operand.type.shape for operand in operation.operands):
@@ -199,9 +200,7 @@ _TERMS_MAX = 4096
 def _cut(
     name: str, shape: list[int], element: str, axis: int, sizes: tuple[int, int]
 ) -> tuple[str, str]:
-    """Lines that give NAME_cut, with an axis as two of these sizes and zeros behind it, and its
-    type.
-    """
+    """Return lines that give NAME_cut, and its type: an axis as two, padded with zeros."""
     kind, body = tensor(shape, element), ""
     value, count, block = name, *sizes
     if more := count * block - shape[axis]:
@@ -247,9 +246,10 @@ def convolution(operation: Any) -> None:
 
 
 def require_windows(operation: Any) -> None:
-    """Raises UnrepairableError for windows of one number at a stride, for which IREE computes what
-    made the numbers at the taken places alone, and for sums of many floats in each window: it adds
-    all of them to one number.
+    """Raise UnrepairableError for windows that IREE computes differently.
+
+    These are windows of one number at a stride, where it computes the producer at the used places
+    only, and sums of many floats per window, which it adds one by one.
     """
     sizes, strides = (_numbers(operation, f"window_{name}") for name in ("dimensions", "strides"))
     if max(sizes, default=1) == 1 < max(strides, default=1):
@@ -267,8 +267,9 @@ _REDUCING = (
 
 
 def keep_known(module: Any) -> None:
-    """Put a barrier between a reduction and what is computed of constants alone: IREE takes the
-    latter for one number, and then forgets how many of them are reduced.
+    """Put a barrier between a reduction and values computed from constants alone.
+
+    IREE folds these to one number, and then forgets how many of them are reduced.
     """
     reductions: list[Any] = []
     calls: dict[str, list[Any]] = {}

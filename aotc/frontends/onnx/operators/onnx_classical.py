@@ -228,8 +228,9 @@ def svm_regressor(call: Call, x: Value) -> Value:
 
 @operator("SVMClassifier", domain=ML)
 def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
-    """One against one: each pair of classes votes for the label, also where Platt's probabilities
-    are, as in libsvm.
+    """Classify one against one: each pair of classes votes for the label, as in libsvm.
+
+    Platt's probabilities do not change the label.
     """
     x = floats(call, x)
     labels = labels_of(call, "classlabels_ints", "classlabels_strings")
@@ -270,8 +271,9 @@ def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
 def _coupled(
     scores: Any, a: Sequence[float], b: Sequence[float], pairs: Sequence[tuple[int, int]], n: int
 ) -> Any:
-    """Probabilities of classes from those of pairs: the second method of Wu, Lin and Weng (2004),
-    as libsvm computes it.
+    """Return probabilities of classes from those of pairs.
+
+    The method is the second of Wu, Lin and Weng (2004), as in libsvm.
     """
     rows: list[list[Any]] = [[jnp.zeros(scores.shape[0], scores.dtype)] * n for _ in range(n)]
     for number, (i, j) in enumerate(pairs):

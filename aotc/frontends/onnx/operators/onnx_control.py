@@ -85,9 +85,7 @@ def _finished(
 
 
 def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]:
-    """The stacked results of a loop without a step: no rows, of the shapes that a first step would
-    give them.
-    """
+    """Return the stacked results of a loop without a step, of the shapes of a first step."""
 
     def step(*carried: Any) -> Any:
         _, *results = call.run(body, [np.asarray(0, np.int64), np.asarray(True), *carried])

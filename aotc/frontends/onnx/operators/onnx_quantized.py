@@ -37,7 +37,7 @@ def _spread(call: Call, scale: Any, x: Any) -> Any:
 
 
 def quantized(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
-    """x / scale + zero, rounded to the nearest even number, within the type."""
+    """Return x / scale + zero, rounded to the nearest even number, within the type."""
     low, high = _limits(dtype)
     shifted = jnp.rint(x / scale)
     if shifted.dtype not in (jnp.float32, jnp.float64):

@@ -63,9 +63,11 @@ def _recurrent(
     inputs: Sequence[Value],
     peepholes: Value = None,
 ) -> tuple[Any, ...]:
-    """All directions of a layer. step: of states, the row's share of the gates, R, its bias, the
-    peepholes and the activations, to states.  inputs: x, W, R, bias, lengths of sequences, and the
-    initial value of each state, the hidden one first.
+    """Compute all directions of a layer.
+
+    `step` maps states, the row's share of the gates, R, its bias, the peepholes and the activations
+    to states. `inputs` are x, W, R, bias, lengths of sequences, and the initial value of each
+    state, the hidden one first.
     """
     x, w, r, bias, lengths, *initial = inputs
     x, w, r = map(call.traced, (x, w, r))

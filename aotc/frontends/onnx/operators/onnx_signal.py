@@ -19,8 +19,9 @@ def _number(call: Call, value: Value, what: str) -> Any:
 
 
 def _transformed(x: Any, axis: int, length: Any, *, inverse: bool, onesided: bool) -> Any:
-    """The transform of (…, 1) real or (…, 2) complex numbers along an axis, as (…, 2), or as
-    (…, 1) real ones for the inverse of one side.
+    """Return the transform of (…, 1) real or (…, 2) complex numbers along an axis.
+
+    The result is (…, 2), or (…, 1) real numbers for the inverse of one side.
     """
     if inverse and onesided:
         return jnp.fft.irfft(_complex(x), length, axis)[..., None]

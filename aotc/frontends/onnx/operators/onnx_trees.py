@@ -25,9 +25,12 @@ type Ints = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Forest:
-    """Nodes of all trees. yes, no: the next node; a leaf has itself.  roots: of each tree.  depth:
-    the most steps to a leaf.  weights: (node, target), 0 for what is no leaf.  given: which targets
-    a leaf has a weight for.  members: for nodes of mode MEMBER, the values that go to `yes`.
+    """Nodes of all trees.
+
+    `yes` and `no` are the next nodes, a leaf's own index for a leaf. `roots` has one for each tree;
+    `depth` is the most steps to a leaf. `weights` are by (node, target), 0 for inner nodes; `given`
+    has the targets that a leaf has a weight for. `members` are the values that go to `yes`, for
+    nodes of mode MEMBER.
     """
 
     feature: Ints

@@ -20,8 +20,10 @@ from aotc.frontends.onnx.operators.onnx_layout import product
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How a window moves. pads: before and after each axis, as the file states them or as auto_pad
-    makes them.  extra: what ceil_mode adds after each axis, of which nothing is counted.
+    """The geometry of a sliding window.
+
+    `pads` are before and after each axis, as in the file or from auto_pad; `extra` is added after
+    each axis by ceil_mode, and not counted.
     """
 
     size: tuple[int, ...]
@@ -159,8 +161,9 @@ def _plain(pad: Sequence[Any]) -> bool:
 
 
 def reduced(x: Any, initial: Any, combine: Any, window: Window, *, extra: bool = True) -> Any:
-    """Windows over the axes of space, each to one element. extra: whether what ceil_mode adds is
-    added here, or lies in the array already.
+    """Reduce windows over the axes of space to one element each.
+
+    With `extra`, the padding of ceil_mode is added here; otherwise the array has it already.
     """
     pads = [(0, 0), (0, 0)]
     for (low, high), more in zip(window.pads, window.extra, strict=True):
@@ -313,8 +316,9 @@ def deform_conv(
 
 
 def _between(x: Any, y: Any, z: Any) -> Any:
-    """Elements of (n, parts, channels, rows, columns) between places of (n, parts, …): linear, and
-    zero outside.
+    """Interpolate (n, parts, channels, rows, columns) at places of (n, parts, …).
+
+    Interpolation is linear, and zero outside.
     """
     n, parts = x.shape[:2]
     batch, part = jnp.arange(n)[:, None, None, None], jnp.arange(parts)[None, :, None, None]

@@ -44,8 +44,9 @@ def _batched(one: Array, other: Array) -> tuple[Array, Array]:
 
 
 def _singular(factors: Array) -> Array:
-    """What torch's operators for callers that look at problems say of each matrix whose triangles
-    these are: the first 0 in the diagonal of the upper one, from 1; 0 without any.
+    """Return the first zero on each upper factor's diagonal, from 1; 0 without any.
+
+    It is the status of torch's operators that report errors to the caller.
     """
     return _first(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0)
 
@@ -59,8 +60,9 @@ def _first(problems: Array) -> Array:
 
 
 def _not_positive(matrices: Array) -> Array:
-    """The first of the leading minors that is not positive, from 1; 0 if all are. Only the lower
-    triangle is read, as by LAPACK's potrf, which stops at this pivot.
+    """Return the first leading minor that is not positive, from 1; 0 if all are.
+
+    Only the lower triangle is read, as by LAPACK's potrf, which stops at this pivot.
     """
 
     def step(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:

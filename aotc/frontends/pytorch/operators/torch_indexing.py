@@ -123,9 +123,7 @@ def scatter(
 
 
 def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: bool) -> Array:
-    """`x` with what `reduce` makes of the updates of each place, and of the element there if it is
-    included.
-    """
+    """Return `x` with the updates of each place reduced, with the old element if included."""
     kinds = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
     if reduce not in kinds:
         raise Unsupported(f"the reduction {reduce!a}")

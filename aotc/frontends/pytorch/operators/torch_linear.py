@@ -37,7 +37,7 @@ def product(
 
 
 def _scaled(product: Array, beside: Array, alpha: Any, beta: Any) -> Array:
-    """beta * beside + alpha * product; where beta is 0 NaN beside it does not count."""
+    """Return beta * beside + alpha * product; with beta = 0, NaN in `beside` is ignored."""
     product = product if alpha == 1 else product * as_dtype(alpha, product.dtype)
     if beta == 0:
         return product
@@ -165,8 +165,9 @@ def _attention(
     scale: Any,
     grouped: bool,
 ) -> tuple[Array, Array]:
-    """Rows whose mask leaves nothing are 0. grouped: whether there are fewer heads of keys than of
-    queries, of which groups that follow each other share one.
+    """Return scaled dot-product attention, with 0 for rows that are masked entirely.
+
+    With `grouped`, consecutive heads of queries share a head of keys.
     """
     if grouped and not (query.shape[-3] == key.shape[-3] == value.shape[-3]):
         heads = query.shape[-3]

@@ -30,9 +30,11 @@ class Memory(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """function: takes arrays and numbers by the names of torch's schema.  refuse: why it cannot do
-    what these arguments ask for, or None.  narrow: its results may have fewer bits than torch
-    records of them, and lose nothing by it.
+    """The implementation of an operator.
+
+    `function` takes arrays and numbers by the names of torch's schema. `refuse` returns why it
+    cannot handle the arguments, or None. With `narrow`, its results may have fewer bits than torch
+    records, without loss.
     """
 
     function: Callable[..., Any]
@@ -58,8 +60,9 @@ class Family:
         refuse: Refuse | None = None,
         narrow: bool = False,
     ) -> Callable[[F], F]:
-        """Put the decorated function in as these operators of the namespace, of overload "default"
-        where a name has none. Those that are named copies share nothing.
+        """Register the decorated function for these operators of the namespace.
+
+        A name without an overload means "default". Those that are named copies share no memory.
         """
 
         def put(function: F) -> F:

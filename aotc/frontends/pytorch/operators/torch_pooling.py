@@ -25,8 +25,10 @@ op = FAMILY
 def _ends(
     size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool
 ) -> tuple[int, Any]:
-    """Padding on both sides. With `ceil` a last window may reach beyond, but has to begin in the
-    input or in the padding before it.
+    """Return the padding on both sides.
+
+    With `ceil`, a last window may exceed the input, but has to begin in it or in the padding before
+    it.
     """
     reach = dilation * (kernel - 1) + 1
     if not ceil:
@@ -115,8 +117,9 @@ def _max_pool_with_places(
     *,
     rank: int,
 ) -> tuple[Array, Array]:
-    """The places are numbers within the pooled axes: of equal elements the first, of NaN the
-    last.
+    """Return largest elements and their places, numbers within the pooled axes.
+
+    The place is the first of equal elements, and the last NaN.
     """
     sizes = self.shape[-rank:]
     window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
@@ -236,10 +239,12 @@ def _parts(size: int, wanted: int) -> tuple[Array, Array]:
 
 
 def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
-    """Return the places of the largest elements, numbers within the pooled axes: of equal elements
-    the first, of NaN the last.
+    """Return the places of the largest elements, numbers within the pooled axes.
 
-    Raises Unsupported for an axis whose size varies, unless each axis has one part.
+    The place is the first of equal elements, and the last NaN.
+
+    Raises:
+        Unsupported: The size of an axis varies, unless each axis has one part.
     """
     rank = len(sizes)
     space = x.shape[x.ndim - rank :]
@@ -274,8 +279,9 @@ def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
 
 
 def _largest_place(x: Array) -> Array:
-    """Return the place of the largest element of the last axis: the first of equal elements, the
-    last NaN.
+    """Return the place of the largest element of the last axis.
+
+    It is the first of equal elements, and the last NaN.
     """
     first = jnp.argmax(x, -1)
     if category(x.dtype) != 2:
@@ -316,8 +322,9 @@ def max_unpool(
 
 
 def _while_tracing(*sizes: Any) -> AbstractContextManager[None]:
-    """Compute places and weights at once where sizes do not vary: as constants they are for engines
-    that cannot make integers of numbers, too.
+    """Compute places and weights while tracing where sizes do not vary.
+
+    As constants they also suit engines that cannot convert floats to integers.
     """
     is_known = all(isinstance(size, int) for size in sizes)
     return jax.ensure_compile_time_eval() if is_known else nullcontext()
@@ -389,7 +396,10 @@ def _cubic(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -
 
 
 def _keys(x: Array, a: float) -> Array:
-    """Keys' kernel of cubic convolution. https://doi.org/10.1109/TASSP.1981.1163711"""
+    """Return Keys' kernel of cubic convolution.
+
+    https://doi.org/10.1109/TASSP.1981.1163711
+    """
     x = jnp.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a

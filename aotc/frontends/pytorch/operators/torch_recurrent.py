@@ -58,8 +58,10 @@ def _relu_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
 def _direction(
     x: Array, states: States, weights: Sequence[Array], cell: Cell, backward: bool
 ) -> tuple[Array, States]:
-    """One direction of a layer over time, the first axis. weights: of the input, of the recurrence,
-    then both biases if there are any, then of the projection.
+    """Compute one direction of a layer over time, the first axis.
+
+    `weights` are those of the input, of the recurrence, then both biases if any, then of the
+    projection.
     """
     into, recurrent, *rest = weights
     biases, projection = (rest[:2], rest[2:]) if len(rest) >= 2 else ((), rest)

@@ -317,8 +317,9 @@ def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple
 
 
 def _middle(x: Array, dim: int, keepdim: bool, skip_nan: bool) -> tuple[Array, Array]:
-    """The lower of the two in the middle. skip_nan: of numbers alone; otherwise NaN if there is
-    any, and the first of them.
+    """Return the lower of the two middle elements and its place.
+
+    With `skip_nan` only numbers count; otherwise the result is the first NaN, if any.
     """
     if x.ndim == 0:
         return x, jnp.zeros_like(x, canonical(INT))

@@ -14,7 +14,7 @@ import numpy as np
 
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.engines import graph_names
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Stored
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.openvino import openvino_names, openvino_reader
 from aotc_runtime.engines.openvino.openvino_compilation import compile_model, last_line, read_model
 from aotc_runtime.engines.processor_engine import ProcessorDevice, packed

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
+from aotc_runtime.engines.xla.xla_features import XlaFeatures
 from aotc_runtime.engines.xla.xla_reader import copied, joined
 
 
@@ -16,6 +18,11 @@ class Accelerated(XlaDevice):
 
     as_array = staticmethod(copied)
     repeats_exactly = False  # atomic additions of scatters
+
+    @cached_property
+    def features(self) -> XlaFeatures:
+        """Return the optional features."""
+        return XlaFeatures(self)
 
     def execute(self, executable: LoadedExecutable, arguments: list[Buffer]) -> list[Buffer]:
         """Run, and wait for the results."""

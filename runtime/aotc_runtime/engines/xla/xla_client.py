@@ -22,8 +22,8 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,12 +31,9 @@ from msgspec import Struct
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.parallel_calls import map_on_threads
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer, Device, Stored
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.system import processor_check
-
-if TYPE_CHECKING:
-    from aotc_runtime.engines.xla.xla_features import XlaFeatures
-
 
 _READING_FLAGS = "from jaxlib import _jax; _jax.CompileOptions()"
 """What makes XLA read `XLA_FLAGS`, and starts nothing."""
@@ -59,7 +56,6 @@ class XlaDevice(Device):
     minds_jax = True
     dlpack_kind: int | None = None
     """The kind of its memory as in dlpack.h, where arrays can be handed on."""
-    compiles_symbolic: bool = False
     as_array: Callable[[Buffer], Array]
     """Reads a result in one piece, of one of numpy's types."""
 
@@ -127,13 +123,6 @@ class XlaDevice(Device):
     def kind(self) -> str:
         """jaxlib's name for the device, "cpu" or a product name."""
         return str(self._device.device_kind)
-
-    @cached_property
-    def features(self) -> XlaFeatures:
-        """What few bundles and calls need, imported for the first of them."""
-        from aotc_runtime.engines.xla.xla_features import ProcessorFeatures, XlaFeatures
-
-        return (ProcessorFeatures if self.compiles_symbolic else XlaFeatures)(self)
 
     def result_handler(self, aval: Aval) -> Any:
         """The handler of a result."""

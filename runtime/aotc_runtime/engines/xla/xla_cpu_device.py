@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import (
     LoadedExecutable,
     XlaDevice,
@@ -25,6 +26,9 @@ from aotc_runtime.engines.xla.xla_client import (
     is_plain,
 )
 from aotc_runtime.schema.host_facts import Machine
+
+if TYPE_CHECKING:
+    from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
 
 PLATFORM = "cpu"
 
@@ -63,7 +67,6 @@ class Processor(XlaDevice):
 
     platform = PLATFORM
     dlpack_kind = 1
-    compiles_symbolic = True
     as_array = staticmethod(np.asarray)
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
@@ -131,6 +134,13 @@ class Processor(XlaDevice):
             "aotc", None, miss, [], [], object(), self._pytrees, unknown_leaf
         )
         return call
+
+    @cached_property
+    def features(self) -> ProcessorFeatures:
+        """Return the optional features, imported for the first call that needs them."""
+        from aotc_runtime.engines.xla.xla_features import ProcessorFeatures
+
+        return ProcessorFeatures(self)
 
     def machine(self) -> Machine:
         """Return this host's processor as XLA's compiler sees it."""

@@ -9,27 +9,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.rendering import first_line
-from aotc_runtime.engines.device_features import DeviceFeatures, Tiles
+from aotc_runtime.engines.device_features import DeviceFeatures, SymbolicModule
+from aotc_runtime.engines.engine_arrays import Buffer, ExecutableTiles
+from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
 from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements, executable_tiles
 
 if TYPE_CHECKING:
-    from aotc_runtime.engines.engine_device import Aval, Buffer
-    from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
-    from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 
 class XlaFeatures(DeviceFeatures):
     """Donation, DLPack and meshes, on every platform."""
 
     def __init__(self, device: XlaDevice) -> None:
-        super().__init__(device)
+        super().__init__(device.engine, device.platform)
         self._xla = device
 
     @cached_property
@@ -61,9 +60,7 @@ class XlaFeatures(DeviceFeatures):
         """Return how arrays of a shape lie on a mesh whose devices there are."""
         return self._placements.placement(mesh, sharding, shape)
 
-    def tiles(
-        self, executable: LoadedExecutable
-    ) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+    def tiles(self, executable: LoadedExecutable) -> ExecutableTiles:
         """Return how an executable's parameters and results lie on its devices, as XLA says."""
         return executable_tiles(self._xla._names, executable.loaded)
 
@@ -71,33 +68,28 @@ class XlaFeatures(DeviceFeatures):
 class ProcessorFeatures(XlaFeatures):
     """The processor also compiles for the sizes of a call."""
 
-    def compile_symbolic(
-        self,
-        module: VerifiedBlob,
-        inputs: Sequence[Aval],
-        outputs: Sequence[Aval],
-        options: Mapping[str, str],
-        where: str,
-    ) -> LoadedExecutable:
-        """Compile a verified module with symbolic dimensions for the shapes of these inputs, which
-        takes tens of milliseconds and more. Raises BackendError (AOTC-E756).
+    def compile_symbolic(self, module: SymbolicModule) -> LoadedExecutable:
+        """Compile a module for the shapes of one call, which takes tens of milliseconds and more.
+
+        Raises:
+            BackendError: AOTC-E756.
         """
-        device, shapes = self._xla, [aval.shape for aval in inputs]
+        device, shapes = self._xla, [aval.shape for aval in module.inputs]
         try:
             from jaxlib import _jax, xla_client
 
             refined = _jax.mlir.refine_polymorphic_shapes(
-                _with_static_main(bytes(module.data), shapes),
+                _with_static_main(bytes(module.blob.data), shapes),
                 enable_shape_assertions=True,
                 validate_static_shapes=True,
                 enable_shardy=False,
             )
             compile_options = xla_client.CompileOptions()
-            compile_options.env_option_overrides = sorted(options.items())
+            compile_options.env_option_overrides = sorted(module.options.items())
             loaded = device._client.compile_and_load(refined, device._devices, compile_options)
         except (device.error, ImportError, AttributeError, TypeError, ValueError) as error:
-            raise refusal("AOTC-E756", where, first_line(error)) from error
-        handlers = [device.result_handler(aval) for aval in outputs]
+            raise refusal("AOTC-E756", module.where, first_line(error)) from error
+        handlers = [device.result_handler(aval) for aval in module.outputs]
         # Should another thread load a bundle just now, `compilations` looks again.
         with device._lock:
             return device.remember(loaded, handlers)

@@ -10,7 +10,7 @@ import ctypes
 
 import numpy as np
 
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.engines.xla.xla_client import is_packed_in_xla
 
 

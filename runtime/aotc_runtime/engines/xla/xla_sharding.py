@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.device_features import Tiles
-from aotc_runtime.engines.engine_device import Array, Aval, Buffer
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, ExecutableTiles, Tiles
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
 
@@ -128,9 +127,7 @@ def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
     )
 
 
-def executable_tiles(
-    names: Any, loaded: Any
-) -> tuple[Sequence[Tiles | None], Sequence[Tiles | None]]:
+def executable_tiles(names: Any, loaded: Any) -> ExecutableTiles:
     """What jaxlib's executable says of its parameters and of its results."""
     count, read = len(loaded.local_devices()), names.HloSharding.from_proto
     shardings = (loaded.get_parameter_shardings(), loaded.get_output_shardings())

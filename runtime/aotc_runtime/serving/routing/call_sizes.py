@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding, ShapeError, finding, refusal
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import (
     Dimension,
@@ -30,11 +30,10 @@ Sizes = dict[str, int]
 def solve(
     name: str, tensors: Sequence[TensorSpec], shapes: Shapes, known: Sequence[Shapes]
 ) -> Sizes:
-    """The size of every dimension, derived from the shapes of the inputs, whose axes must all
-    agree.
+    """Return the size of every dimension, from the shapes of the inputs.
 
-    tensors, shapes, known: of the inputs that a caller passes; known: in each profile.
-    Raises ShapeError (AOTC-E612).
+    All axes of a dimension must agree. `tensors` and `shapes` are of the inputs that a caller
+    passes, `known` their shapes in each profile. Raises ShapeError (AOTC-E612).
     """
     findings = [
         finding
@@ -186,8 +185,9 @@ def shapes_at(
     profile: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
 ) -> list[tuple[int, ...]]:
-    """Shapes at these sizes. profile: the shapes in a profile, used for axes of unknown
-    expression.
+    """Return the shapes at these sizes.
+
+    `profile` has the shapes in a profile, for axes with unknown expressions.
     """
     return [
         tuple(

@@ -92,8 +92,9 @@ class FallbackCalls:
             self.compiler.close()
 
     def find(self, shapes: Shapes) -> RoutedCall:
-        """Return what serves a call with these shapes of what it passes; its sizes are counted as
-        seen. Raises ShapeError: AOTC-E611 to E615.
+        """Return the routed call for inputs of these shapes, and count their sizes.
+
+        Raises ShapeError: AOTC-E611 to E615.
         """
         known = self._calls.get(shapes)
         if known is not None:

@@ -1,7 +1,7 @@
-"""Calls of different sizes in one call: their rows lie behind each other along a dimension that is
-split, and each is padded in the others as it would be alone.
+"""Combine calls of different sizes into one call.
 
-The build tries this with these same functions.
+Their rows are concatenated along a split dimension, and each is padded in the other dimensions as
+it would be alone. The build tests this with the same functions.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def mixable(
     masks: Mapping[int, Collection[str]],
     lengths: Mapping[int, str],
 ) -> tuple[str, ...]:
-    """The padded dimensions in which calls may differ that are joined along a dimension: what tells
-    their real part has to tell it for each row. Whether it works, a trial shows.
+    """Return the padded dimensions in which combined calls may differ.
 
-    masks, lengths: leaves that the loader passes, with their dimensions.
+    Masks and lengths must be able to state the real part for each row; trials show whether it
+    works. `masks` and `lengths` are leaves that the loader passes, with their dimensions.
     """
     passed = [leaf for leaf in range(len(inputs)) if leaf not in lengths]
     tensors = [*(inputs[leaf] for leaf in passed), *outputs]
@@ -56,8 +56,9 @@ def mixable(
 
 
 def stacked(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Array) -> Array:
-    """An array of this shape that holds the given ones behind each other along the axis, each from
-    the beginning of the others; the rest is filled.
+    """Return an array of this shape that concatenates the given ones along an axis.
+
+    Along other axes each begins at 0; the rest is filled.
     """
     whole = np.full(shape, fill, fill.dtype)
     start = 0

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.engine_device import Aval, Device
+from aotc_runtime.engines.engine_arrays import Aval
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Pad
 from aotc_runtime.schema.manifest_labels import masks_and_lengths, without_compiling

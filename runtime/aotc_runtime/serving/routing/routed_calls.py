@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from aotc_runtime.engines.engine_device import Aval, Buffer, Device
+from aotc_runtime.engines.engine_arrays import Aval, Buffer
+from aotc_runtime.engines.engine_device import Device
 from aotc_runtime.schema.bundle_manifest import EntryPoint, ProfileRecord
 from aotc_runtime.serving.call_metrics import Padding, Path
 from aotc_runtime.serving.executable_calls import Execution
@@ -32,9 +33,13 @@ NOT_REAL: Array = np.array(False)
 
 
 class RoutedCall(Protocol):
-    """Serves calls of certain sizes. executable: label of the one that does most of it.  device:
-    that this one runs on.  counter: of the calls, for a profile of exactly their sizes; else they
-    are counted by path and executable.
+    """Serves calls of certain sizes.
+
+    Attributes:
+        executable: label of the one that does most of the work.
+        device: of this executable.
+        counter: of the calls, for a profile of exactly their sizes; others are counted by path and
+            executable.
     """
 
     @property

@@ -93,8 +93,9 @@ class Router:
 
 
 def add_up(total: int, pieces: Collection[int]) -> list[int] | None:
-    """Pieces, the largest first and as many of it as possible, whose sum is the total; None if
-    there are none, or more than PARTS_MAX.
+    """Return pieces with this sum, as many of the largest as possible.
+
+    None if no combination exists, or it has more than PARTS_MAX pieces.
     """
     sizes = sorted(pieces, reverse=True)
     if not sizes or total > sizes[0] * PARTS_MAX:

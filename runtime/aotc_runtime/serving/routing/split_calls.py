@@ -21,8 +21,9 @@ def piece(array: Array, axis: int, start: int, stop: int) -> Array:
 
 
 def join(arrays: Sequence[Array], axis: int | None) -> Array:
-    """The results of all parts as one new, read-only array; of those that do not carry the
-    dimension, which are alike, the first.
+    """Return the results of all parts as one new, read-only array.
+
+    Results without the dimension are alike; the first is returned.
     """
     joined = np.concatenate(arrays, axis) if axis is not None else np.array(arrays[0])
     joined.setflags(write=False)

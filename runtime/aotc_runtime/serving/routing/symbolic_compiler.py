@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.rendering import first_line
+from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import label
@@ -85,9 +86,8 @@ class SymbolicCompiler:
             inputs[each] if isinstance(each, int) else next(weights) for each in self._arguments
         ]
         where = label(self._name, sizes)
-        executable = self._device.features.compile_symbolic(
-            self._module, arguments, outputs, self._options, where
-        )
+        module = SymbolicModule(self._module, arguments, outputs, self._options, where)
+        executable = self._device.features.compile_symbolic(module)
         device, bound = self._device, self._arguments
         direct = direct_call(device, executable, spec, bound, inputs, outputs)
         return ResidentExecutable(device, where, executable, bound, inputs, outputs, direct)

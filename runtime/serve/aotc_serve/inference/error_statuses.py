@@ -89,7 +89,7 @@ def not_passed(found: str) -> AotcError:
 
 
 BY_SERVER, BY_DEPLOYMENT = "", "models-are-managed-by-the-deployment"
-TO_BROWSERS = "model-control-is-closed-to-browsers"
+TO_BROWSERS = "model-control-from-a-web-page"
 """Causes of AOTC-E768."""
 
 

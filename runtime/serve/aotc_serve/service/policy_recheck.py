@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from aotc_runtime.base.errors import AotcError, Finding, finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
-from aotc_runtime.verification import optional_rules, policy_rules
+from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.policy_reader import policy_keys
 
@@ -37,7 +37,7 @@ def _revocations(bundle: LoadedBundle, policy: TrustPolicy) -> Iterator[Finding]
     where = f"{bundle.name} {bundle.version}"
     yield from policy_rules.check_revoked_root(bundle.root_digest, policy, where)
     roles = dict.fromkeys(references(bundle.manifest), f"a blob of {where}")
-    yield from optional_rules.check_revoked_blobs(roles, policy)
+    yield from policy_rules.check_revoked_blobs(roles, policy)
     yield from policy_rules.check_identity(bundle.manifest, policy)
     keys, now = policy_keys(policy), time.time()
     # A timestamp may say that a signature is older than the revocation of its key.

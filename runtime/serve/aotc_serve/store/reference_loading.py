@@ -12,7 +12,7 @@ from aotc_runtime.base.errors import AotcError, RegistryError, raise_if, refusal
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle
 from aotc_runtime.verification.early_choice import AskHost, choose
-from aotc_runtime.verification.optional_rules import check_reference
+from aotc_runtime.verification.policy_rules import check_reference
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import Reference, parse
 from aotc_serve.oci.registry_client import Repository

@@ -10,7 +10,7 @@ from aotc_runtime.base.errors import raise_if, refusal
 from aotc_runtime.formats.oci_layout import BlobSource, Descriptor
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.read_progress import BytesProgress, OnBytes
-from aotc_runtime.verification import optional_rules
+from aotc_runtime.verification import policy_rules
 from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.verify_bundle import attribute
 from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
@@ -68,7 +68,7 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
 
     def limited(listing: Listing) -> Listing:
         sizes = sizes_of(*listing.layers().values())
-        raise_if(optional_rules.check_limits(Documents(name, listing), policy.limits, sizes))
+        raise_if(policy_rules.check_limits(Documents(name, listing), policy.limits, sizes))
         return listing
 
     return Accept(vouched, limited)

@@ -146,7 +146,7 @@ TELLING = """
 def tell(job, progress):
     for number in range(6):
         progress.started(str(number))
-        time.sleep(0.5)
+        time.sleep(0.3)
     {then}
     return job
 answer(int, tell)
@@ -156,8 +156,8 @@ answer(int, tell)
 def test_what_tells_nothing_for_too_long_is_ended_however_long_it_takes_in_all(
     tmp_path: Path,
 ) -> None:
-    assert run(TELLING.format(then=""), tmp_path, silent_seconds=2.5) == 41
-    crashed = crash(TELLING.format(then="time.sleep(60)"), tmp_path, silent_seconds=2.5)
+    assert run(TELLING.format(then=""), tmp_path, silent_seconds=1.5) == 41
+    crashed = crash(TELLING.format(then="time.sleep(60)"), tmp_path, silent_seconds=1.5)
     assert (crashed.doing, crashed.late) == ("5", True)
 
 

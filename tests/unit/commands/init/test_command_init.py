@@ -190,7 +190,7 @@ def test_a_function_described_by_options_becomes_a_manifest_that_traces(
     )
     manifest = read(tmp_path / "program.toml")
     assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
-    assert "others need out_of_profile" in done.document["manifest"]
+    assert "other sizes need out_of_profile" in done.document["manifest"]
     entry_point = manifest["entry_points"]["predict"]
     assert manifest["weights"] == {"params": {"init": "program:weights"}}
     assert entry_point["bind"] == {"params": "params"}

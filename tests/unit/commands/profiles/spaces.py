@@ -30,7 +30,7 @@ def space(
 
 
 def polynomial(exponents: list[list[int]], coefficients: list[float]) -> CostModel:
-    return CostModel("flops", 0.0, np.array(exponents), np.array(coefficients))
+    return CostModel("", np.array(exponents), np.array(coefficients))
 
 
 def random_traffic(seed: int, number: int, *most: int) -> tuple[Points, Counts]:

@@ -14,7 +14,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime.base.errors import BackendError
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla import xla_engine
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated
 

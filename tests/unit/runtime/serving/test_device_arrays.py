@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from aotc_runtime import DeviceArray, LoadedBundle, ShapeError
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.schema.shard_layout import mesh_of
 
 from ..samples import refused

@@ -18,7 +18,7 @@ import aotc_runtime
 from aotc.bundle.write.safetensors_writer import shards
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, BundleFormatError
-from aotc_runtime.engines.engine_device import Aval
+from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.engines.xla import xla_client
 from aotc_runtime.engines.xla.xla_engine import processor

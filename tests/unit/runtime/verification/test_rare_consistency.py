@@ -11,7 +11,7 @@ import pytest
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.verification.host_compatibility import wanted_of
 from aotc_runtime.verification.manifest_consistency import check_consistency
-from aotc_runtime.verification.optional_rules import accepted, check_engines
+from aotc_runtime.verification.policy_rules import accepted, check_engines
 from aotc_runtime.verification.rare_consistency import check_mesh, check_mixed
 
 from ..samples import DOCUMENT, PROFILE, REF, manifest

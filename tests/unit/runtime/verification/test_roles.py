@@ -10,7 +10,7 @@ import msgspec
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.oci_layout import ImageManifest
-from aotc_runtime.verification.optional_rules import roles_by_digest
+from aotc_runtime.verification.policy_rules import roles_by_digest
 
 from ..samples import DOCUMENT, PROFILE, manifest
 

@@ -1,0 +1,110 @@
+"""`exp` of a NaN that XLA's compiler knows: found, and kept from XLA's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aotc.capture.portable_stablehlo import portable as portable_module
+from aotc.compile.mlir import mlir_context
+from aotc.compile.worker_results import Problem, Result
+from aotc.compile.xla import constant_nan, cpu_artifact_compiler
+from aotc.compile.xla.xla_job import Job
+from aotc_runtime.schema.bundle_manifest import Target
+from tests.unit.conftest import portable
+
+type Function = Callable[[jax.Array, jax.Array], jax.Array]
+
+MASK = np.arange(5).reshape(5, 1, 1) % 2 == 0
+NUMBERS = np.full((5, 8, 1), 0.5, np.float32)
+
+
+def masked(mask: jax.Array, x: jax.Array) -> jax.Array:
+    return jnp.where(mask, x, jnp.asarray(jnp.nan, x.dtype))
+
+
+KNOWN: dict[str, Function] = {
+    "softmax over one": lambda m, x: jax.nn.softmax(jnp.where(m, x, -jnp.inf), axis=-1),
+    "softmax over one, by log_softmax": lambda m, x: jnp.exp(
+        jax.nn.log_softmax(jnp.where(m, x, jnp.inf), axis=-1)
+    ),
+    "NaN": lambda m, x: jnp.exp(masked(m, x)),
+    "zero by zero": lambda m, x: jnp.exp(jnp.where(m, x, 0) / jnp.where(m, x, 0)),
+    "infinity times zero": lambda m, x: jnp.exp(jnp.where(m, x, jnp.inf) * jnp.where(m, x, 0)),
+    "logarithm of a negative number": lambda m, x: jnp.exp(jnp.log(jnp.where(m, x, -1))),
+    "float16": lambda m, x: jnp.exp(masked(m, x.astype(jnp.float16))),
+    "sigmoid": lambda m, x: jax.nn.sigmoid(masked(m, x)),
+    "exp2": lambda m, x: jnp.exp2(masked(m, x)),
+    "cosh": lambda m, x: jnp.cosh(masked(m, x)),
+    "sinh": lambda m, x: jnp.sinh(masked(m, x)),
+    "erfc": lambda m, x: jax.lax.erfc(masked(m, x)),
+}
+
+UNKNOWN: dict[str, Function] = {
+    "softmax over many": lambda m, x: jax.nn.softmax(jnp.where(m, x, -jnp.inf), axis=1),
+    "no constants": lambda m, x: jax.nn.softmax(x, axis=-1) + m,
+    "a large negative number": lambda m, x: jax.nn.softmax(jnp.where(m, x, -1e30), axis=-1),
+    "finite": lambda m, x: jnp.exp(jnp.where(m, x, 0) * 2 + 1),
+}
+
+
+def compiled(function: Function, v3: Target) -> Result:
+    lowered = jax.jit(function).trace(MASK, NUMBERS).lower(lowering_platforms=("cpu",))
+    job = Job(
+        artifact=portable_module(lowered.compiler_ir("stablehlo")).artifact,
+        triple=v3.triple,
+        cpu=v3.cpu,
+        features=v3.features,
+        tuning=v3.tuning,
+        options=dict(v3.options),
+        threads=v3.threads,
+        devices=(0,),
+        constants=b"",
+    )
+    return cpu_artifact_compiler.compile_job(job, randomized=True, own_threads=True)
+
+
+def optimized(function: Function) -> str:
+    return str(jax.jit(function).lower(MASK, NUMBERS).compile().as_text())
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_nan_finds_arguments_that_are_nan(name: str) -> None:
+    assert constant_nan.known_nan(optimized(KNOWN[name]))
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_known_nan_passes_arguments_known_only_at_run_time(name: str) -> None:
+    assert not constant_nan.known_nan(optimized(UNKNOWN[name]))
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_compile_keeps_known_nan_from_exp(name: str, v3: Target) -> None:
+    result = compiled(KNOWN[name], v3)
+    assert not result.problem
+    assert "exponential" in result.hlo_text
+    assert not constant_nan.known_nan(result.hlo_text)
+
+
+def test_compile_rejects_known_nan_that_is_not_guarded(
+    v3: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constant_nan, "guard", lambda module: 0)
+    result = compiled(KNOWN["NaN"], v3)
+    assert result.problem is Problem.PROGRAM
+    assert constant_nan.WORDS in result.words
+
+
+def test_guard_accepts_sizes_known_only_at_run_time() -> None:
+    module = mlir_context.read_artifact(
+        portable(
+            "module @aotc { func.func public @main(%x: tensor<?x3xbf16>) -> tensor<?x3xbf16> {"
+            " %y = stablehlo.exponential %x : tensor<?x3xbf16> return %y : tensor<?x3xbf16> } }"
+        )
+    )
+    assert constant_nan.guard(module) == 1
+    assert module.operation.verify()
