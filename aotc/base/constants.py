@@ -9,6 +9,9 @@ CAPTURE_WORKER = "aotc.pipeline.children.capture_worker"
 REFERENCE_WORKER = "aotc.pipeline.children.reference_worker"
 """The module that runs the program in plain JAX."""
 
+EVALUATION_WORKER = "aotc.pipeline.children.evaluation_worker"
+"""The module that runs it in plain JAX on evaluation data."""
+
 CONSTANTS_AS_ARGUMENTS = "JAX_USE_SIMPLIFIED_JAXPR_CONSTANTS"
 """Environment variable, read when jax is imported (later, `private.take_options` does it). With
 "1", jax lowers arrays that a function closed over (above 32 bytes, at any depth of nested jit, scan

@@ -26,6 +26,7 @@ from aotc.config.build_manifest import (
     FixtureSpec,
     InputLeaf,
     InputLike,
+    SourceFile,
     at_once,
     leaf_paths,
 )
@@ -66,6 +67,23 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
     if file is None:
         return None
     where = manifest.where("entry_points", name, "fixtures", key)
+    causes = ("fixtures-file-is-too-compressed", "fixtures-file-is-invalid")
+    return read_npz(file, where, "AOTC-E831", causes)
+
+
+def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -> Recorded:
+    """Return the arrays of an `.npz` file.
+
+    Args:
+        file: The file.
+        where: For messages.
+        code: Of a file that is refused.
+        causes: Of that code, for a file that is too compressed, and for an invalid one.
+
+    Raises:
+        CaptureError: With this code, and AOTC-E840 for a file that changes.
+    """
+    compressed, invalid = causes
     try:
         data, digest = read_source(file, where)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -73,10 +91,10 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
             if size > ARRAYS_BYTES_MIN + ARRAYS_TIMES_MAX * len(data):
                 # Deflate makes a thousandth of zeros; of numbers that check anything, no tenth.
                 raise refusal(
-                    "AOTC-E831",
+                    code,
                     where,
                     f"{file.text}: {size} bytes in a file of {len(data)}",
-                    cause="fixtures-file-is-too-compressed",
+                    cause=compressed,
                     expected=f"at most {ARRAYS_TIMES_MAX} times the size of the file",
                 )
             arrays = {array: archive[array] for array in archive.files}
@@ -87,8 +105,7 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
         *(AttributeError, TypeError),  # an .npy file, which holds one array and no names
     ) as error:
         found = f"{file.text}: {error if data.startswith(b'PK') else 'not an .npz file'}"
-        cause = "fixtures-file-is-invalid"
-        raise refusal("AOTC-E831", where, found, cause=cause) from error
+        raise refusal(code, where, found, cause=invalid) from error
 
 
 def fixture_inputs(
@@ -237,7 +254,7 @@ def _by_rows(
             array = arrays.get(name)
         if array is None or array.ndim != len(shape):
             return None
-        array = _typed(array, spec.dtype)
+        array = typed(array, spec.dtype)
         if other:
             wanted, had, given = profile.sizes[other[0]], source[other[0]], sizes[other[0]]
             # Row i of a profile's inputs is row i % given of the recorded ones.
@@ -289,7 +306,7 @@ def results_by_profile(
                     cause="recorded-results-are-missing",
                     expected=at,
                 )
-            array = _typed(file.arrays[at], spec.dtype)
+            array = typed(file.arrays[at], spec.dtype)
             alike = array.dtype.name == spec.dtype.value or not exact
             if not alike or array.shape != shape:
                 raise refusal(
@@ -303,7 +320,7 @@ def results_by_profile(
     return found
 
 
-def _typed(array: Array, dtype: DType) -> Array:
+def typed(array: Array, dtype: DType) -> Array:
     """Return an array of a file with its dtype; of bfloat16 numpy writes only the size."""
     wanted = jnp.dtype(dtype.value)
     is_raw = array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize
@@ -353,7 +370,7 @@ def _cut(
         of_keys = f", data of {KEY_DTYPES[leaf.dtype]}{list(leaf.shape)}"
         leaf = InputLeaf((*leaf.shape, key_words(leaf.dtype)), DType.UINT32)
     assert isinstance(leaf.dtype, DType), "of keys, these are their data"
-    array = _typed(array, leaf.dtype)
+    array = typed(array, leaf.dtype)
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
     fits = fits and all(
         size > 0 if isinstance(axis, str) else size == axis

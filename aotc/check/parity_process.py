@@ -12,6 +12,7 @@ from aotc.base.errors import ParityError, finding, refusal
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
+from aotc.check.evaluation_files import Rows
 from aotc.check.value_inputs import SPECIAL
 from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
 from aotc.check.value_verdict import Judgement
@@ -24,6 +25,9 @@ WORKER = "aotc.check.parity_worker"
 
 SECONDS_MAX = 1800
 """Fixtures are one call per executable; half an hour means that one of them does not end."""
+
+EVALUATION_SECONDS_MAX = 4 * 3600
+"""Evaluation data may be many calls."""
 
 STDERR_LINES_SHOWN = 12
 
@@ -59,6 +63,7 @@ class Job(Struct, frozen=True):
         target: The target's name.
         folder: The calls of plain JAX, and the trials of padded and split ones, if there are any.
         secrets: Files that the executables must not read.
+        evaluates: Whether to score the evaluation data instead.
     """
 
     bundle: str
@@ -66,6 +71,7 @@ class Job(Struct, frozen=True):
     target: str
     folder: str
     secrets: tuple[str, ...] = ()
+    evaluates: bool = False
 
 
 class Answer(Struct, frozen=True):
@@ -80,6 +86,7 @@ class Answer(Struct, frozen=True):
     differing: list[Differing] = []
     trials: list[list[Difference]] = []
     values: list[ValuesRan] = []
+    scores: dict[str, Rows] = {}
 
 
 class Ran(Struct, frozen=True):
@@ -116,19 +123,12 @@ def run(
             runtime rejects the bundle, E959 other arguments or results than those of plain JAX, or
             others in a later call.
     """
+    job = Job(str(bundle), str(policy), target, str(folder), confined_process.secrets())
     try:
-        answer = worker_parent.run(
-            worker or kept(WORKER),
-            Job(str(bundle), str(policy), target, str(folder), confined_process.secrets()),
-            Answer,
-            within=folder,
-            environment=_variables(),
-            processes=processes,
-            seconds=SECONDS_MAX,
-        )
-    except worker_parent.CrashedError as crash:
-        raise _crash(target, crash) from crash
+        answer = _ask(job, processes, SECONDS_MAX, worker=worker)
     except AotcError as error:
+        if any(each.code == "AOTC-E952" for each in error.findings):
+            raise
         raise ParityError(*map(_refused, error.findings)) from error
     if answer.unsuited and not answer.differing:
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
@@ -175,6 +175,48 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
     if differing or beyond or changed:
         raise ParityError(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
+
+
+def evaluate(
+    bundle: Path,
+    policy: Path,
+    target: str,
+    folder: Path,
+    processes: Processes,
+    on_call: Callable[[str], None],
+) -> dict[str, Rows]:
+    """Return the rows of every evaluation of a target, by entry point.
+
+    Results for users' metrics are left in the folder instead.
+
+    Raises the errors of `score`, and ParityError (AOTC-E952) if the process crashes.
+    """
+    secrets = confined_process.secrets()
+    job = Job(str(bundle), str(policy), target, str(folder), secrets, evaluates=True)
+    return _ask(job, processes, EVALUATION_SECONDS_MAX, on_call=on_call).scores
+
+
+def _ask(
+    job: Job,
+    processes: Processes,
+    seconds: float,
+    *,
+    worker: Sequence[str] | None = None,
+    on_call: Callable[[str], None] = worker_parent.nobody,
+) -> Answer:
+    try:
+        return worker_parent.run(
+            worker or kept(WORKER),
+            job,
+            Answer,
+            within=Path(job.folder),
+            environment=_variables(),
+            processes=processes,
+            seconds=seconds,
+            on_finished=on_call,
+        )
+    except worker_parent.CrashedError as crash:
+        raise _crash(job.target, crash) from crash
 
 
 def begin() -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
+from aotc.check.evaluation_calls import score
+from aotc.check.evaluation_files import read_prepared
 from aotc.check.padding.trial_files import call_file, read_fixture, read_plans
 from aotc.check.padding.trial_records import EntryTrials, Sizes
 from aotc.check.padding.trial_run import Array, Subject, run
@@ -84,6 +86,13 @@ def outcome(job: Job, progress: Progress) -> Answer:
             )
         verified = require(evaluated).finish()
     resident = make_resident(verified)
+    if job.evaluates:
+        ready = make_ready(resident)
+        found = {
+            each.entry_point: score(ready, each, target, folder, progress)
+            for each in read_prepared(folder)
+        }
+        return Answer(scores={name: rows for name, rows in found.items() if rows.data})
     differing: list[Differing] = []
     try:
         ready = make_ready(resident)

@@ -90,7 +90,11 @@ def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildMani
     document = toml.read(path, KIND)
     toml.require_schema(document, SCHEMA)
     manifest = _manifest(document, path.resolve().parent)
-    problems = [*manifest_relations.check(manifest), *_missing_files(manifest, written)]
+    problems = [
+        *manifest_relations.check(manifest),
+        *_missing_files(manifest, written),
+        *_missing_evaluation_data(manifest),
+    ]
     raise_if(document.findings(problems))
     return manifest
 
@@ -143,6 +147,22 @@ def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Pro
                 expected="",
                 found=f"{file.text}: {reason}",
                 hint="create the file, or correct the path",
+            )
+
+
+def _missing_evaluation_data(manifest: BuildManifest) -> Iterator[Problem]:
+    for name, entry in manifest.entry_points.items():
+        if entry.evaluation is None or entry.evaluation.reads_function:
+            continue
+        files = [*manifest.evaluation_files(name)]
+        reasons = [(each.text, reason) for each in files if (reason := _why_no_file(each.path))]
+        for text, reason in reasons if files else [(entry.evaluation.data, "no .npz file in it")]:
+            yield Problem(
+                code="AOTC-E808",
+                path=("entry_points", name, "evaluation", "data"),
+                expected="",
+                found=f"{text}: {reason}",
+                hint='name an .npz file, a folder of them, or a "package.module:function"',
             )
 
 

@@ -6,7 +6,9 @@ Each key of the manifest is valid by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 
+from aotc.config.evaluation_specs import check_evaluation
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
@@ -190,6 +192,16 @@ def _check_range(
                 )
 
 
+def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require limits that a metric can meet, and labels that are no input."""
+    for name, entry in manifest.entry_points.items():
+        if entry.evaluation is not None:
+            is_recorded = entry.fixtures.results is not None
+            of = check_evaluation(entry.evaluation, entry.leaves, is_recorded=is_recorded)
+            for each in of:
+                yield replace(each, path=("entry_points", name, "evaluation", *each.path))
+
+
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
     """Require that every declared dimension and weights set is used by an entry point.
 
@@ -250,6 +262,7 @@ CHECKS: tuple[Check, ...] = (
     check_parameters,
     check_donations,
     check_fixtures,
+    check_evaluations,
     check_use,
     check_tune,
 )

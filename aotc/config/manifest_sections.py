@@ -23,6 +23,7 @@ APART: Mapping[tuple[str, ...], str] = {
     ("gates",): "compared with what was built, in every build",
     ("entry_points", "*", "tolerance"): "parity compares with it; so do trials in plain JAX, whose "
     "plan is a part of their key and holds it",
+    ("entry_points", "*", "evaluation"): "a task of its own, whose key holds it",
     ("target", "*", "memory_limit"): "compared with what was built, in every build",
 }
 """Keys that neither the capture nor a fixture's reference depends on, with the reason; "*" is any

@@ -23,6 +23,7 @@ from pydantic import (
 
 from aotc.base.evidence import PLACES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
+from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
     ByName,
@@ -285,6 +286,7 @@ class EntryPointSpec(Section):
         expected_tolerance: Of the reference, compared with the results of the model's framework.
         numerics: "finite" if neither arguments nor results are ever NaN or infinite.
         shardings: By pattern of leaf paths.
+        evaluation: By a task metric; None without one.
     """
 
     function: FunctionReference = ""
@@ -307,6 +309,7 @@ class EntryPointSpec(Section):
     expected_tolerance: ToleranceSpec = ToleranceSpec(rtol=1e-4, atol=1e-5)
     numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
+    evaluation: EvaluationSpec | None = None
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
@@ -562,6 +565,20 @@ class BuildManifest(ManifestKeys):
             recorded = entry_point.fixtures
             named = (entry_point.source, recorded.file, recorded.results, recorded.expected)
             yield from (file for file in named if file is not None)
+        for name in self.entry_points:
+            yield from self.evaluation_files(name)
+
+    def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
+        """The files with the data of an evaluation, sorted by name; none of a function."""
+        spec = self.entry_points[entry_point].evaluation
+        if spec is None or spec.reads_function:
+            return
+        path = self.root / spec.data
+        if not path.is_dir():
+            yield SourceFile(spec.data, path)
+            return
+        for file in sorted(path.glob("*.npz")):
+            yield SourceFile(f"{spec.data.rstrip('/')}/{file.name}", file)
 
     def where(self, *keys: str | int) -> str:
         """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""

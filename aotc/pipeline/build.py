@@ -175,6 +175,7 @@ def build(
         *(each.sentence for each in compiled.fallen),
         *notes,
         *build_notes.never_split(bundle.manifests),
+        *build_notes.not_evaluated(bundle.manifests),
         *build_tuning.notes(
             request.not_tuned,
             compiled.executables,

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
-from aotc_runtime.schema.bundle_manifest import BundleManifest, Split
+from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityNotRun, Split
 from aotc_runtime.schema.manifest_labels import without_compiling
 
 _OUTPUTS = "outputs/"
@@ -97,6 +97,18 @@ def counted(program: CapturedProgram) -> Iterator[str]:
                 "size in a call that is padded or split; trials show what comes of that only in "
                 "the branches that they take"
             )
+
+
+def not_evaluated(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """Yield a sentence for each metric of a target that does not run here."""
+    for target, manifest in manifests.items():
+        for name, entry_point in manifest.entry_points.items():
+            for each in entry_point.evaluations or ():
+                if isinstance(each.result, ParityNotRun):
+                    yield (
+                        f"{name} for {target}: {each.metric} was not evaluated, since this host "
+                        f"cannot run it ({each.result.reason})"
+                    )
 
 
 def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:

@@ -34,6 +34,7 @@ from aotc.pipeline.build_plan import (
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
+from aotc.pipeline.evaluation import Evaluated, evaluate, over_limits, specs_of
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
@@ -214,7 +215,7 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
     request = run.request
-    source = Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
+    source = _source(run)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
@@ -230,6 +231,11 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
             run.failures,
         )
     return program, _compile(run, source, queue, program)
+
+
+def _source(run: BuildRun) -> Source:
+    request = run.request
+    return Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
 
 
 def _compile(
@@ -409,8 +415,20 @@ def check(
         ran = failures.results(parity.begin(unchecked))
         proofs = parity.judge(ran, request.manifest.where) if ran else {}
     failures.raise_collected()
+    found: dict[str, Evaluated] = {}
+    if specs_of(request.manifest):
+        with run.stage("evaluate"):
+            found = evaluate(run, _source(run), program, unchecked, ran, parity)
+        failures.add(over_limits(request.manifest, found))
+        failures.raise_collected()
     return [
-        proven(each, ran[name], proofs.get(name, {}), parity.value_plans)
+        proven(
+            each,
+            ran[name],
+            proofs.get(name, {}),
+            parity.value_plans,
+            found[name].of if name in found else {},
+        )
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]

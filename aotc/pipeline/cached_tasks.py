@@ -41,6 +41,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"
     EXECUTABLE = "executable"
     PARITY = "parity"
+    EVALUATION = "evaluation"
     PACK = "pack"
 
 
@@ -186,9 +187,11 @@ class Tasks:
         if self.store:
             self.store.put(key, msgspec.msgpack.encode(value))
 
-    def note(self, task: Task, *, cached: bool, seconds: float = 0.0) -> None:
-        """Note that a task has ended."""
-        reasons = () if cached else self._reasons(task)
+    def note(
+        self, task: Task, *, cached: bool, seconds: float = 0.0, is_keyed: bool = True
+    ) -> None:
+        """Note that a task has ended. is_keyed: whether another build may take its result."""
+        reasons = (() if cached else self._reasons(task)) if is_keyed else (ALWAYS,)
         done = Done(task, cached, reasons, seconds)
         with self._lock:
             self._done[task.name] = done

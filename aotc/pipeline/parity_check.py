@@ -215,8 +215,12 @@ class ParityCheck:
         return ran
 
     def _task(self, part: TargetParts) -> Task:
+        return Task(Kind.PARITY, f"of {part.manifest.target.name}", self.parts_of(part))
+
+    def parts_of(self, part: TargetParts) -> dict[str, str]:
+        """Parts of a key: everything that the results of a target's executables depend on."""
         target = part.manifest.target.name
-        parts = {
+        return {
             **code_identity.toolchain_code(),
             **dict(code_identity.package_parts(PACKAGES)),
             **code_identity.host_parts(),
@@ -226,7 +230,6 @@ class ParityCheck:
             **dict(self._trial_parts(target)),
             **dict(self._value_parts(part.manifest)),
         }
-        return Task(Kind.PARITY, f"of {target}", parts)
 
     def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
         """Parts of a key: the calls of plain JAX, which are made again."""

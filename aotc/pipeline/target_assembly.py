@@ -37,6 +37,7 @@ from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     DimensionPolicy,
     EntryPoint,
+    Evaluation,
     Mesh,
     ParityNotRun,
     ProfileRecord,
@@ -151,10 +152,21 @@ class Assembler:
         return AssembledTarget(TargetParts(manifest, blobs), evidence)
 
 
-def proven(assembled: AssembledTarget, ran: Ran, proofs: EntryProofs, plans: Plans) -> TargetParts:
-    """Return the parts of a target with its parity results and the evidence of its policies.
+def proven(
+    assembled: AssembledTarget,
+    ran: Ran,
+    proofs: EntryProofs,
+    plans: Plans,
+    evaluations: Mapping[str, Evaluation],
+) -> TargetParts:
+    """Return the parts of a target with what its executables did, and the proofs of its policies.
 
-    `plans` are those of the value trials.
+    Args:
+        assembled: The target.
+        ran: The results of its executables.
+        proofs: Of its policies, by entry point.
+        plans: Of the value trials.
+        evaluations: By entry point.
     """
     parts = assembled.parts
     parities = dict(ran.fixtures)
@@ -162,6 +174,7 @@ def proven(assembled: AssembledTarget, ran: Ran, proofs: EntryProofs, plans: Pla
         name: replace(
             entry_point,
             out_of_profile=proven_policies(entry_point.out_of_profile, proofs.get(name, {})),
+            evaluations=(evaluations[name],) if name in evaluations else UNSET,
             profiles=tuple(
                 replace(
                     profile, parity=ran.not_run or parities[executable_key(name, profile.sizes)]

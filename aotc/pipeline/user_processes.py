@@ -272,7 +272,7 @@ def reference(
 
     def compute() -> None:
         folder = source.scratch.folder
-        task = Task(Kind.REFERENCE, "", dict(_reference_parts(source, program)))
+        task = Task(Kind.REFERENCE, "", dict(reference_parts(source, program)))
         every = program.entry_points.values()
         is_keyed = not any(UNTRACED in each.uncompiled.values() for each in every)
         if is_keyed and restore_files(task, folder, tasks):
@@ -291,12 +291,15 @@ def reference(
 
 
 def runs_functions(manifest: BuildManifest) -> bool:
-    """Return whether users wrote part of the program: entry points, `init` or `like`.
+    """Return whether users wrote part of the program.
 
-    Such a program may need the network and any resources. Weights of files alone run nothing.
+    These parts are entry points, `init`, `like`, and functions of evaluations. Such a program may
+    need the network and any resources. Weights of files alone run nothing.
     """
     written = any(spec.source is None for spec in manifest.entry_points.values())
     written |= any(spec.init is not None for spec in manifest.weights.values())
+    evaluations = (spec.evaluation for spec in manifest.entry_points.values())
+    written |= any(each is not None and bool(each.functions) for each in evaluations)
     return written or _has_like_inputs(manifest)
 
 
@@ -345,7 +348,7 @@ def _package_parts(program: CapturedProgram) -> Iterator[tuple[str, str]]:
         yield f"files of package {name}", package.files
 
 
-def _reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
+def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[str, str]]:
     """Yield all that the results of plain JAX depend on.
 
     They are the program at every size at which it runs, its inputs and weights, and its platform

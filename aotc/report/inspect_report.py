@@ -187,6 +187,7 @@ def _entry_point(
         **shapes_report(entry_point),
         "tolerance": msgspec.to_builtins(entry_point.tolerance),
         "numerics": entry_point.numerics or "ieee",
+        **_stated(evaluations=entry_point.evaluations),
         "lifted": [msgspec.to_builtins(constant) for constant in entry_point.lifted],
         "profiles": [
             {

@@ -222,11 +222,28 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield made_of(model)
     if entry.get("numerics") == "finite":
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
+    yield from map(evaluation_text, entry.get("evaluations", ()))
     yield from trial_lines(entry)
     compiled = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
     places = {place["name"]: None for each in compiled for place in each["compiled"]["placement"]}
     if places:
         yield f"work by {', '.join(places)}"
+
+
+def evaluation_text(evaluation: dict[str, Any]) -> str:
+    """Return a metric with its interval and reference. evaluation: as JSON has it."""
+    result = evaluation["result"]
+    of = f"of {count(evaluation['samples'], 'sample')}"
+    reference = f"plain JAX {short(evaluation['reference'])}"
+    if result["status"] != "ran":
+        return f"{evaluation['metric']} not evaluated: {result['reason']}; {reference} {of}"
+    ends = f"{short(result['low'])} to {short(result['high'])}, {result['method']}"
+    return f"{evaluation['metric']} {short(result['value'])} ({ends}) {of}; {reference}"
+
+
+def short(decimal: str) -> str:
+    """Return a number of a manifest with at most six significant digits."""
+    return f"{float(decimal):.6g}"
 
 
 def trial_lines(entry: dict[str, Any]) -> Iterator[str]:

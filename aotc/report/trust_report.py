@@ -46,7 +46,7 @@ def _key(key: PublicKey, state: PolicyState) -> dict[str, Any]:
     }
 
 
-_TABLES = ("revoked", "accepts", "limits")
+_TABLES = ("revoked", "accepts", "limits", "metrics")
 
 
 def policy_lines(document: dict[str, Any]) -> Iterator[str]:

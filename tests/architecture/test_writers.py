@@ -56,6 +56,8 @@ SCRATCH = {
     ),
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
+    "aotc/check/evaluation_files.py": "the build's scratch folder: data, results, rows",
+    "aotc/pipeline/children/evaluation_worker.py": "the build's scratch folder",
     "aotc/check/plain_structures.py": "the build's scratch folder: calls of plain JAX",
     "aotc/check/value_trials.py": "the build's scratch folder: value trials and what differs",
     "aotc/pipeline/children/value_reference.py": "the build's scratch folder",

@@ -401,3 +401,91 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     for table in tables:
         for field in table.__struct_fields__:
             assert re.search(rf"\.{field}\b", source) or field == "schema", field
+
+
+EVALUATION = {
+    "metric": "top1",
+    "better": "higher",
+    "samples": 100,
+    "data": f"sha256:{'0' * 64}",
+    "reference": "0.98",
+    "result": {
+        "status": "ran",
+        "value": "0.97",
+        "low": "0.9",
+        "high": "0.99",
+        "method": "wilson",
+        "drop": "0.01",
+    },
+}
+
+
+def evaluated(bench: Workbench, **changed: object) -> None:
+    """State an evaluation of the entry point."""
+    bench.documents.manifest["entry_points"]["predict"]["evaluations"] = [EVALUATION | changed]
+
+
+@pytest.mark.parametrize(
+    ("changed", "rules", "refused"),
+    [
+        ({}, {"predict.top1": 0.97}, False),
+        ({}, {"predict.top1": 0.971}, True),
+        ({}, {"predict.top5": 0.5}, True),
+        ({}, {"other.top1": 0.5}, True),
+        ({"result": {"status": "not-run-here", "reason": "no"}}, {"predict.top1": 0.1}, True),
+        ({"metric": "mae", "better": "lower"}, {"predict.mae": 0.97}, False),
+        ({"metric": "mae", "better": "lower"}, {"predict.mae": 0.96}, True),
+        ({}, {"predict.top1": 0.9, "predict.auc": 0.9}, True),
+    ],
+)
+def test_a_metric_that_the_policy_requires(
+    changed: dict[str, object], rules: dict[str, float], refused: bool, bench: Workbench
+) -> None:
+    evaluated(bench, **changed)
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    assert bench.codes(bundle, bench.policy(metrics=rules)) == ["AOTC-E337"] * refused
+
+
+def test_a_bundle_without_metrics_satisfies_no_rule_about_them(bench: Workbench) -> None:
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy(metrics={"predict.top1": 0.0})) == ["AOTC-E337"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"better": "lower"},
+        {"metric": "rmse"},
+        {"metric": "mine:score"},
+        {"code": f"sha256:{'0' * 64}"},
+        {"result": {**EVALUATION["result"], "value": "0.995"}},  # type: ignore[dict-item]
+    ],
+)
+def test_an_evaluation_that_contradicts_itself(
+    changed: dict[str, object], bench: Workbench
+) -> None:
+    """Otherwise a builder could turn a rule around: the least error in place of the largest."""
+    evaluated(bench, **changed)
+    assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"]
+
+
+def test_each_metric_is_stated_once(bench: Workbench) -> None:
+    better = {**EVALUATION, "result": {"status": "not-run-here", "reason": "no"}}
+    entry_point = bench.documents.manifest["entry_points"]["predict"]
+    for stated in ([EVALUATION, better], []):
+        entry_point["evaluations"] = stated
+        assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"]
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf"), -float("inf")])
+def test_a_limit_that_is_no_number(limit: float, bench: Workbench) -> None:
+    assert bench.codes(bench.signed(), bench.policy(metrics={"predict.top1": limit})) == [
+        "AOTC-E309"
+    ]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "", "0.9 "])
+def test_values_of_metrics_are_finite_numbers(value: str, bench: Workbench) -> None:
+    evaluated(bench, reference=value)
+    assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E101"]

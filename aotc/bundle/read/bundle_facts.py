@@ -33,7 +33,7 @@ _TARGET = (
 _WEIGHTS = ("blobs", "tensors", "origin")
 _ENTRY_POINT = (
     *("function", "parameters", "inputs", "result", "outputs", "dimensions", "relations"),
-    *("bound", "static", "tolerance", "numerics", "lifted", "specialized"),
+    *("bound", "static", "tolerance", "numerics", "lifted", "specialized", "evaluations"),
 )
 _MODULE = ("module", "input_shapes", "output_shapes")
 _EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")
@@ -41,7 +41,9 @@ _EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")
 
 _MEASURED = ("recorded results", "coverage", "operations", "placement", "numbers")
 
-_OF_TARGET = frozenset((*_TARGET, *_EXECUTABLE, *_MEASURED, "specialized", "proofs", "profiles"))
+_OF_TARGET = frozenset(
+    (*_TARGET, *_EXECUTABLE, *_MEASURED, "specialized", "proofs", "profiles", "evaluations")
+)
 """What a target has of its own."""
 
 _PROVEN_PER_TARGET = "proof"

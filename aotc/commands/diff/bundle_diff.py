@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import Review
@@ -19,7 +19,13 @@ from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
-from aotc_runtime.schema.bundle_manifest import BlobRef, Parity, ParityRan, WeightTensor
+from aotc_runtime.schema.bundle_manifest import (
+    BlobRef,
+    Evaluation,
+    Parity,
+    ParityRan,
+    WeightTensor,
+)
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""
@@ -44,6 +50,7 @@ KINDS = {
     "placement": "who does which part of the work",
     "fixture": "what executables were checked with",
     "parity": "how they compared with plain JAX",
+    "metrics": "task metrics of evaluations",
     "coverage": "lines of the program that were traced",
     "evidence": "the evidence, where nothing else of it is listed",
 }
@@ -262,6 +269,17 @@ def _proofs(proofs: Mapping[str, Any]) -> dict[str, str]:
 _NO_ERRORS = {"max_abs": "", "max_rel": "", "ulp_max": 0}
 
 
+def _metrics(evaluations: tuple[Evaluation, ...] | UnsetType) -> dict[str, Any]:
+    """Return what is compared of evaluations, by metric and field."""
+    return {
+        f"{each.metric} {name}": field
+        for each in evaluations or ()
+        for part in (each, each.result)
+        for name, field in msgspec.to_builtins(part).items()
+        if name not in ("metric", "result")
+    }
+
+
 def _profiles(sizes: Sequence[str]) -> dict[str, str]:
     return {text or "without sizes": "there" for text in sizes}
 
@@ -286,6 +304,7 @@ _LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
     (Part.WEIGHTS, "tensors"): ("weights", "", _tensors),
     (Part.ENTRY_POINT, "proofs"): ("parity", "", _proofs),
     (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
+    (Part.ENTRY_POINT, "evaluations"): ("metrics", "", _metrics),
     (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
     (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
     (Part.EXECUTABLE, "platform"): ("compilation", "platform", _itself),

@@ -23,7 +23,7 @@ from aotc.commands.report_page.page_parts import (
     short,
     table,
 )
-from aotc.report.report_text import count, made_of
+from aotc.report.report_text import count, evaluation_text, made_of
 from aotc.report.sizes_report import shapes_report
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.manifest_labels import masks_and_lengths, sizes_text
@@ -78,7 +78,7 @@ def _mesh(manifest: BundleManifest) -> str:
 def _interface(entry_point: EntryPoint) -> Any:
     """What has to be the same for targets to be told together: all but what was measured."""
     told = msgspec.to_builtins(entry_point)
-    for name in ("profiles", "out_of_profile", "symbolic"):
+    for name in ("profiles", "out_of_profile", "symbolic", "evaluations"):
         told.pop(name, None)
     return told, [profile.sizes for profile in entry_point.profiles]
 
@@ -97,6 +97,14 @@ def _entry_point(
         ("profiles", "; ".join(profiles)),
         ("tolerance", tolerance),
         ("numerics", numerics),
+        (
+            "metrics",
+            listed(
+                f"{evaluation_text(msgspec.to_builtins(each))} for {target}"
+                for target, entry_point in members
+                for each in entry_point.evaluations or ()
+            ),
+        ),
         ("relations", listed(first.relations)),
         (
             "specialised",

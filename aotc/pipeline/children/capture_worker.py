@@ -39,7 +39,7 @@ from aotc.capture import (
     user_exceptions,
 )
 from aotc.capture.call_arguments import CallPlan
-from aotc.capture.file_digests import changed
+from aotc.capture.file_digests import changed, read_source
 from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.model_files.custom_call_checks import require_known_calls
@@ -138,6 +138,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             recorded = fixture_inputs.recorded(name, manifest, "file")
             if recorded:
                 _note(files, recorded.file, recorded.digest)
+            _note_evaluation(name, manifest, models, files)
             captured[name] = _write_fixtures(
                 entry_point, plans[name], manifest, recorded, scratch, files
             )
@@ -240,6 +241,19 @@ def _write_fixtures(
             else:
                 unexpected.append(key.label)
     return replace(entry_point, unexpected=tuple(unexpected))
+
+
+def _note_evaluation(
+    name: str, manifest: BuildManifest, models: Models, files: dict[str, str]
+) -> None:
+    """Note the files of an evaluation, and import its functions: provenance names both."""
+    for file in manifest.evaluation_files(name):
+        where = manifest.where("entry_points", name, "evaluation", "data")
+        _note(files, file.text, read_source(file, where)[1])
+    if (spec := manifest.entry_points[name].evaluation) is not None:
+        for key, function in spec.functions.items():
+            where = manifest.where("entry_points", name, "evaluation", key)
+            models.resolve(function, manifest.root, where)
 
 
 def _with_weights(manifest: BuildManifest, weights: Mapping[str, Weights]) -> BuildManifest:

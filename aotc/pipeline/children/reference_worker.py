@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from aotc.base.errors import CaptureError, finding, raise_if
-from aotc.base.stages import CapturedEntryPoint
+from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import (
@@ -62,33 +62,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models, compiling = open_models(job.manifest, scratch.folder), ThreadPoolExecutor(job.threads)
     manifest = models.manifest
-
-    def resolved(function: str) -> Callable[..., Any]:
-        return models.resolve(function, manifest.root, str(manifest.path))
-
-    weights = {name: _weights(name, models, scratch, resolved) for name in manifest.weights}
-    described = _described(weights)
-
-    def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, described, manifest, sizes)
-
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
-    functions = {
-        name: PlainJax(
-            replace(plan_call(name, manifest, models.resolve), initial=models.initial(name)),
-            call_at,
-            partial(
-                plain_jax.Function,
-                spec,
-                resolved,
-                weights,
-                compiling=compiling,
-                judge=partial(judge_lowered, name) if name in models.opened else None,
-            ),
-        )
-        for name, spec in manifest.entry_points.items()
-        if name in captured.entry_points
-    }
+    functions = plain_functions(models, scratch, captured, compiling)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -108,6 +83,46 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         try_all(plans, captured, manifest, scratch, functions, progress)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
+
+
+def plain_functions(
+    models: Models, scratch: Scratch, captured: CapturedProgram, compiling: ThreadPoolExecutor
+) -> dict[str, PlainJax]:
+    """Return the captured entry points in plain JAX, with their weights.
+
+    Args:
+        models: The program.
+        scratch: It holds the weights.
+        captured: What was captured of the program.
+        compiling: Threads that compile.
+    """
+    manifest = models.manifest
+
+    def resolved(function: str) -> Callable[..., Any]:
+        return models.resolve(function, manifest.root, str(manifest.path))
+
+    weights = {name: _weights(name, models, scratch, resolved) for name in manifest.weights}
+    described = _described(weights)
+
+    def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
+        return flat_call(plan, described, manifest, sizes)
+
+    return {
+        name: PlainJax(
+            replace(plan_call(name, manifest, models.resolve), initial=models.initial(name)),
+            call_at,
+            partial(
+                plain_jax.Function,
+                spec,
+                resolved,
+                weights,
+                compiling=compiling,
+                judge=partial(judge_lowered, name) if name in models.opened else None,
+            ),
+        )
+        for name, spec in manifest.entry_points.items()
+        if name in captured.entry_points
+    }
 
 
 def _run(

@@ -25,6 +25,10 @@ Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")]
 Decimal = Annotated[str, Meta(pattern=r"\A([0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?|inf|nan)\Z")]
 """A non-negative number as `repr(float)` writes it."""
+SignedDecimal = Annotated[str, Meta(pattern=r"\A-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?\Z")]
+"""A finite number as `repr(float)` writes it."""
+MetricName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_.:]{0,255}\Z")]
+"""A metric: "top1", "top5", "rmse", or a function as "package.module:function"."""
 Capability = Annotated[str, Meta(pattern=r"\A[0-9]{1,2}\.[0-9]\Z")]
 """A CUDA compute capability, "9.0"."""
 
@@ -456,6 +460,46 @@ class Symbolic(_Part, frozen=True):
     stablehlo: str | UnsetType = UNSET
 
 
+class EvaluationRan(_Part, frozen=True, tag="ran", tag_field="status"):
+    """A metric of the executables on the build host.
+
+    Attributes:
+        value: The metric.
+        low: Lower end of its 95 % confidence interval.
+        high: Upper end of that interval.
+        method: How the interval was computed.
+        drop: By how much the value is worse than the reference; negative if it is better.
+    """
+
+    value: SignedDecimal
+    low: SignedDecimal
+    high: SignedDecimal
+    method: Literal["wilson", "bootstrap"]
+    drop: SignedDecimal
+
+
+class Evaluation(_Part, frozen=True):
+    """A task metric of an entry point, computed with labeled data.
+
+    Attributes:
+        metric: Its name, by which a trust policy requires it.
+        better: Whether larger or smaller values are better.
+        samples: Number of samples.
+        data: Digest of the data.
+        reference: The metric of plain JAX on the same data.
+        result: The metric of this target, or why it was not computed.
+        code: Digest of the file with a metric that is not built in.
+    """
+
+    metric: MetricName
+    better: Literal["higher", "lower"]
+    samples: Positive
+    data: Digest
+    reference: SignedDecimal
+    result: EvaluationRan | ParityNotRun
+    code: Digest | UnsetType = UNSET
+
+
 class EntryPoint(_Part, frozen=True):
     """A named pure function.
 
@@ -467,7 +511,7 @@ class EntryPoint(_Part, frozen=True):
     parameters: what a call passes, in the function's order.  bound: parameter to weights set.
     static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
     became weights.  numerics: "finite" if NaN and infinities are no arguments and no results of it,
-    so that the build did not compare them with plain JAX.
+    so that the build did not compare them with plain JAX.  evaluations: by task metrics.
     """
 
     function: str
@@ -486,6 +530,7 @@ class EntryPoint(_Part, frozen=True):
     specialized: dict[str, str] = {}
     symbolic: Symbolic | UnsetType = UNSET
     numerics: Literal["finite"] | UnsetType = UNSET
+    evaluations: tuple[Evaluation, ...] | UnsetType = UNSET
 
 
 class Dimension(_Part, frozen=True):

@@ -27,6 +27,11 @@ Instant = Annotated[datetime, Meta(tz=True)]
 
 Text = Annotated[str, Meta(min_length=1)]
 
+RequiredMetric = Annotated[
+    str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\.[A-Za-z_][A-Za-z0-9_.:]{0,255}\Z")
+]
+"""An entry point and its metric: "classify.top1"."""
+
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
 
 FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
@@ -137,7 +142,8 @@ class TrustPolicy(_Table, frozen=True):
     may run, by name; None allows any.  numerics: "ieee" refuses entry points that state finite
     numbers, whose NaN and infinities nothing has compared; None allows them.  references: how a
     bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
-    them says when a signature was made, its key is asked about that time.
+    them says when a signature was made, its key is asked about that time.  metrics: the least value
+    that every target must have been evaluated with, or the largest where less is better.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -156,6 +162,7 @@ class TrustPolicy(_Table, frozen=True):
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
+    metrics: dict[RequiredMetric, float] = {}
     channel: Channel | None = None
 
     def binds_builders(self) -> bool:

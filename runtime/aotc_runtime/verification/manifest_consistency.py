@@ -78,6 +78,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         if entry_point.symbolic is not UNSET:
             arguments = entry_point.symbolic.arguments
             yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
+        if entry_point.evaluations is not UNSET:
+            yield from _rare().check_evaluations(entry_point.evaluations, place)
         yield from check_shapes(entry_point, manifest.dimensions, place)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,6 +164,9 @@ def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
         yield _said().problem("keys", file.place("keys"), "neither")
     if policy.binds_builders() and not any(policy.speakers()):
         yield _said().problem("builders", file.place("keys"), "builders = [], everywhere")
+    for name, limit in policy.metrics.items():
+        if not -math.inf < limit < math.inf:
+            yield _said().problem("metrics", file.place("metrics", name), str(limit))
     if policy.minimum_version:
         from aotc_runtime.verification.bundle_versions import version_key
 

@@ -26,6 +26,7 @@ _WORDS = {
         "a key that may describe a build",
         "name its builders, or leave `builders` out of all keys",
     ),
+    "metrics": ("a finite number", "set it to the worst value that may be deployed"),
     "minimum_version": (
         'a version such as "1.0.0" or "1.2.0-rc1"',
         "set it to the oldest version that may be loaded",

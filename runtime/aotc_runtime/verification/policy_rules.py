@@ -19,6 +19,7 @@ from aotc_runtime.formats.oci_layout import ImageManifest
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
     BundleManifest,
+    EvaluationRan,
     OutOfProfilePolicy,
     engine_name,
     engine_of,
@@ -143,6 +144,36 @@ def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
             if entry_point.numerics is not UNSET:
                 where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
                 yield finding("AOTC-E336", where, f'numerics = "{entry_point.numerics}"')
+
+
+def check_metrics(
+    manifests: Iterable[BundleManifest], required: Mapping[str, float]
+) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E337, for every target without a metric that is good enough.
+
+    Args:
+        manifests: Of every target.
+        required: The least value, or the largest where less is better, by entry point and metric.
+    """
+    for manifest in manifests:
+        for name, limit in required.items():
+            owner, _, metric = name.partition(".")
+            entry_point = manifest.entry_points.get(owner)
+            known = (entry_point.evaluations or ()) if entry_point else ()
+            found = next((each for each in known if each.metric == metric), None)
+            where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
+            if found is None or not isinstance(found.result, EvaluationRan):
+                missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
+                expected = f"{limit!r} ({name})"
+                cause = "metric-was-not-recorded"
+                yield finding("AOTC-E337", where, missing, cause=cause, expected=expected)
+                continue
+            value, is_lower = float(found.result.value), found.better == "lower"
+            if not (value <= limit if is_lower else value >= limit):
+                expected = f"{'at most' if is_lower else 'at least'} {limit!r} ({name})"
+                yield finding(
+                    "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
+                )
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:

@@ -17,7 +17,13 @@ from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
 from aotc_runtime.schema.bundle_manifest import Digest
-from aotc_runtime.schema.trust_policy import ChannelName, KeyId, SourceDigest, TrustPolicy
+from aotc_runtime.schema.trust_policy import (
+    ChannelName,
+    KeyId,
+    RequiredMetric,
+    SourceDigest,
+    TrustPolicy,
+)
 
 _HINT = "docs/reference/trust-policy.md lists the keys of a policy and their types"
 
@@ -31,6 +37,10 @@ _PATTERNS = {
     get_args(SourceDigest)[1].pattern: (
         'a digest as provenance names it, such as "sha256:…" or "gitCommit:…"',
         _HINT,
+    ),
+    get_args(RequiredMetric)[1].pattern: (
+        'an entry point and its metric, such as "classify.top1"',
+        "`aotc inspect` shows the metrics of a bundle",
     ),
     get_args(ChannelName)[1].pattern: (
         'a name of up to 64 letters, digits and ._-, such as "production"',
@@ -119,6 +129,8 @@ def _is(value: Any, wanted: inspect.Type) -> bool:
             return _converts(value, str, msgspec.Meta(min_length=shortest, pattern=pattern))
         case inspect.DateTimeType(tz=tz):
             return _converts(value, datetime, msgspec.Meta(tz=tz))
+        case inspect.FloatType():
+            return isinstance(value, int | float) and not isinstance(value, bool)
         case inspect.EnumType(cls=choices):
             return value in [each.value for each in choices]
         case _:
@@ -146,6 +158,8 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
             return (*_PATTERNS[pattern][:1], found, *_PATTERNS[pattern][1:])
         case inspect.StrType():
             return "a non-empty string", found, "write it in quotes"
+        case inspect.FloatType():
+            return "a number", found, "write it without quotes"
         case inspect.DateTimeType():
             hint = "write it without quotes, with `Z` or an offset such as `+02:00`"
             return "a time such as 2027-01-01T00:00:00Z", found, hint

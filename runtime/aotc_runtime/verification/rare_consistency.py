@@ -1,7 +1,7 @@
 """Contradictions in rare parts of manifests.
 
-These are engines beside XLA, or several; meshes; random keys; trees of named tuples, records and
-dicts with integer keys. Imported for a manifest that has some.
+These are engines beside XLA, or several; meshes; random keys; metrics; trees of named tuples,
+records and dicts with integer keys. Imported for a manifest that has some.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     DType,
     EntryPoint,
+    Evaluation,
+    EvaluationRan,
     Sharding,
     engine_name,
     engine_of,
@@ -164,6 +166,33 @@ def check_keys(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
         if spec.dtype is not DType.UINT32 or any(s[-1:] != words for s in (spec.shape, *shapes)):
             expected = f"key data: uint32 with a last axis of {words[0]}"
             yield _finding(f"{where} {spec.path}".rstrip(), expected, data_text(spec))
+
+
+LOWER_IS_BETTER = ("rmse", "mae", "perplexity")
+"""Built-in metrics that are errors; of other built-in ones the larger value is better."""
+
+
+def check_evaluations(evaluations: Sequence[Evaluation], where: str) -> Iterator[Finding]:
+    """Yield every contradiction about the metrics of an entry point (AOTC-E118).
+
+    Each metric is recorded once. A built-in metric has its own direction and no code, so that no
+    builder can turn a rule of a trust policy around, and a value lies within its interval.
+    """
+    if not evaluations or len({each.metric for each in evaluations}) < len(evaluations):
+        found = ", ".join(each.metric for each in evaluations) or "none"
+        yield _finding(where, "one or more metrics, each once", found)
+    for each in evaluations:
+        place, is_built_in = f"{where} {each.metric}", ":" not in each.metric
+        better = "lower" if each.metric in LOWER_IS_BETTER else "higher"
+        if is_built_in and each.better != better:
+            yield _finding(place, f"better = {better}", f"better = {each.better}")
+        if is_built_in != (each.code is UNSET):
+            expected = "no digest of code" if is_built_in else "the digest of its code"
+            yield _finding(place, expected, "none" if each.code is UNSET else "a digest")
+        if isinstance(each.result, EvaluationRan):
+            numbers = (each.result.low, each.result.value, each.result.high)
+            if not float(numbers[0]) <= float(numbers[1]) <= float(numbers[2]):
+                yield _finding(place, "a value within its interval", " ".join(numbers))
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:

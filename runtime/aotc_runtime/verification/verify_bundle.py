@@ -368,3 +368,7 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
         from aotc_runtime.verification import policy_rules
 
         yield from policy_rules.check_numerics(manifests)
+    if policy.metrics:
+        from aotc_runtime.verification import policy_rules
+
+        yield from policy_rules.check_metrics(manifests, policy.metrics)

@@ -36,7 +36,7 @@ def test_every_block_is_one_of_the_two() -> None:
 
 @pytest.mark.parametrize("text", MANIFESTS, ids=range(len(MANIFESTS)))
 def test_documented_manifests_are_good(tmp_path: Path, text: str) -> None:
-    for name in re.findall(r'^(?:source|file|results) = "(.*?)"', text, re.MULTILINE):
+    for name in re.findall(r'^(?:source|file|results|data) = "(.*?)"', text, re.MULTILINE):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     path = tmp_path / "m.toml"

@@ -356,3 +356,32 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
         read_policy(path)
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")
+
+
+@pytest.mark.parametrize(
+    ("rules", "place", "expected"),
+    [
+        ('"top1" = 0.9', "metrics.top1", 'such as "classify.top1"'),
+        ("classify.top1 = 0.9", "metrics.classify", "a number"),
+        ('"classify.top1" = "0.9"', 'metrics."classify.top1"', "a number"),
+        ('"classify.top1" = true', 'metrics."classify.top1"', "a number"),
+        ('"classify.top1" = nan', 'metrics."classify.top1"', "a finite number"),
+        ('"classify.top1" = inf', 'metrics."classify.top1"', "a finite number"),
+    ],
+)
+def test_limits_of_metrics_are_finite_numbers_by_entry_point(
+    rules: str, place: str, expected: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n")
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    findings = refused.value.findings
+    assert {finding.code for finding in findings} == {"AOTC-E309"}
+    assert findings[-1].where.endswith(place)
+    assert expected in " ".join(finding.expected for finding in findings)
+
+
+def test_metrics_of_functions_and_whole_numbers_are_read(tmp_path: Path) -> None:
+    rules = '"classify.my.metrics:f1" = 1'
+    text = f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n"
+    assert read_policy(written(tmp_path, text)).metrics == {"classify.my.metrics:f1": 1.0}

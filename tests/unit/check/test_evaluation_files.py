@@ -1,0 +1,45 @@
+"""How evaluation data are cut into the calls that a bundle serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from aotc.check.evaluation_files import Block, Prepared, Rows, cut, slices
+
+
+@pytest.mark.parametrize(
+    ("samples", "sizes", "pads", "expected"),
+    [
+        (129, [1, 8, 64], False, [64, 64, 1]),
+        (13, [1, 8], False, [8, 1, 1, 1, 1, 1]),
+        (16, [8], False, [8, 8]),
+        (13, [8], False, None),
+        (13, [8], True, [8, 5]),
+        (5, [8], True, [5]),
+        (0, [8], False, []),
+    ],
+)
+def test_samples_are_cut_into_batches_or_refused(
+    samples: int, sizes: list[int], pads: bool, expected: list[int] | None
+) -> None:
+    assert cut(samples, sizes, pads=pads) == expected
+    if expected:
+        parts = [*slices(expected)]
+        assert (parts[0].start, parts[-1].stop) == (0, samples)
+
+
+def prepared(axis: int | str, *, pads: bool = False) -> Prepared:
+    return Prepared("f", "top1", 0, "target", axis, pads, (), "", "", Rows(1, b""))
+
+
+def test_only_profiles_of_the_other_sizes_serve_a_block() -> None:
+    profiles = [{"batch": 8, "seq": 16}, {"batch": 1, "seq": 16}, {"batch": 4, "seq": 32}]
+    assert prepared("batch").batches(Block(9, {"seq": 16}), profiles) == [8, 1]
+    assert prepared("batch").batches(Block(8, {"seq": 32}), profiles) == [4, 4]
+    assert prepared("batch").batches(Block(9, {"seq": 32}), profiles) is None
+    assert prepared("batch", pads=True).batches(Block(9, {"seq": 64}), profiles) is None
+
+
+def test_a_fixed_number_of_samples_is_never_padded() -> None:
+    assert prepared(4).batches(Block(8, {}), [{}]) == [4, 4]
+    assert prepared(4, pads=True).batches(Block(9, {}), [{}]) is None
