@@ -63,13 +63,7 @@ ORDINARY = """
 """
 """Every kind of operation, at its edges."""
 
-_SORTS = """
-    control.cond random.threefry2x32.permutation sort.plain.float32 sort.argsort.float32
-    sort.values_follow.int32 sort.top_k.float32
-"""
-
 NOT_BY_IREE = {
-    **dict.fromkeys(_SORTS.split(), "stablehlo.sort"),
     "binary.atan2.float32": "stablehlo.atan2",
     "unary.cbrt.float32": "stablehlo.cbrt",
     "unary.tan.float32": "stablehlo.tan",
@@ -97,12 +91,11 @@ IREE = Edges(
     scatter.set.outside.drop.float32 scatter.set.outside.None.int32 scatter.values.float32
     scatter.window.scatter.drop scores.bfloat16 slice.index.int8 slice.index.uint64
     slice.update_index.int8
-    small.sin.float32
+    small.sin.float32 sort.argsort_rows.float32 sort.top_all.int32 sort.top_rows.float32
     """,
     " ".join(name for name in ORDINARY.split() if name not in NOT_BY_IREE),
     {
         **NOT_BY_IREE,
-        **dict.fromkeys(("sort.argsort_rows.float32", "sort.top_rows.float32"), "stablehlo.sort"),
         "binary.atan2.float16": "stablehlo.atan2",
         "large.tan.float32": "stablehlo.tan",
         "many.running.float32": "stablehlo.reduce_window of sums of 9000 numbers",

@@ -13,9 +13,9 @@ from jaxlib.mlir import ir
 
 from aotc.engines.iree.repairs import (
     angle_repairs,
-    argument_repairs,
     float_repairs,
     index_repairs,
+    sort_repairs,
     sum_repairs,
 )
 from aotc.engines.iree.repairs.repair_text import UnrepairableError
@@ -33,13 +33,12 @@ _REFUSED = (
     "stablehlo.atan2",
     "stablehlo.cbrt",
     "stablehlo.select_and_scatter",
-    "stablehlo.sort",
     "stablehlo.tan",
 )
 
 
 _FIRST: Repairs = {
-    "stablehlo.composite": argument_repairs.composite,
+    "stablehlo.composite": sort_repairs.composite,
     "stablehlo.dot_general": sum_repairs.long_product,
     "stablehlo.multiply": float_repairs.masked,
 }
@@ -61,16 +60,18 @@ _SECOND: Repairs = {
     "stablehlo.reduce_window": sum_repairs.require_windows,
     "stablehlo.scatter": index_repairs.scatter,
     "stablehlo.sine": angle_repairs.angle,
+    "stablehlo.sort": sort_repairs.sort,
 }
 
 
 def repair(module: Any, weights: Collection[int] = ()) -> None:
     """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
-        argument_repairs.keep_arguments(module, weights)
+        sort_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
         _put_in_other_words(module, {"stablehlo.dot_general": float_repairs.masked_product})
         _put_in_other_words(module, _FIRST)
+        sort_repairs.number_sorts(module)
         _put_in_other_words(module, _SECOND)
 
 
