@@ -1,6 +1,6 @@
 """Task metrics of every target of a build, and the limits of the manifest.
 
-Data and plain JAX are in a process that runs the user's code, executables and the loader in another.
+A process that runs the user's code has data and plain JAX; another one the executables.
 """
 
 from __future__ import annotations
