@@ -16,6 +16,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.tar_archive import read_members
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
+from aotc_runtime.verification.bundle_contents import _check_root
 from aotc_runtime.verification.public_keys import load_public_key
 from aotc_runtime.verification.root_signatures import accepted_provenance
 
@@ -83,6 +84,7 @@ def test_the_key_makes_the_signature_over_what_is_signed() -> None:
 def test_our_readers_read_it_so() -> None:
     root = canonical_json.decode(joined(ROOT), oci_layout.RootIndex, where="x")
     assert canonical_json.encode(root) == joined(ROOT)
+    _check_root(root, "x")
     key = load_public_key(PEM, "", "x")
     assert f"`{key.id}`" in SECTION
     policy = TrustPolicy(schema=1, name="example", keys=(TrustedKey(public_key=PEM),))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aotc_runtime.base.codes import ServerError
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.formats.protobuf_wire import WireError
+from aotc_runtime.formats.protobuf_wire import WireError, read_varint
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.grpc import grpc_messages as messages
@@ -194,3 +194,9 @@ def test_typed_contents_that_are_not_exactly_the_tensor_are_refused(
 ) -> None:
     with refused("AOTC-E761"):
         _typed(port(dtype), contents(field, data, count), take_nothing)
+
+
+def test_a_number_of_more_than_64_bits_is_rejected() -> None:
+    assert read_varint(b"\xff" * 9 + b"\x01", 0, 10) == (2**64 - 1, 10)
+    with pytest.raises(WireError, match="more than 64 bits"):
+        read_varint(b"\xff" * 10 + b"\x01", 0, 11)
