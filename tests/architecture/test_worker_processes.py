@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import aotc
-from aotc.base.foreign_python import LIMITS, _Confined
+from aotc.base.foreign_python import _Confined
 from aotc.base.workers.confined_process import ProcessLimits
 
 ROOT = Path(aotc.__path__[0])
@@ -51,8 +51,8 @@ def test_a_script_of_a_framework_ends_with_the_process_that_started_it(tmp_path:
     script = tmp_path / "script.py"
     script.write_text("import sys, time\nprint(sys.argv[1], flush=True)\ntime.sleep(60)\n")
     confined = _Confined(ProcessLimits.stated(2**30, str(tmp_path)), ())
-    (tmp_path / LIMITS).write_bytes(msgspec.json.encode(confined))
-    own = [sys.executable, "-m", "aotc.base.foreign_python", str(tmp_path)]
+    limits = msgspec.json.encode(confined).decode()
+    own = [sys.executable, "-m", "aotc.base.foreign_python", limits]
     command = [*own, sys.executable, "-I", str(script), "job"]
     parent = f"import subprocess; subprocess.run({command!r}, check=False)"
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
