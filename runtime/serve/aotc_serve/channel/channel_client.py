@@ -117,7 +117,7 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
 def check_newest(current: Current, name: str, version: str, index: bytes) -> Iterable[Finding]:
     """Verify step 11: the channel names this bundle.
 
-    `name`, `version` and `index` are verified; the digest of `index` is the root digest.
+    `name`, `version` and `index` are its own, verified; `index` has the root digest.
     """
     entry = current.entries.get(name)
     if entry is None:
