@@ -136,7 +136,7 @@ def read_contents(
 def read_unverified(
     source: BlobSource, unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, Envelopes]:
-    """Return a bundle's contents and envelopes, with digests checked but no signatures.
+    """Return a bundle's contents and envelopes; digests are checked, signatures are not.
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """

@@ -45,7 +45,7 @@ _BITS = {"bfloat16": np.dtype(np.uint16)}
 
 
 class OnnxError(Exception):
-    """Return ONNX Runtime's message about a failed run."""
+    """A run that failed, with ONNX Runtime's message."""
 
 
 class Bound(NamedTuple):
