@@ -210,7 +210,7 @@ class Chooser:
         return chosen
 
     def _cost_of(self, sized: Sized) -> float | None:
-        """Return the cost of a call of these sizes, or None if it is impossible."""
+        """Return a call's cost in operations and bytes, or None if no call has these sizes."""
         if sized not in self._costs:
             if len(self._costs) >= KNOWN_MOST:
                 self._costs.clear()
