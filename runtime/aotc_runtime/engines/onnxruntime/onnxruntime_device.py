@@ -206,7 +206,7 @@ class OnnxDevice(ProcessorDevice):
         return copying
 
     def bind(self, executable: OnnxExecutable, weights: Mapping[int, Weight]) -> Bound:
-        """Bind weights in place, as initializers and as inputs.
+        """Bind weights in place, as external and as given initializers.
 
         ONNX Runtime copies weights that are not named for both: for constant folding, and for the
         run.

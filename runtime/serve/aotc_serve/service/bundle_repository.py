@@ -412,7 +412,7 @@ def _reasons(error: AotcError) -> dict[str, object]:
 
 @contextmanager
 def _as_refusal(where: str) -> Iterator[None]:
-    """Turn every other exception of loading a bundle into an AotcError (AOTC-E781)."""
+    """Turn an exception of loading that is not an AotcError into one (AOTC-E781)."""
     try:
         yield
     except AotcError:
