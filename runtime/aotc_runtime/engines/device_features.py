@@ -109,7 +109,7 @@ def check_tiles(
     """Compare every parameter and result of an executable with the bundle's placements.
 
     XLA compares sizes in bytes only: shards of another axis with the same number of bytes would run
-    and give wrong results.
+    and give wrong results. `tiles` are those of parameters and results, as the engine states them.
 
     Raises:
         BackendError: AOTC-E757, for another placement.

@@ -96,7 +96,7 @@ def load_accepted(
     memory_limit: int | None,
     laps: Laps,
 ) -> LoadedBundle:
-    """Load a bundle that the policy accepts; its weights may still be being hashed."""
+    """Load a bundle that the policy accepts, while its weights may still be hashed."""
     # An engine is started only for a bundle that is trusted, and has executables for it.
     facts = engine_registry.prepare(accepted.wanted(target), threads, devices, memory_limit)
     laps.end("runtime")

@@ -223,6 +223,6 @@ def _other_targets(choice: Choice) -> Iterator[str]:
 
 
 def host_report() -> Report:
-    """Return the facts of this host, JSON in either form. Raises what `detect` raises."""
+    """Return this host's facts, JSON in either form; starts jaxlib, and raises as `detect`."""
     document = host_document(detect_all())
     return Report((), 0, document, tuple(document_text(document).splitlines()))

@@ -432,11 +432,11 @@ class Split(_Part, frozen=True, tag="split", tag_field="policy"):
 
 
 class CompileHere(_Part, frozen=True, tag="compile", tag_field="policy"):
-    """Compile the symbolic module for the call's sizes in the background.
+    """Compile the symbolic module in the background, if the deployment's policy allows it.
 
     Attributes:
         meanwhile: policy of calls until the executable is compiled; without it they are rejected.
-        most: executables kept, by least recent use.
+        most: executables kept; beyond it, the least recently used is released.
         seconds: timeout of a compilation.
     """
 
@@ -609,8 +609,8 @@ XLA_PLATFORMS = ("cpu", "cuda", "tpu")
 def engine_of(platform: str) -> str:
     """Return the engine of a platform, as an entry point of `aotc_runtime.engines` names it.
 
-    A platform that is not XLA's is named after its engine: `NAME` or `NAME-DEVICES`, such as "iree-
-    vulkan" for the device "vulkan" of the engine "iree".
+    A platform that is not XLA's is named after its engine: `NAME` or `NAME-DEVICES`, such as
+    "iree-vulkan" for the devices that the engine "iree" calls vulkan.
     """
     return XLA if platform in XLA_PLATFORMS else platform.partition("-")[0]
 

@@ -67,11 +67,11 @@ class HostFacts(Struct, frozen=True):
     Attributes:
         platform: "cpu".
         architecture: "x86_64".
-        isa: usable processor features in LLVM's spelling.
+        isa: processor features that programs may use, in LLVM's spelling.
         cpu: the processor's name, which implies no features.
         jaxlib: the version that will run the executables, or NOT_INSTALLED.
         devices: number of devices.
-        memory_bytes: what this process may still allocate, by free memory or its control group.
+        memory_bytes: what this process may still allocate: free memory or cgroup limit, the less.
         os: "linux".
         libc: name and version, "glibc 2.36".
         runtime: version of aotc-runtime.

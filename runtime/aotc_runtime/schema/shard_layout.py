@@ -24,7 +24,7 @@ def mesh_of(sizes: Mapping[str, int]) -> Mesh:
 
 
 def misfits(sizes: Mapping[str, int], sharding: Sharding) -> Iterator[tuple[int, str]]:
-    """Return the error of a sharding by itself: the axis of the tensor, and a text."""
+    """Yield the errors of a sharding by itself: the axis of the tensor, and a text."""
     seen: set[str] = set()
     for index, names in enumerate(sharding):
         for name in names:

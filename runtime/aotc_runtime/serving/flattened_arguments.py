@@ -177,7 +177,7 @@ def _listed(keys: Iterable[Any]) -> str:
 
 
 def _found(value: Any, names: Collection[Any]) -> str:
-    """Return the difference between the passed and the expected names."""
+    """Return what was passed in place of these names, and how it differs from them."""
     fields = getattr(value, "_fields", None)
     if isinstance(value, Record):
         kind, given = "a Record", list(value)

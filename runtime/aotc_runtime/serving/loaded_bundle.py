@@ -103,7 +103,7 @@ class LoadedEntryPoint:
             self._checked_calls().fallback()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the entry point, and return numpy arrays in its structure."""
+        """Call the entry point; the results are numpy arrays, or jax's if an argument is one."""
         started = perf_counter_ns()
         leaf = args[0] if len(args) == 1 and not kwargs else None
         if type(leaf) is np.ndarray and leaf.dtype is self._only and self._rival not in _MODULES:

@@ -25,8 +25,8 @@ def bundle_report(
 ) -> dict[str, Any]:
     """Return a JSON-able report of a loaded bundle.
 
-    It has identity, target, engines and their versions, and the difference of each fixture from its
-    reference.
+    It has identity, target, the engine of each executable and what runs it, and the difference of
+    each fixture from its reference.
     """
     return {
         "name": manifest.name,

@@ -74,7 +74,7 @@ class MappedBundle(Struct, frozen=True):
     members: Mapping[str, memoryview]
 
     def file(self, name: str) -> memoryview | None:
-        """Return the bytes of a file, or None."""
+        """Return the bytes of `oci-layout` or `index.json`, or None."""
         return self.members.get(name)
 
     def blob(self, digest: str) -> memoryview | None:

@@ -16,7 +16,7 @@ from aotc_runtime.formats import oci_layout
 type MapFile = Callable[[str], memoryview]
 
 READS_MAX = 16
-"""Maximum number of reads of a folder that keeps being replaced."""
+"""Maximum number of reads of a folder that keeps being replaced; the last one counts."""
 
 
 FOLDERS_MAX = 1000

@@ -24,7 +24,7 @@ FLOORS = {
     "0.11": _LEVEL_2 | {"avx"},
     "0.12": _LEVEL_2 | {"avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"},
 }
-"""Processor features of jaxlib and numpy, by minor version of jaxlib (targets.md)."""
+"""Features that jaxlib (by minor version) and numpy need: tested in emulation (targets.md)."""
 
 ECX, EBX = 2, 1
 _BITS = {

@@ -136,7 +136,7 @@ def read_contents(
 def read_unverified(
     source: BlobSource, unread: Collection[str] = ALL_READ
 ) -> tuple[Contents, Envelopes]:
-    """Return a bundle's contents and envelopes, with digests checked but no signatures.
+    """Return a bundle's contents and envelopes; digests are checked, signatures are not.
 
     For `aotc inspect`; the result cannot be loaded. Raises BundleFormatError, IntegrityError.
     """
@@ -147,7 +147,7 @@ def read_unverified(
 def read_whole(
     source: BlobSource, unread: Collection[str] = ALL_READ
 ) -> tuple[Root, Envelopes, Contents]:
-    """Return what index.json names, and the contents, from one reading.
+    """Return the root that index.json names, its envelopes and contents, from one reading.
 
     An index that is written into may differ the next time.
     """

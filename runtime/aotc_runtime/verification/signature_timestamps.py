@@ -62,8 +62,8 @@ def signing_time_of(
 
     `token` is base64, the policy's authorities have been checked, and `now` is the time of checking
     in seconds since the epoch. Raises TrustError: AOTC-E324 for a timestamp that is malformed, of
-    another signature or in the future, E325 if it cannot be verified; BundleFormatError: AOTC-E107,
-    E111, E119.
+    another signature or in the future, E325 if nothing that could verify it is installed;
+    BundleFormatError: AOTC-E107, E111, E119.
     """
     authorities = [
         (authority.name or f"timestamp_authorities[{index}]", certificates_of(authority))

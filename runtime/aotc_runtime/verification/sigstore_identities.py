@@ -65,9 +65,9 @@ def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
 
 
 def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
-    """Yield AOTC-E309 for each duplicate identity, and each invalid trusted root.
+    """Yield AOTC-E309 for each duplicate identity, and each one without exactly one trusted root.
 
-    A trusted root is invalid if it is missing, malformed, or stated twice.
+    A trusted root is JSON text or the path of a file; neither or both is an error.
     """
     seen: set[str] = set()
     for index, identity in enumerate(policy.identities):
@@ -93,7 +93,7 @@ def who_signed(
     """Return the id of the identity that made a signature, with the signature.
 
     If none did, the reason is added to `unknown`. Raises TrustError: AOTC-E309 for an invalid
-    trusted root, E334 if it cannot be verified; BundleFormatError: AOTC-E107, E111, E119.
+    trusted root, E334 if sigstore is not installed; BundleFormatError: AOTC-E107, E111, E119.
     """
     where, material = signed.where, signed.materials[signature]
     if len(material) > MATERIAL_CHARACTERS_MAX:
@@ -127,7 +127,7 @@ class _Raw(Struct):
 
 
 class _Material(Struct):
-    """Return the parts of Sigstore's material, as its clients write it since version 0.3."""
+    """The parsed parts of Sigstore's material, as its clients write it since version 0.3."""
 
     certificate: _Raw
     tlogEntries: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1)]

@@ -40,7 +40,7 @@ learn of its end with their next response.
 """
 
 FIRST_SECONDS = 1.0
-"""Timeout of the first request of a connection while the server stops."""
+"""Timeout of a new connection's first request while the server stops: one is about to come."""
 
 STEP_SECONDS = 0.02
 

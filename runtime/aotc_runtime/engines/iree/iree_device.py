@@ -78,7 +78,7 @@ _TENSOR = re.compile(r"tensor<([^<>]*(?:<[^<>]*>)?)>")
 
 
 class IreeError(Exception):
-    """Return IREE's message about a failed run."""
+    """A run that failed, with IREE's message."""
 
 
 class Hal(NamedTuple):

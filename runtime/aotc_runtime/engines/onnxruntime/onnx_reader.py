@@ -44,9 +44,9 @@ class GraphError(ValueError):
 
 
 def read(data: View) -> Graph:
-    """Read a graph; raises GraphError for other bytes, and for other references.
+    """Read an ONNX model.
 
-    References to anything but its weights are rejected.
+    Raises GraphError for other bytes, and for a graph that refers to more than its weights.
     """
     graphs, pooled, spinning = [], False, False
     for number, value in _fields(data):

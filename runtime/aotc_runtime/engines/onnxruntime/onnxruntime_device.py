@@ -45,7 +45,7 @@ _BITS = {"bfloat16": np.dtype(np.uint16)}
 
 
 class OnnxError(Exception):
-    """Return ONNX Runtime's message about a failed run."""
+    """A run that failed, with ONNX Runtime's message."""
 
 
 class Bound(NamedTuple):
@@ -206,7 +206,7 @@ class OnnxDevice(ProcessorDevice):
         return copying
 
     def bind(self, executable: OnnxExecutable, weights: Mapping[int, Weight]) -> Bound:
-        """Bind weights in place, as initializers and as inputs.
+        """Bind weights in place, as external and as given initializers.
 
         ONNX Runtime copies weights that are not named for both: for constant folding, and for the
         run.

@@ -154,7 +154,7 @@ def _compute_constants(library: Any, core: Any, model: Any) -> None:
 def _overwritten(model: Any) -> Iterator[str]:
     """Yield names of compiled nodes that depend on constants alone and may be overwritten.
 
-    Their results have the shape of the node. Bodies of loops and branches are not visible.
+    A node that uses one has a result of its shape. Bodies of loops and branches are not visible.
     """
     fixed: set[str] = set()
     unsafe: dict[str, str] = {}

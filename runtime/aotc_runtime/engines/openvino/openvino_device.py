@@ -30,7 +30,7 @@ ELEMENTS = {
 
 
 class OpenvinoError(Exception):
-    """Return OpenVINO's message about a failed run."""
+    """A run that failed, with OpenVINO's message."""
 
 
 class Held(NamedTuple):

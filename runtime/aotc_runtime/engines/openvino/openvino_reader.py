@@ -48,9 +48,9 @@ class GraphError(ValueError):
 
 
 def read(data: memoryview[int]) -> Graph:
-    """Read a graph; raises GraphError for other bytes, and for other references.
+    """Read a graph of aotc's for OpenVINO.
 
-    References to anything but its constants are rejected.
+    Raises GraphError for other bytes, and for a graph that refers to more than its constants.
     """
     begin = bytes(data[: len(POOLED)])
     if begin not in (POOLED, SINGLE):
@@ -110,7 +110,7 @@ def _places(names: list[str], letter: str) -> tuple[int, ...]:
 
 
 def _results(net: Element, top: dict[str, Element]) -> Iterator[tuple[Shape, str]]:
-    """Return shape and type of each result. Several may share a source, and its names."""
+    """Yield shape and type of each result. Several may share a source, and its names."""
     edges = net.find("edges")
     sources = {
         edge.get("to-layer", ""): (edge.get("from-layer", ""), edge.get("from-port", ""))

@@ -32,7 +32,7 @@ def joined(buffer: Buffer) -> Array:
 def converted(buffer: Buffer, aval: Aval) -> Array:
     """Return a copy of a host buffer whose type Python's buffer protocol lacks.
 
-    These types are bfloat16 and float8.
+    Such types are bfloat16, float8, int4 and uint4; the last two are packed in XLA.
     """
     buffer.block_until_ready()
     count = int(np.prod(aval.shape, dtype=np.int64))

@@ -147,7 +147,7 @@ class BatchQueues:
             raise
 
     def alone(self, model: Model, waiting: WaitingRequest) -> Any:
-        """Return the result of a request that is not combined, in a thread."""
+        """Return a request's own result, in a thread. Raises what the call raises."""
         started = perf_counter()
         found = waiting.finish(self.call(model, waiting.arrays, waiting.spans), 1)
         waiting.took(perf_counter() - started)

@@ -163,7 +163,7 @@ class Chooser:
         return profile.sizes[self._plan.dimension]
 
     def sized(self, arrays: Sequence[Array]) -> Sized | None:
-        """Return a request's sizes, or None if it does not fit the model."""
+        """Return a request's sizes, or None if it does not fit, which its own call reports."""
         shapes = tuple([array.shape for array in arrays])
         if shapes not in self._sized:
             if len(self._sized) >= KNOWN_MOST:
@@ -184,7 +184,7 @@ class Chooser:
         return Sized(rows, mixed, tuple(sizes.items()))
 
     def choose(self, waiting: Sequence[Sized]) -> list[int]:
-        """Return the indices of those whose common call saves most.
+        """Return the indices of those whose common call saves the largest share of their cost.
 
         The first is always one of them, and ties take the most. All have the same `others`.
         """
@@ -210,7 +210,7 @@ class Chooser:
         return chosen
 
     def _cost_of(self, sized: Sized) -> float | None:
-        """Return the cost of a call of these sizes, or None if it is impossible."""
+        """Return a call's cost in operations and bytes, or None if no call has these sizes."""
         if sized not in self._costs:
             if len(self._costs) >= KNOWN_MOST:
                 self._costs.clear()

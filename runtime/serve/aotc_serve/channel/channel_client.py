@@ -79,8 +79,8 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
     """Return the newest metadata of a channel.
 
     They are not older than this host saw before, not expired, signed by enough keys and of one
-    state. What was seen is kept, also after an error. `folder` is that of the policy. Raises
-    TrustError: AOTC-E328 to E332.
+    state. What was seen is kept, also after an error. `folder` is the policy's, `names` are those
+    of bundles. Raises TrustError: AOTC-E328 to E332.
     """
     where = f"channel {channel.name} at {channel.source}"
     root = _first_root(channel, folder)
@@ -117,7 +117,7 @@ def ask(channel: Channel, folder: Path, names: Iterable[str]) -> Current:
 def check_newest(current: Current, name: str, version: str, index: bytes) -> Iterable[Finding]:
     """Verify step 11: the channel names this bundle.
 
-    `name`, `version` and `index` are verified; the digest of `index` is the root digest.
+    `name`, `version` and `index` are its own, verified; `index` has the root digest.
     """
     entry = current.entries.get(name)
     if entry is None:

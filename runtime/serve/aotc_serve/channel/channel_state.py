@@ -77,7 +77,7 @@ def kept(folder: Path) -> Iterator[Path]:
 
 
 def _require_ours(folder: Path) -> None:
-    """Reject a directory that other users can write to or replace (AOTC-E332)."""
+    """Reject a directory that others can write to or replace, to reset its state (AOTC-E332)."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
         found = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"

@@ -35,7 +35,7 @@ def is_server(source: str) -> bool:
 
 
 def fetcher_for(source: str, folder: Path) -> tuple[FetcherInterface, str]:
-    """Return the fetcher of a channel's files, and their base URL."""
+    """Return a channel's fetcher and base URL; a source that is a path is below `folder`."""
     if is_server(source):
         return Server(SECONDS), source
     return Mirror(folder / source), "mirror:"

@@ -166,7 +166,7 @@ class Calls:
             self._check_later(max(LOOK_SECONDS, LOOK_SHARE * (perf_counter() - started)))
 
     def _is_bounded(self, connection: Connection, now: float) -> bool:
-        """Return whether the arrived bytes are known; if so, count and limit them."""
+        """Count bytes, reject late calls; return whether bytes are known or no call waits."""
         limits, unread = self._limits, connection.unread(self._limits.body)
         if unread is not None:
             try:

@@ -1,4 +1,4 @@
-"""The messages of the Open Inference Protocol over gRPC (package `inference`).
+"""gRPC messages of the Open Inference Protocol, package `inference`, and its repository API.
 
 They are built from a table of fields, in a pool of their own: this works with any release of
 protobuf, beside clients of the protocol in the same process. Names and numbers:

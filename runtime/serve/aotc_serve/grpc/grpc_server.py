@@ -88,7 +88,7 @@ class GrpcServer:
 
 
 def _arguments(limits: Limits) -> list[tuple[str, int]]:
-    """Return grpc's own limits; memory of each of its connections is known."""
+    """Return grpc's own limits; an eighth of the memory, or 16, bounds its connections."""
     connections = limits.memory // 8 // COSTS.grpc_connection
     return [
         ("grpc.max_receive_message_length", limits.body + ENVELOPE),
@@ -115,7 +115,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 class _Calls:
-    """Return the handlers of calls, which return a message or raise an AotcError."""
+    """Handlers of calls, which return a message or raise an AotcError."""
 
     def __init__(self, service: Service, control: bool) -> None:
         self._service, self._control = service, control

@@ -35,7 +35,7 @@ type Parameters = dict[str, Parameter]
 
 
 class Contents(Struct):
-    """Contents of a tensor by field: `packed` bytes of values, or `single` values."""
+    """Contents of one field of a tensor: `packed` bytes of values, and `single` values."""
 
     packed: list[memoryview]
     single: list[int]

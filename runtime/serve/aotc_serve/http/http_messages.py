@@ -114,7 +114,7 @@ def match_infer_path(path: str) -> tuple[str, str] | None:
 
 
 def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
-    """Return the length of the JSON before binary data, or None; raises AOTC-E761."""
+    """Return the length of the JSON before binary data, or None (AOTC-E761, E767)."""
     headers = dict(given)
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding != b"identity":

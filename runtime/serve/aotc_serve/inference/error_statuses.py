@@ -55,9 +55,9 @@ def statuses_of(error: AotcError) -> tuple[int, str]:
 
 
 def let_go(error: AotcError) -> None:
-    """Drop an answered error's traceback.
+    """Drop an answered error's traceback and causes.
 
-    It holds the request in a reference cycle, which Python may not collect for hours.
+    They hold the request in a reference cycle, which Python may not collect for hours.
     """
     error.__traceback__ = error.__context__ = error.__cause__ = None
 

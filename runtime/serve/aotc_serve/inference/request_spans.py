@@ -95,7 +95,7 @@ class Traces:
 
 
 def _texts(carrier: Carrier) -> Iterator[tuple[str, str]]:
-    """Return the carrier for propagators, without binary metadata."""
+    """Yield the carrier's texts for propagators, without binary metadata."""
     for name, value in carrier:
         key = name.decode("latin-1") if isinstance(name, bytes) else name
         if not key.endswith("-bin"):

@@ -52,7 +52,7 @@ class Metrics:
         memory: Callable[[], float],
         bundles: Callable[[], Iterable[LoadedBundle]],
     ) -> None:
-        """Set the sources of gauges. requests, memory: in flight, in bytes."""
+        """Set the sources of gauges. requests: in flight. memory: theirs, in bytes."""
         under_way = Gauge(
             "aotc_server_requests", "Inference requests under way", registry=self._registry
         )
@@ -67,14 +67,14 @@ class Metrics:
         _observe(bundles)
 
     def watch_connections(self, connections: Callable[[], float]) -> None:
-        """The number of open HTTP connections."""
+        """Set the source of the number of open HTTP connections."""
         gauge = Gauge(
             "aotc_server_connections", "Connections of HTTP that are open", registry=self._registry
         )
         gauge.set_function(connections)
 
     def watch_revoked(self, revoked: Callable[[], float]) -> None:
-        """The number of bundles that were revoked since they were loaded."""
+        """Set the source of the number of bundles revoked since they were loaded."""
         gauge = Gauge(
             "aotc_server_revoked_bundles",
             "Bundles that serve, or did, and that their policy has revoked since",
@@ -103,7 +103,7 @@ class Metrics:
         self._joined.labels(model).observe(requests)
 
     def samples(self) -> Iterator[tuple[str, str, dict[str, str], float]]:
-        """Yield all samples: name, type, labels, value, without times of creation."""
+        """Yield all samples but times of creation: name, description, labels, value."""
         for family in self._registry.collect():
             for sample in family.samples:
                 if not sample.name.endswith("_created"):
@@ -115,7 +115,7 @@ class Metrics:
 
 
 def _observe(bundles: Callable[[], Iterable[LoadedBundle]]) -> None:
-    """Register with OpenTelemetry's meter of this process, if it is configured."""
+    """Register with OpenTelemetry's meter of this process, if OpenTelemetry is installed."""
     try:
         from opentelemetry import metrics
     except ImportError:

@@ -71,7 +71,7 @@ class _Config(Struct):
 
 
 class _Given(Struct):
-    """Return the output of a helper."""
+    """The output of a helper."""
 
     Username: str = ""
     Secret: str = ""

@@ -128,7 +128,7 @@ class _Upload:
                 self._chunk = max(self._chunk, int(least))
 
     def _look(self) -> None:
-        """Return the offset of the upload, or None if the registry has dropped it."""
+        """Set the upload's offset; start anew if it is small or the registry has dropped it."""
         repository, place = self._repository, self._place
         if len(self._data) <= self._chunk:
             self._place = ""
@@ -145,7 +145,7 @@ class _Upload:
             repository.require(response)
 
     def _range(self, response: Response, otherwise: int) -> int:
-        """Return the number of bytes that the registry states."""
+        """Return the number of bytes that the registry states, else `otherwise` (AOTC-E775)."""
         found = _RANGE.match(response.header("Range"))
         # "0-0" is said of nothing as well as of one byte; no chunk of ours has one.
         have = otherwise if found is None else int(found[1]) + 1 if int(found[1]) else 0

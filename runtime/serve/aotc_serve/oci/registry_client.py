@@ -165,7 +165,7 @@ class Repository:
     def put_manifest(
         self, name: str, data: bytes, media_type: str, progress: Progress = NO_PROGRESS
     ) -> bool:
-        """Store a manifest; return whether the registry lists it among the referrers."""
+        """Store a manifest by tag or digest; return whether the registry lists it as a referrer."""
 
         def work() -> bool:
             body = Body.of(data)
@@ -192,7 +192,7 @@ class Repository:
     def document(self, path: str, most: int) -> tuple[bytes, str] | None:
         """Return another document, and the link to the next page; None if not found.
 
-        A registry without the API answers with a page, or redirects to one.
+        A registry without the API answers with a web page, or redirects to one.
         """
 
         def work() -> tuple[bytes, str] | None:
@@ -289,7 +289,7 @@ class Repository:
         extra: dict[str, str] | None = None,
         commits: bool = False,
     ) -> Iterator[Response]:
-        """Return a response of the registry, after authentication.
+        """Yield a response of the registry, after authentication.
 
         `place` is below the repository, or as the registry gave it. `purpose` is the needed scope,
         "pull" or "push", or more. `commits` ends an upload.

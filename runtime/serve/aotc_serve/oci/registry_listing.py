@@ -65,7 +65,7 @@ class Listing(Struct, frozen=True):
         return {digest: found[digest] for digest in sorted(found)}
 
     def only(self, names: tuple[str, ...]) -> Listing:
-        """Return the listing with these targets alone (AOTC-E505 for a missing one)."""
+        """Return the listing with these targets alone, or all if none is named (AOTC-E505)."""
         if not names:
             return self
         there = {target.name for target in self.targets}
@@ -99,7 +99,7 @@ class Documents:
         }
 
     def file(self, name: str) -> memoryview | None:
-        """Return the bytes of a file, or None."""
+        """Return the bytes of `oci-layout` or `index.json`, or None."""
         return memoryview(self._files[name]) if name in self._files else None
 
     def blob(self, digest: str) -> memoryview | None:
@@ -135,7 +135,7 @@ class Memory:
 
 
 def resolve(repository: Repository) -> Stored:
-    """Return the root index of the repository's reference, resolved once (AOTC-E774)."""
+    """Return the reference's root index, resolved once, since a tag may move (AOTC-E774)."""
     name = repository.place.name
     found = repository.manifest(name, limits.INDEX_BYTES_MAX) if name else None
     if found is None:

@@ -115,7 +115,7 @@ def _log(event: str, facts: Mapping[str, object]) -> None:
 async def _export(metrics: Metrics) -> None:
     """Export all metrics to the node, which adds the prefix `ray_`.
 
-    All are gauges, since Ray's histogram cannot take counts; Prometheus's functions work on them.
+    All are gauges, since Ray's histogram cannot take ready counts; PromQL works on them all.
     """
     gauges: dict[str, Any] = {}
     while True:

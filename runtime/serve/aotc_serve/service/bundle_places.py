@@ -84,7 +84,7 @@ def newest_first(place: Place) -> tuple[bool, object]:
 
 
 def looks_of(place: Place) -> tuple[object, ...]:
-    """Return the identity, sizes and times of the bundle and policy files."""
+    """Return what changes with the bundle and policy files: identity, sizes and times."""
     files = [place.trust] if isinstance(place.trust, Path) else []
     looks: list[object] = []
     if not is_reference(place.reference):

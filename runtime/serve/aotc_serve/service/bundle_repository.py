@@ -85,7 +85,7 @@ class Repository:
         return tuple(findings)
 
     def load_model(self, name: str) -> None:
-        """Load a model's bundle, again if it was changed, after new ones.
+        """Load new bundles, then the bundle of a model, again if it was changed.
 
         Raises the first AotcError when all of them were tried.
         """
@@ -166,7 +166,7 @@ class Repository:
         return findings
 
     def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
-        """Return whether a source's files, and its tag, are unchanged (RegistryError)."""
+        """Return whether files, now `looks`, and the tag are unchanged (RegistryError)."""
         served = place.release
         if served is None or place.was != looks:
             return False
@@ -181,7 +181,7 @@ class Repository:
         self._tell("refused", facts)
 
     def _load(self, place: Place, *, tells: bool) -> None:
-        """Load a new or changed bundle beside the old one, then replace it.
+        """Load a new or changed bundle beside the served one, and replace that when ready.
 
         With `tells`, an event reports an error. Raises an AotcError.
         """
@@ -356,7 +356,7 @@ class Repository:
 
     @property
     def revoked(self) -> int:
-        """The number of bundles that served and that their policy has revoked since."""
+        """The number of bundles that serve, or did, and that their policy has revoked since."""
         return sum(bool(place.revoked) for place in list(self._places.values()))
 
     def is_model_ready(self, name: str, version: str = "") -> bool:
@@ -412,7 +412,7 @@ def _reasons(error: AotcError) -> dict[str, object]:
 
 @contextmanager
 def _as_refusal(where: str) -> Iterator[None]:
-    """Turn every exception of loading a bundle into an AotcError (AOTC-E781)."""
+    """Turn an exception of loading that is not an AotcError into one (AOTC-E781)."""
     try:
         yield
     except AotcError:

@@ -29,7 +29,7 @@ def is_refused_by_policy(error: AotcError) -> bool:
 def revocations(bundle: LoadedBundle, policy: TrustPolicy) -> tuple[Finding, ...]:
     """Return what a policy revokes of a bundle that serves.
 
-    This is its root, its blobs, the keys that signed it, its name or version.
+    This is its root, blobs, keys, name or version; its files may have been replaced.
     """
     return tuple(_revocations(bundle, policy))
 

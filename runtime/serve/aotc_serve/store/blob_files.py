@@ -67,7 +67,7 @@ class FileSink:
         self._written, self._hash = 0, hashes.Hash(hashes.SHA256())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes."""
+        """Append bytes. Raises ResourceError (AOTC-E560) if the folder has no room."""
         view = memoryview(data)
         while view:
             try:
@@ -121,8 +121,8 @@ class BlobFiles:
     ) -> Iterator[FileSink | None]:
         """Yield a sink for a blob, or None if the blob is present.
 
-        The blob gets its name at the end. `wait` sleeps while another process writes it. Raises
-        ResourceError (AOTC-E560).
+        The blob gets its name at the end, unless it has other bytes (AOTC-E201). `wait` sleeps
+        while another process writes it. Raises ResourceError (AOTC-E560).
         """
         self.make()
         partial = self.folder / PARTIAL / digest.removeprefix("sha256:")
@@ -201,7 +201,7 @@ class BlobFiles:
     def kept(self) -> Iterator[None]:
         """Prevent the removal of unreferenced blobs during a block.
 
-        The lock is given up if another process holds it for longer than `LOCK_SECONDS`.
+        It prevents nothing if another process holds the lock for longer than `LOCK_SECONDS`.
         """
         with self._lock(fcntl.LOCK_SH, LOCK_SECONDS):
             yield

@@ -34,7 +34,7 @@ def fetch(
     kind: MapOf,
     ca: Path | None,
 ) -> MappedBundle:
-    """Fetch references to registries through the store (`BundleSource.fetch`)."""
+    """Fetch a reference (`BundleSource.fetch`); `ca` does not count for a given `Store`."""
     kept = store if isinstance(store, Store) else Store(store or default_folder(), ca=ca)
     return fetched(place, policy, kept, target, ask, kind)
 

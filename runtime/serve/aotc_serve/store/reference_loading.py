@@ -67,7 +67,7 @@ def fetched(
 ) -> MappedBundle:
     """Return a bundle of a registry, opened from the store, with framing checked only.
 
-    A digest that is stored needs no registry; a stored tag serves if the registry is unreachable.
+    A stored digest needs no registry, nor do its stored targets if the registry is unreachable.
     The policy's keys must have signed what is fetched. `target` None takes the best for the host by
     `ask`, or all without it. `kind` makes the maps. Raises RegistryError, IntegrityError,
     BundleFormatError, TrustError, ResourceError, and with `ask` why no target fits.
@@ -111,7 +111,7 @@ def _needed(
 def _fetch(
     place: Reference, policy: TrustPolicy, store: Store, target: str | None, ask: AskHost | None
 ) -> tuple[str, Set[str]]:
-    """Return the root and blobs fetched, or stored if the registry is unreachable."""
+    """Return the root and blobs fetched, or those of a stored digest if that is impossible."""
     now, name = time.time(), str(place)
     accept = signed_by(policy, now, name)
     if target is None and ask is not None:

@@ -40,8 +40,8 @@ class StoredBundle(Struct, frozen=True):
     """A bundle of a store.
 
     `targets` are complete, `absent` are the others. `lost` counts removed attestations. `blobs` are
-    sizes by digest, `documents` those of manifests among them. `used` is the time of its last load
-    or fetch, seconds since the epoch.
+    sizes by digest of what is present, `documents` of the manifests of absent targets. `used` is
+    the time of its last load or fetch, seconds since the epoch.
     """
 
     root: Entry
@@ -62,8 +62,8 @@ class StoredBundle(Struct, frozen=True):
 class Store:
     """A store in a folder, which is created when needed.
 
-    `limit` is the size in bytes beyond which the least recently used bundles are removed, or None.
-    `ca` has PEM certificates in place of the system's. `tries` limits retries.
+    Beyond `limit` bytes of blobs, the least recently used bundles are removed; None means the free
+    space. `ca` has PEM certificates in place of the system's. `tries` limits retries.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class Store:
         keep: Collection[str] = (),
         patience: float = PATIENCE_SECONDS,
     ) -> tuple[list[StoredBundle], int] | None:
-        """Remove the least recently used bundles, and unreferenced blobs.
+        """Remove the least recently used bundles beyond `limit` bytes, and unreferenced blobs.
 
         Returns them and the number of bytes, or None if the store is in use. Loaded bundles stay
         loaded; roots in `keep` stay.
