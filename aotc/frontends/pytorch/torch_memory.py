@@ -41,8 +41,8 @@ class Origin:
 class Sharing:
     """Memory that tensors share.
 
-    `owner` is that of each tensor's memory; `origins` are of tensors that own none; `written` are
-    owners whose memory is written.
+    `owner` has the owner of each tensor's memory, `origins` the origin of those that own none;
+    `written` are owners whose memory is written.
     """
 
     owner: Mapping[str, str]
