@@ -91,11 +91,7 @@ def changing(folder: Path, trust: Path | None) -> Iterator[Repository]:
 
 
 def _host_of(trust: Path | None) -> Host | None:
-    """Return the host of a policy; None without a policy or a channel in it.
-
-    Raises:
-        TrustError: The policy is invalid.
-    """
+    """Return the host of a policy; None without a policy or a channel in it. Raises TrustError."""
     channel = read_policy(trust).channel if trust else None
     return Host(channel, trust.parent) if trust and channel else None
 

@@ -45,10 +45,7 @@ class DaskCluster(Cluster):
         return future
 
     def trouble(self) -> str:
-        """Return why waiting is pointless; empty while there is hope.
-
-        Dask itself would wait for new workers forever.
-        """
+        """Return why waiting is pointless, or "": Dask would wait for new workers forever."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked < LOOK_SECONDS:

@@ -260,7 +260,7 @@ def _weights(text: str) -> str:
 
 
 def _is_weights(text: str) -> bool:
-    """Return whether a text names weights as `source` of a manifest: files or a folder."""
+    """Return whether a text names weights as `source` does: by its ending, or a folder (Orbax)."""
     return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
 
 

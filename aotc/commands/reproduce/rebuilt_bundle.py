@@ -303,8 +303,7 @@ def _other_requirements(known: Collection[str]) -> Iterator[str]:
 def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     """Run a build to its end, and raise its findings here.
 
-    Its temporary files lie in the scratch folder, so that they are removed even if the build is
-    killed.
+    Its temporary files lie in the scratch folder, and are removed even if the build is killed.
     """
     kept = worker_environment.inherited(without=("AOTC_",))
     with processes.started(

@@ -74,7 +74,7 @@ def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float 
 
 
 def best_of(names: Sequence[str], rounds: Mapping[str, Sequence[float]]) -> str:
-    """Return the best of one engine's variants, the default if that was not measured.
+    """Return the best of one engine's variants; the default, if that was not measured.
 
     `names` are in order of preference, the default first; `rounds` has microseconds by round.
     """

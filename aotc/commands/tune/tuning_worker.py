@@ -106,8 +106,7 @@ def _turns(
 ) -> dict[str, list[float]]:
     """Return median microseconds of a call by variant and round.
 
-    `counted` is reported as progress at even intervals, as often as there are variants; "" for
-    none.
+    `counted`, if not empty, is reported at even intervals, as often as there are variants.
     """
     first: dict[str, float] = {}
     for target, call in candidates.items():

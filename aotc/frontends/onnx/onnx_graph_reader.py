@@ -269,11 +269,7 @@ def key_of(node: Node) -> Key:
 def require_expandable(
     nodes: Sequence[Node], functions: Mapping[Key, Function], where: str
 ) -> None:
-    """Reject functions that call themselves, or expand to more nodes than a model has.
-
-    Raises:
-        CaptureError: A function is one of these.
-    """
+    """Raise CaptureError if functions call themselves or expand to more nodes than a model has."""
     sizes: dict[Key, int] = {}
 
     def size(of: Sequence[Node], within: tuple[Key, ...]) -> int:

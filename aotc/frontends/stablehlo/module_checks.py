@@ -20,12 +20,9 @@ BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
 
 @contextmanager
 def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
-    """Convert any error of the libraries that read a file to a CaptureError.
+    """Raise CaptureError (AOTC-E843) for any error of the libraries that read a file.
 
     For damaged files, they may raise anything, such as struct.error or KeyError.
-
-    Raises:
-        CaptureError: AOTC-E843.
     """
     try:
         yield
@@ -42,12 +39,9 @@ BEYOND = ("infeed", "outfeed", "recv", "send")
 
 
 def require_alone(module: Any, where: str) -> None:
-    """Reject a module that exchanges data with others while it runs.
+    """Raise CaptureError (AOTC-E844) for a module that exchanges data with others while it runs.
 
     Its callers would wait forever.
-
-    Raises:
-        CaptureError: AOTC-E844.
     """
     found: set[str] = set()
 

@@ -112,10 +112,9 @@ def convert(operation: Any) -> None:
 
 
 def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
-    """Convert integers, with a mask that keeps all bits before those that are unsigned.
+    """Convert integers; unsigned ones and booleans behind a mask that keeps all of their bits.
 
-    IREE otherwise fuses the conversion into a product, and forgets there that they are unsigned or
-    boolean.
+    IREE otherwise fuses the conversion into a product, and forgets there that they have no sign.
     """
     bits = 1 if element == "i1" else BITS[element]
     unsigned = element == "i1" or element.startswith("u")
