@@ -81,9 +81,9 @@ class _FailedError(Exception):
 
 
 def _within[T](seconds: float, call: Callable[[], T]) -> T:
-    """Return what a call of Dask returns, which may wait for ever; then its thread is left behind.
+    """Return the result of a call of Dask. Raises _FailedError.
 
-    Raises _FailedError.
+    The call may wait forever; then its thread is left behind.
     """
     future: Future[T] = Future()
 

@@ -124,7 +124,7 @@ class Diff:
 
 
 def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
-    """Compare. lines_max: of a module's text diff.
+    """Compare two bundles; `lines_max` limits a module's text diff.
 
     Raises UsageError (AOTC-E057) for a module that this jaxlib cannot read.
     """

@@ -56,7 +56,7 @@ class Axis:
 class Space:
     """The dimensions of an entry point, sorted by name.
 
-    `profiles` are those it has today; in a built one, `order` has them as the loader tries them.
+    `profiles` are those it has today; `order`, once built, their numbers as the loader tries them.
     """
 
     entry_point: str

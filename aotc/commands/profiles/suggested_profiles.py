@@ -95,8 +95,7 @@ def suggest(
 def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
     """Return the entry point of `--entry`, or the only one with dimensions (`sized`).
 
-    Raises:
-        UsageError: AOTC-E042.
+    Raises UsageError (AOTC-E042).
     """
     if wanted is None and len(sized) == 1:
         return sized[0]

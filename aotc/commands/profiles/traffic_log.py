@@ -102,10 +102,7 @@ class _Gathered:
         self.lines = self.bad_lines = self.other = 0
 
     def counted(self, fields: dict[str, Any]) -> tuple[Key, int] | None:
-        """Return the sizes of a line and how often; None for another entry point's.
-
-        Raises BadLineError.
-        """
+        """Return a line's sizes and count; None for another entry point. Raises BadLineError."""
         if fields.get("entry_point", self.entry_point) != self.entry_point:
             return None
         return sizes_and_count(fields, self.names)

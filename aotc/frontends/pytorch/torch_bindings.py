@@ -121,10 +121,7 @@ def bind(
 
 
 def _name(spec: InputSpec, value: Any) -> str:
-    """The name of one of the graph's inputs, "" for a number.
-
-    Raises Damaged if the signature has another there.
-    """
+    """Return the name of a graph's input, "" for a number; Damaged if the signature has another."""
     name = value.name if isinstance(value, Ref) else ""
     for stored in (spec.parameter, spec.buffer, spec.tensor_constant):
         if stored is not UNSET:

@@ -60,8 +60,7 @@ def require_alone(module: Any, where: str) -> None:
 def parse(data: bytes, where: str, expected: str) -> Any:
     """Return the verified MLIR module in a file, in a process that may crash.
 
-    Raises:
-        CaptureError: AOTC-E843.
+    Raises CaptureError (AOTC-E843).
     """
     is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
     with refused_as_damaged(where, expected):
