@@ -1,7 +1,6 @@
 """A host of a deployment channel, as its policy describes it, and the bundle that it names.
 
-The signer keeps the state of such a host, so that a writer of the folder cannot restore older
-metadata.
+The signer keeps the state of such a host: a writer of the folder cannot restore older metadata.
 """
 
 from __future__ import annotations

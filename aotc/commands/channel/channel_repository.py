@@ -366,8 +366,7 @@ def _names(metadata: Metadata[Targets] | None) -> set[str]:
 def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
     """Return the root metadata of a folder, each signed by the previous one's keys, too.
 
-    The last are the current ones. `first` is trusted metadata that the folder has to have; None for
-    its own.
+    The last are current. `first` is trusted and has to be in the folder; None for its own.
     """
     roots = [_read(first or folder / "1.root.json")]
     if roots[0] != _read(folder / f"{roots[0].signed.version}.root.json"):

@@ -107,8 +107,7 @@ class ModuleDiff:
 class Diff:
     """The differences of two bundles.
 
-    `changes` are in the order of `KINDS`, then numbers; `modules` has the text of those that
-    changed.
+    `changes` are in the order of `KINDS`, then numbers; `modules` has texts of changed ones.
     """
 
     before: Review

@@ -37,10 +37,9 @@ _REFERENCE = "package.module:function"
 
 @dataclass(frozen=True, slots=True)
 class ArrayText:
-    """An array of an option.
+    """An array of an option; `shape` has sizes and dimensions.
 
-    `dtype` is as in a build manifest, None where only the axes are given; `shape` has sizes and
-    dimensions.
+    `dtype` is as in a build manifest, None where only the axes are given.
     """
 
     dtype: str | None
