@@ -88,10 +88,9 @@ class Install(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A bundle that was built again to the same root digest.
+    """A bundle that was rebuilt from the build manifest `manifest`, with the same root digest.
 
-    manifest: the path of the build manifest.  installed: whether the build ran in an environment
-    made for it.  notes: what differed between the two builds without changing the result.
+    `installed` is whether an environment was made for it; `notes` are differences without effect.
     """
 
     name: str

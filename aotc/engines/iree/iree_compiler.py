@@ -54,10 +54,9 @@ _WORDS_MAX = 300
 
 
 class IreeBackend:
-    """The installed compiler of IREE.
+    """The installed compiler of IREE; `seconds_max` limits one executable at one level.
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
-    may take for one executable at one level.
+    `worker` is the command that compiles the contents of its working folder.
     """
 
     platform = "iree"

@@ -58,8 +58,7 @@ class Node:
 class Graph:
     """Nodes in an order in which each finds its inputs.
 
-    inputs: names, without those that an initializer gives a value to.  messages: their
-    ValueInfoProtos.
+    `inputs` are names without those of initializers; `messages` are their ValueInfoProtos.
     """
 
     inputs: tuple[str, ...]
