@@ -19,7 +19,7 @@ from aotc_runtime.verification.bundle_contents import Contents
 class TargetPart:
     """One target of an existing bundle; `bundle` is its path, for messages.
 
-    `reference` is the image manifest's in the root index; `blobs` has both manifests, too.
+    `reference` is the image manifest's in the root index; `blobs` by digest include both manifests.
     """
 
     bundle: str
