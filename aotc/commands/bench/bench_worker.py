@@ -1,7 +1,6 @@
 """A process of `aotc bench`: loads a bundle with the runtime alone, and calls it.
 
-Runs `START`. Nothing but the standard library is imported before the clock of the import stage
-runs.
+Runs `START`. Before the clock of the import stage, only the standard library is imported.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def targets_run_by(
     target: str | None,
     absent: Sequence[str],
 ) -> list[BundleManifest]:
-    """The asked-for targets all of whose executables a package runs.
+    """Return the requested targets all of whose executables a package runs.
 
     Raises IncompatibleHostError (AOTC-E505).
     """

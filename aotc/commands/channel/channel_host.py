@@ -1,7 +1,6 @@
 """A host of a deployment channel, as its policy describes it, and the bundle that it names.
 
-The signer keeps the state of such a host, so that a writer of the folder cannot restore older
-metadata.
+The signer keeps the state of such a host: a writer of the folder cannot restore older metadata.
 """
 
 from __future__ import annotations
@@ -91,11 +90,7 @@ def changing(folder: Path, trust: Path | None) -> Iterator[Repository]:
 
 
 def _host_of(trust: Path | None) -> Host | None:
-    """Return the host of a policy; None without a policy or a channel in it.
-
-    Raises:
-        TrustError: The policy is invalid.
-    """
+    """Return the host of a policy; None without a policy or a channel in it. Raises TrustError."""
     channel = read_policy(trust).channel if trust else None
     return Host(channel, trust.parent) if trust and channel else None
 

@@ -116,9 +116,7 @@ def signing_options(function: Callable[..., Any], name: str = "keys") -> Callabl
 def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
     """Return PEM texts by key id.
 
-    Raises:
-        UsageError: AOTC-E006, E028 for a repeated key.
-        TrustError: AOTC-E310.
+    Raises UsageError (AOTC-E006, E028 for a repeated key) and TrustError (AOTC-E310).
     """
     found: dict[str, str] = {}
     for file in files:

@@ -63,7 +63,7 @@ class Published:
 
     `versions` are of the metadata that were written, by role. `missing` is the number of signatures
     that the targets metadata still need; then nothing was published. With `online`, only the online
-    key has to sign. `gone` names what keys without that role had named.
+    key has to sign. `gone` has bundles named by keys that have no such role now.
     """
 
     versions: Mapping[str, int]
@@ -95,12 +95,9 @@ class Repository:
         return (self._folder / STAMP).exists()
 
     def require_as_new(self, role: str, seen: Metadata[Any]) -> None:
-        """Reject older metadata of a role than was seen, or others of that version.
+        """Raise UsageError (AOTC-E027) for older metadata of a role than seen, or others as old.
 
-        Then metadata that were published before were restored.
-
-        Raises:
-            UsageError: AOTC-E027.
+        The folder then has metadata from before, put back by someone.
         """
         found = self.root if role == ROOT else self._current(role)
         is_same = found is not None and found.signed == seen.signed
@@ -123,7 +120,7 @@ class Repository:
     ) -> Published:
         """Name a bundle, or none; sign targets metadata, and refer to them with the online key.
 
-        The validity is in days.
+        The metadata of the online key are valid for `days`.
 
         Raises:
             UsageError: AOTC-E027, E028 a key that has no such role.
@@ -155,8 +152,7 @@ class Repository:
         Nothing else changes of what enough keys have signed. `before` is what is published.
 
         Raises:
-            UsageError: AOTC-E028 where another change waits for signatures, which would be signed
-                unseen.
+            UsageError: AOTC-E028 if another change, which would be signed unseen, is waiting.
         """
         changed = Targets()
         if before is not None and not self.missing(before):
@@ -220,8 +216,7 @@ class Repository:
     ) -> Root:
         """Write the next root metadata.
 
-        `change` has the roles that get other keys, and `signers` enough of the old root keys and of
-        the new ones.
+        `change` has the roles that get other keys, `signers` enough of the old and new root keys.
 
         Raises:
             UsageError: AOTC-E028 for too few.
@@ -319,8 +314,7 @@ def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime,
 def changing(folder: Path, first: Path | None = None) -> Iterator[Repository]:
     """Open a channel, locked against other changes; `first` as for `Repository`.
 
-    Raises:
-        UsageError: AOTC-E027.
+    Raises UsageError (AOTC-E027).
     """
     try:
         with locked(folder):
@@ -372,8 +366,7 @@ def _names(metadata: Metadata[Targets] | None) -> set[str]:
 def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
     """Return the root metadata of a folder, each signed by the previous one's keys, too.
 
-    The last are the current ones. `first` is trusted metadata that the folder has to have; None for
-    its own.
+    The last are current. `first` is trusted and has to be in the folder; None for its own.
     """
     roots = [_read(first or folder / "1.root.json")]
     if roots[0] != _read(folder / f"{roots[0].signed.version}.root.json"):

@@ -45,10 +45,7 @@ class DaskCluster(Cluster):
         return future
 
     def trouble(self) -> str:
-        """Return why waiting is pointless; empty while there is hope.
-
-        Dask itself would wait for new workers forever.
-        """
+        """Return why waiting is pointless, or "": Dask would wait for new workers forever."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked < LOOK_SECONDS:
@@ -84,9 +81,9 @@ class _FailedError(Exception):
 
 
 def _within[T](seconds: float, call: Callable[[], T]) -> T:
-    """Return what a call of Dask returns, which may wait for ever; then its thread is left behind.
+    """Return the result of a call of Dask. Raises _FailedError.
 
-    Raises _FailedError.
+    The call may wait forever; then its thread is left behind.
     """
     future: Future[T] = Future()
 

@@ -34,11 +34,7 @@ class Request(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """The result of a worker.
-
-    It is an executable, findings, differences between the toolchains, or that the build was
-    stopped.
-    """
+    """The result: an executable, findings, differences of toolchains, or that the build stopped."""
 
     executable: Executable | None = None
     findings: tuple[Finding, ...] = ()

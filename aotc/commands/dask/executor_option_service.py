@@ -21,10 +21,7 @@ def on_executor(executor: Executor) -> OpenCompilers:
 
 @contextmanager
 def on_cluster(url: str) -> Iterator[OpenCompilers]:
-    """Have the workers of the Dask cluster at a URL compile.
-
-    Raises UsageError: AOTC-E064, E065.
-    """
+    """Compile on workers of the Dask cluster at a URL. Raises UsageError: AOTC-E064, E065."""
     from aotc.commands.dask.dask_cluster import connect
 
     with connect(url) as executor:

@@ -107,8 +107,7 @@ class ModuleDiff:
 class Diff:
     """The differences of two bundles.
 
-    `changes` are in the order of `KINDS`, then numbers; `modules` has the text of those that
-    changed.
+    `changes` are in the order of `KINDS`, then numbers; `modules` has texts of changed ones.
     """
 
     before: Review
@@ -124,7 +123,7 @@ class Diff:
 
 
 def diff(before: Review, after: Review, *, lines_max: int) -> Diff:
-    """Compare. lines_max: of a module's text diff.
+    """Compare two bundles; `lines_max` limits a module's text diff.
 
     Raises UsageError (AOTC-E057) for a module that this jaxlib cannot read.
     """

@@ -63,8 +63,7 @@ class Rule:
 def parse_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
     """Return the rules of a command line, by default `any`; commas separate several.
 
-    Raises:
-        UsageError: AOTC-E056.
+    Raises UsageError (AOTC-E056).
     """
     stated = [part.strip() for text in texts for part in text.split(",")]
     return tuple(_rule(part) for part in stated) or (Rule(ANY, ANY),)

@@ -115,7 +115,7 @@ def _joined(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _every(places: Sequence[str]) -> str:
-    """Return executables as text, by entry point and profile with their targets.
+    """Return places as text, by entry point and profile with their targets.
 
     If these are many, it is the number of executables by entry point.
     """

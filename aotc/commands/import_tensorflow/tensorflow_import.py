@@ -96,11 +96,7 @@ def _files(saved_model: Path) -> list[Path]:
 
 
 def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, Any]:
-    """Write the model file and the results; return a report.
-
-    Raises:
-        UsageError: AOTC-E003.
-    """
+    """Write the model file and the results; return a report. Raises UsageError (AOTC-E003)."""
     beside = {}
     if expected is not None and imported.expected is not None:
         beside[expected] = imported.expected

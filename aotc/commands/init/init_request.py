@@ -37,10 +37,9 @@ _REFERENCE = "package.module:function"
 
 @dataclass(frozen=True, slots=True)
 class ArrayText:
-    """An array of an option.
+    """An array of an option; `shape` has sizes and dimensions.
 
-    `dtype` is as in a build manifest, None where only the axes are given; `shape` has sizes and
-    dimensions.
+    `dtype` is as in a build manifest, None where only the axes are given.
     """
 
     dtype: str | None
@@ -260,7 +259,7 @@ def _weights(text: str) -> str:
 
 
 def _is_weights(text: str) -> bool:
-    """Return whether a text names weights as `source` of a manifest: files or a folder."""
+    """Return whether a text names weights as `source` does: by its ending, or a folder (Orbax)."""
     return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
 
 

@@ -1,4 +1,4 @@
-"""Inspects a function and a call of it, in a process, since it imports jax and the user's code.
+"""Inspects a function and a call of it, in its own process: it imports jax and the user's code.
 
 Run as `python -m aotc.commands.init.inspect_function_worker FOLDER`.
 """

@@ -17,10 +17,9 @@ from aotc_runtime.verification.bundle_contents import Contents
 
 @dataclass(frozen=True, slots=True)
 class TargetPart:
-    """One target of a bundle that exists.
+    """One target of an existing bundle; `bundle` is its path, for messages.
 
-    bundle: the path it was read from, for messages.  reference: of the root index, to the image
-    manifest.  blobs: by digest, the image manifest and the bundle manifest among them.
+    `reference` is the image manifest's in the root index; `blobs` by digest include both manifests.
     """
 
     bundle: str

@@ -109,8 +109,7 @@ class TokenKey:
 def open_key(uri: str, ask: Ask) -> TokenKey:
     """Return the key that an RFC 7512 URI names.
 
-    The PIN comes from the URI's pin-source, the variable AOTC_PKCS11_PIN, or a prompt, in this
-    order.
+    The PIN comes from the URI's pin-source, else the variable AOTC_PKCS11_PIN, else a prompt.
 
     Raises:
         UsageError: AOTC-E017 no such URI, E018 the extra is not installed, E019 no PIN.

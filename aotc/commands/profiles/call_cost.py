@@ -1,8 +1,7 @@
 """The cost of a call, as a function of its sizes.
 
-Every model is non-decreasing in every size: that is what makes a profile that is larger than what
-it serves never cheaper, and the search in `aotc.commands.profiles.profile_choice` exact or
-bounded.
+Every model is non-decreasing in every size: so a profile larger than what it serves is never
+cheaper, and the search in `aotc.commands.profiles.profile_choice` is exact or bounded.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ def best_runs(weights: NDArray[np.float64], costs: Costs, most: int) -> list[int
     filled by divide and conquer in O(k n log n) (Galil and Park, 1992).
 
     Args:
-        weights: By size, in increasing order of size.
+        weights: Requests of each size, in increasing order of size.
         costs: Of a call of each size, non-decreasing.
-        most: Number of sizes.
+        most: Most sizes to choose.
     """
     number = len(weights)
     before = np.concatenate([[0.0], np.cumsum(weights)])
@@ -175,7 +175,7 @@ def _parts(total: int, pieces: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def _requests(space: Space, points: Points, counts: Counts, model: CostModel) -> _Requests:
-    """Return the requests, with the smallest size that today's profiles serve by splitting.
+    """Return the requests, with the smallest size served today along each split dimension.
 
     Every other size may be a sum of it, including those absent from the traffic.
     """
@@ -223,10 +223,7 @@ class _Search:
         self.table = np.array(every).T
 
     def find(self, most: int) -> Points:
-        """Return at most so many profiles: greedy ones, exchanged while that helps.
-
-        It then repeats after taking half of them back.
-        """
+        """Choose up to `most` profiles greedily, exchange them, and repeat from half of them."""
         random = np.random.default_rng(0)
         total, best = self._exchange(self._greedy([], most))
         for _ in range(0 if self.splits or len(best) < 2 else RESTARTS):

@@ -56,8 +56,7 @@ class Axis:
 class Space:
     """The dimensions of an entry point, sorted by name.
 
-    `profiles` are those it has today; `order` has their numbers as the loader tries them, once it
-    is built.
+    `profiles` are those it has today; `order`, once built, their numbers as the loader tries them.
     """
 
     entry_point: str

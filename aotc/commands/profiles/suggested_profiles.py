@@ -55,13 +55,8 @@ def suggest(
 ) -> Suggestion:
     """Return the profiles of one entry point that serve a log best, for one target.
 
-    Args:
-        manifest_path: The build manifest.
-        log: The traffic log.
-        most: The largest number of profiles.
-        entry_point: Its name; None for the only one with dimensions.
-        target: As the manifest writes it; None for its first.
-        cost: The cost of a call, as `parse_cost` reads it.
+    `most` is the largest number of profiles. Without `entry_point`, it is the only one with
+    dimensions; without `target`, the manifest's first. `cost` is that of a call, for `parse_cost`.
 
     Raises:
         UsageError: AOTC-E001 for the cost, E040 and E041 for the log, E042 for the entry point.
@@ -100,8 +95,7 @@ def suggest(
 def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | None) -> str:
     """Return the entry point of `--entry`, or the only one with dimensions (`sized`).
 
-    Raises:
-        UsageError: AOTC-E042.
+    Raises UsageError (AOTC-E042).
     """
     if wanted is None and len(sized) == 1:
         return sized[0]

@@ -102,10 +102,7 @@ class _Gathered:
         self.lines = self.bad_lines = self.other = 0
 
     def counted(self, fields: dict[str, Any]) -> tuple[Key, int] | None:
-        """Return the sizes of a line and how often; None for another entry point's.
-
-        Raises BadLineError.
-        """
+        """Return a line's sizes and count; None for another entry point. Raises BadLineError."""
         if fields.get("entry_point", self.entry_point) != self.entry_point:
             return None
         return sizes_and_count(fields, self.names)
@@ -138,10 +135,9 @@ class _Gathered:
 
 
 def read_traffic(path: Path, entry_point: str, dimensions: Sequence[str]) -> Traffic:
-    """Read a log of calls of one entry point. dimensions: sorted; every line needs all of them.
+    """Read a log of one entry point's calls; every line needs all `dimensions`, which are sorted.
 
-    Raises UsageError: AOTC-E040 the file cannot be read, E041 nothing in it is about this entry
-    point.
+    Raises UsageError: AOTC-E040 the file is unreadable, E041 it has nothing on this entry point.
     """
     gathered = _Gathered(entry_point, tuple(dimensions))
     try:

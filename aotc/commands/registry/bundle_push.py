@@ -38,8 +38,8 @@ overwrite it.
 class Pushed:
     """A pushed bundle.
 
-    `place` has the digest of the root; `tag` names it now. `sent` has sizes of the blobs that were
-    missing, by digest; `size_bytes` is the size of all blobs.
+    `place` has the digest of the root; `tag` names it now. `sent` has the bytes of the blobs
+    that were missing, by digest; `size_bytes` is the size of all blobs.
     """
 
     name: str
@@ -64,14 +64,8 @@ def push(
 ) -> Pushed:
     """Push a bundle with its attestations, under the tag of its reference or its version.
 
-    Args:
-        source: The bundle, whose digests are checked.
-        repository: Where it goes.
-        policy: Has to accept the bundle, if there is one.
-        now: Time of the check.
-        mounts: Other repositories of the registry whose blobs may be mounted.
-        on_bytes: Called with progress.
-        chunk_bytes: Size of chunks.
+    `policy`, if any, has to accept it at `now`; digests are checked in any case. `mounts` are other
+    repositories of the registry whose blobs may be mounted.
 
     Raises:
         BundleFormatError, IntegrityError, TrustError, RegistryError: It cannot be pushed.

@@ -46,8 +46,7 @@ def layer_of(manifest: bytes) -> str | None:
 class OciBlobs:
     """Blobs in oci://HOST/REPOSITORY.
 
-    `user:password@` is for the registry or its token server, instead of the credentials of `docker
-    login`.
+    `user:password@` is for the registry or its token server, instead of `docker login`'s.
     """
 
     seconds = SECONDS

@@ -44,9 +44,9 @@ class Blobs(Protocol):
 
 
 class RemoteStore:
-    """Sealed entries in blobs.
+    """Signed cache entries in blobs; `place` is for messages, without secrets.
 
-    place: for people, without secrets.  limit: bytes; larger entries are neither read nor written.
+    Entries larger than `limit` bytes are neither read nor written.
     """
 
     def __init__(self, blobs: Blobs, place: str, seals: Seals, limit: int) -> None:

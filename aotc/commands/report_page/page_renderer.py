@@ -79,8 +79,7 @@ def _environment() -> Environment:
 def _plain(value: object) -> object:
     """Return a template's value as text, before it is escaped.
 
-    It has no control characters, none that change the writing direction, and at most `TEXT_MAX`
-    characters.
+    It has at most `TEXT_MAX` characters, none for control or for the direction of writing.
     """
     if isinstance(value, Markup):
         return value

@@ -190,8 +190,7 @@ def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:
 def _odd(recipe: Recipe, where: str) -> Iterator[Finding]:
     """Yield AOTC-E945 for names that no build records.
 
-    A file system, an installer or a terminal could misread them, such as a path to elsewhere or an
-    option.
+    A file system, an installer or a terminal could misread them, as another path or an option.
     """
     named = recipe.manifest
     if Path(named).name != named or named in ("", "..") or "\0" in named:

@@ -88,10 +88,9 @@ class Install(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """A bundle that was built again to the same root digest.
+    """A bundle that was rebuilt from the build manifest `manifest`, with the same root digest.
 
-    manifest: the path of the build manifest.  installed: whether the build ran in an environment
-    made for it.  notes: what differed between the two builds without changing the result.
+    `installed` is whether an environment was made for it; `notes` are differences without effect.
     """
 
     name: str
@@ -303,8 +302,7 @@ def _other_requirements(known: Collection[str]) -> Iterator[str]:
 def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     """Run a build to its end, and raise its findings here.
 
-    Its temporary files lie in the scratch folder, so that they are removed even if the build is
-    killed.
+    Its temporary files lie in the scratch folder, and are removed even if the build is killed.
     """
     kept = worker_environment.inherited(without=("AOTC_",))
     with processes.started(

@@ -22,10 +22,7 @@ SHOWN_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class BuildAgain:
-    """A build to repeat, without a cache.
-
-    It uses other folders and processes, and another number of jobs.
-    """
+    """A build to repeat without a cache, in other folders and processes, with other `jobs`."""
 
     manifest: Path
     targets: Sequence[str]

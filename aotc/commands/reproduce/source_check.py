@@ -26,7 +26,7 @@ FOLDERS_MAX = 4
 
 
 def find_manifest(source: Path, recipe: Recipe) -> Path:
-    """The file of the recorded name and digest nearest to the top.
+    """Return the file of the recorded name and digest nearest to the top.
 
     Raises ReproducibilityError (AOTC-E942).
     """

@@ -36,10 +36,9 @@ class Measured:
 
 
 def summarize(rounds: Mapping[str, Sequence[float]], base: str = DEFAULT) -> dict[str, Measured]:
-    """rounds: by candidate, microseconds of a call in each round.  base: the default among them.
+    """Return the figures of each variant; `rounds` has microseconds of a call by variant and round.
 
-    Ratios are taken within a round, so that other work on the host, which slows a whole round,
-    does not decide.
+    Ratios to `base`, the default, are within a round, since other work slows a whole round.
     """
     ratios = {
         name: [time / default for time, default in zip(times, rounds[base], strict=True)]
@@ -74,7 +73,7 @@ def choose(measured: Mapping[str, Measured], base: str = DEFAULT, margin: float 
 
 
 def best_of(names: Sequence[str], rounds: Mapping[str, Sequence[float]]) -> str:
-    """Return the best of one engine's variants, the default if that was not measured.
+    """Return the best of one engine's variants; the default, if that was not measured.
 
     `names` are in order of preference, the default first; `rounds` has microseconds by round.
     """

@@ -52,10 +52,9 @@ def engine_choice(
     reasons: Mapping[str, str],
     objective: Objective,
 ) -> EngineChoice:
-    """The best engine for an objective: the first one, unless another saves the margin.
+    """Return the best engine for an objective: the first measured, unless another saves the margin.
 
-    engines: of the list, in order; the first that was measured is compared with.  rounds: of those
-    that were.  reasons: why others were not.
+    `engines` are in order of the list; `reasons` has why some were not measured.
     """
     measured: dict[str, Measured] = {}
     chosen = engines[0]

@@ -43,8 +43,7 @@ def run(
     `on_done` is called for each variant of an executable, as turns end.
 
     Raises:
-        CompileError: AOTC-E912 if the default itself crashes, or the process does so without naming
-            a variant.
+        CompileError: AOTC-E912 if the default crashes, or the process without naming a variant.
     """
     crashed: dict[str, str] = {}
     while True:

@@ -23,10 +23,9 @@ default alone is measured, so that a build does not need several times their mem
 def candidates_for(
     target: Target, *, weight_bytes: int, narrow: bool = False
 ) -> Iterator[Candidate]:
-    """The candidates for an executable, in the order of preference.
+    """Yield the variants for an executable by preference; none overrides options of `target`.
 
-    target: whose options nothing overrides.  weight_bytes: size of the weights it could capture; 0
-    if there are none.  narrow: whether it has weights of 16 bits.
+    `weight_bytes` is the size of weights it could capture; `narrow` is whether some have 16 bits.
     """
     kind = kind_of(target.platform)
     for candidate in kind.candidates():

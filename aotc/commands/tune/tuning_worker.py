@@ -1,8 +1,7 @@
 """Measures variants in turns: `python -m aotc.commands.tune.tuning_worker FOLDER`.
 
-It uses the runtime alone. Each variant is a target of one staging bundle. It times a call as a
-server makes it: numpy in, numpy out, arguments checked. A variant whose fixture fails is not
-measured.
+It uses the runtime alone. Each variant is a target of one staging bundle, measured unless its
+fixture fails. A call is timed as a server makes it: numpy in, numpy out, arguments checked.
 """
 
 from __future__ import annotations
@@ -106,8 +105,7 @@ def _turns(
 ) -> dict[str, list[float]]:
     """Return median microseconds of a call by variant and round.
 
-    `counted` is reported as progress at even intervals, as often as there are variants; "" for
-    none.
+    `counted`, if not empty, is reported at even intervals, as often as there are variants.
     """
     first: dict[str, float] = {}
     for target, call in candidates.items():

@@ -51,8 +51,7 @@ PLATFORM = plugin_jobs.Platform(
 class CudaBackend:
     """XLA:GPU of the installed CUDA plugin.
 
-    worker: the command that compiles.  seconds_max: how long it
-    may take for one executable.
+    `worker` is the command that compiles; `seconds_max` limits one executable.
     """
 
     platform = "cuda"

@@ -30,10 +30,9 @@ Capability = Annotated[
 
 
 class CudaModel(TargetModel):
-    """NVIDIA GPUs.
+    """NVIDIA GPUs, as the CUDA plugin's description `device` with fields replaced by `changes`.
 
-    `device` names a description in the CUDA plugin, and `changes` replaces fields of it; `text` is
-    a whole description, for plugins without one of that name.
+    `text` is a whole description, for plugins without one of that name.
     """
 
     platform: Literal["cuda"]

@@ -56,7 +56,7 @@ def texts(library: Path) -> dict[str, str]:
 
 @cache
 def texts_once(library: Path) -> Mapping[str, str]:
-    """Return the descriptions of CUDA devices in a library by name, read once (0.5 s).
+    """Return the descriptions of CUDA devices in an unchanging library by name, read once (0.5 s).
 
     Raises:
         OSError: The library cannot be read.

@@ -22,7 +22,7 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
 def llvm_features(target: Target) -> str:
     """Return the features for LLVM, with known ones that the target lacks excluded.
 
-    A processor's name implies features that would not be required of the host.
+    A processor's name implies features of its own, which no requirement would check on the host.
     """
     known = cpu_isa.ARM_FEATURES if cpu_isa.is_arm(target.triple) else cpu_isa.FEATURES
     return cpu_isa.llvm(target.features, target.tuning, known)
@@ -54,10 +54,9 @@ _WORDS_MAX = 300
 
 
 class IreeBackend:
-    """The installed compiler of IREE.
+    """The installed compiler of IREE; `seconds_max` limits one executable at one level.
 
-    worker: the command that compiles what it finds in its working folder.  seconds_max: how long it
-    may take for one executable at one level.
+    `worker` is the command that compiles the contents of its working folder.
     """
 
     platform = "iree"

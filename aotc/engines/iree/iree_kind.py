@@ -30,7 +30,7 @@ class IreeKind(ProcessorKind[IreeModel]):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements:
-        """Return the drivers that executables need, and the compiler's release.
+        """Return the drivers that executables may ask for, and the compiler's release.
 
         The runtime of another release may not read the modules. Memory counts once, as the host's.
         """

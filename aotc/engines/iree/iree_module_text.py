@@ -126,9 +126,9 @@ def _element(type_: Any) -> str | None:
 
 
 def text_of(module: Any, weights: Collection[int], driver: str) -> str:
-    """The text of a module whose parameters at these places are weights; the module is changed.
+    """Return the text of a module whose parameters at these places are weights; changes the module.
 
-    driver: that suits it.
+    `driver` is the one that suits it.
     """
     signature = signature_of(module)
     with module.context:

@@ -23,10 +23,7 @@ type Attribute = int | float | str | tuple[int, ...] | Graph
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value of the graph.
-
-    `shape` has no leading axes of 1; `constant` is its value, if known and small.
-    """
+    """A value of the graph: `shape` without leading axes of 1, `constant` if known and small."""
 
     name: str
     shape: tuple[int, ...]

@@ -20,9 +20,9 @@ FORMAT = "onnx"
 
 
 def versions(engine: Engine) -> dict[str, str]:
-    """The version of each distribution that compiles for an engine.
+    """Return the version of each distribution that compiles for an engine.
 
-    Raises CompileError (AOTC-E907) where one is missing.
+    Raises CompileError (AOTC-E907) if one is missing.
     """
     names = (FORMAT, engine.runtime)
     found = {}

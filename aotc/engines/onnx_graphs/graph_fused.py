@@ -48,8 +48,7 @@ def _rms_norm(rule: Rule) -> list[Tensor]:
 def _layer_norm(rule: Rule) -> list[Tensor]:
     """Apply LayerNormalization to a quarter of the numbers, which has the same result.
 
-    ONNX Runtime subtracts the first number of a row, and large ones of both signs would be
-    infinite.
+    ONNX Runtime subtracts a row's first number, and large ones of both signs would be infinite.
     """
     graph, value, rows = rule.graph, rule.whole(0), _rows(rule)
     epsilon, squares = (rule.operation.attributes[name] for name in ("epsilon", "squares"))

@@ -11,10 +11,9 @@ to do; one whose threads spin until the call ends.
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """The module to compile.
+    """The module to compile; `weights` are indexes of bound parameters.
 
-    `weights` are indexes of bound parameters; `threads` is one of the words above, "" to leave it
-    to the worker.
+    `threads` is one of the words above, "" to leave it to the worker.
     """
 
     artifact: bytes

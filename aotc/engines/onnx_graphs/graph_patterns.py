@@ -664,7 +664,7 @@ def _normed(
 def _scale(
     operation: Operation, name: str, value: Value, scale: list[Value], **how: object
 ) -> bool:
-    """Match the scale and shift of a normalization.
+    """Turn an operation into a normalization if each scale is a row along the last axis.
 
     `how` has epsilon and, for a layer norm, `squares`: whether the variance is the mean of the
     squares less the square of the mean.

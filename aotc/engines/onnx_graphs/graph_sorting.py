@@ -131,10 +131,7 @@ def _top_k(rule: Rule) -> list[Tensor]:
 
 
 def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor:
-    """Return the place of the largest or smallest number along an axis.
-
-    It is the first of equals, and NaN comes before all numbers.
-    """
+    """Return the place of an axis's largest or smallest number: of NaN if any, first of equals."""
     operator = "ArgMax" if largest else "ArgMin"
     shape = [size for at, size in enumerate(value.shape) if at != axis]
     if value.element not in FLOATS:

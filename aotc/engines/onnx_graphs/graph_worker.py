@@ -39,10 +39,9 @@ class Taken(NamedTuple):
 
 @problem_as_result
 def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> Result:
-    """Translate the module of a job.
+    """Translate the module of a job; `engine` is its name in the evidence.
 
-    engine: its name in the evidence.  take: what its compiler does with it; raises
-    UnsupportedError.
+    `take` passes the graph to the engine's compiler, and raises UnsupportedError.
     """
     from aotc.compile.mlir import mlir_context
     from aotc.compile.xla import jaxlib_private

@@ -1,7 +1,7 @@
 """Optimizes an ONNX model with ONNX Runtime, with the weights as parameters.
 
-The weights stay where the loader maps them. Optimizations that depend on their numbers (folding,
-layouts, packing) happen at load, and none can be made before.
+The weights stay where the loader maps them. As they are parameters, optimizations that depend on
+their numbers (folding, layouts, packing) happen at load.
 """
 
 from __future__ import annotations

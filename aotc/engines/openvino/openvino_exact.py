@@ -65,9 +65,9 @@ _INDEXED = ("gather", "scatter", "dynamic_slice", "dynamic_update_slice")
 
 
 def require_exact(program: Block, graph: Graph) -> None:
-    """Raises UnsupportedError, which names the operation, for what OpenVINO computes otherwise.
+    """Raise UnsupportedError for a program that OpenVINO computes differently.
 
-    graph: of the program.
+    The error names the operation; `graph` is the program's.
     """
     for value in program.arguments:
         if value.element not in ELEMENTS:

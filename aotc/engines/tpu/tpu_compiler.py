@@ -29,8 +29,7 @@ PLATFORM = plugin_jobs.Platform(
 class TpuBackend:
     """XLA:TPU of the installed libtpu.
 
-    worker: the command that compiles.  seconds_max: how long it
-    may take for one executable.
+    `worker` is the command that compiles; `seconds_max` limits one executable.
     """
 
     platform = "tpu"

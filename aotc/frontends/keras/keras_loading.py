@@ -149,8 +149,5 @@ def load(config: Mapping[str, Any], weights: bytes) -> tuple[Any, Any]:
 
 
 def layer_names(model: Any) -> Iterator[str]:
-    """Yield the names of a model's layers, nested ones included.
-
-    Keras computes each in a scope of its name.
-    """
+    """Yield the names of a model's layers, nested ones included, which Keras uses as scopes."""
     return (each.name for each in model._flatten_layers())

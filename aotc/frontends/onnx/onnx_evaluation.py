@@ -358,11 +358,7 @@ class Call:
         self.evaluation.left -= nodes
 
     def require_types(self, inputs: Sequence[Value]) -> None:
-        """Reject inputs of different types where the operator needs one, and wrong counts.
-
-        Raises:
-            CaptureError: The inputs do not match the operator.
-        """
+        """Raise CaptureError for inputs of several types where one is needed, and wrong counts."""
         schema = self.node.schema
         stated = schema.inputs
         variadic = bool(stated) and stated[-1].option == stated[-1].option.Variadic

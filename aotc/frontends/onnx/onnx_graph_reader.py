@@ -58,8 +58,7 @@ class Node:
 class Graph:
     """Nodes in an order in which each finds its inputs.
 
-    inputs: names, without those that an initializer gives a value to.  messages: their
-    ValueInfoProtos.
+    `inputs` are names without those of initializers; `messages` are their ValueInfoProtos.
     """
 
     inputs: tuple[str, ...]
@@ -269,11 +268,7 @@ def key_of(node: Node) -> Key:
 def require_expandable(
     nodes: Sequence[Node], functions: Mapping[Key, Function], where: str
 ) -> None:
-    """Reject functions that call themselves, or expand to more nodes than a model has.
-
-    Raises:
-        CaptureError: A function is one of these.
-    """
+    """Raise CaptureError if functions call themselves or expand to more nodes than a model has."""
     sizes: dict[Key, int] = {}
 
     def size(of: Sequence[Node], within: tuple[Key, ...]) -> int:

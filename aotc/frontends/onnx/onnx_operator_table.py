@@ -20,7 +20,7 @@ class Operator:
 
     `function` takes a `Call` and the values of its inputs, and returns one value, or a tuple with
     one for each output; None for an operator that is replaced by its body, as onnx defines it.
-    `deciding` are the inputs that determine the shape of a result, and have to be known.
+    `deciding` are positions of inputs that determine the shape of a result and have to be known.
     """
 
     function: Callable[..., Any] | None

@@ -96,9 +96,9 @@ def _external(tensor: Any, needed: int, beside: Callable[[str], bytes], where: s
 
 
 def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
-    """The array that a TensorProto is. Raises CaptureError.
+    """Return the array of a TensorProto. Raises CaptureError.
 
-    Nothing is allocated for a shape but what the file has bytes for.
+    Memory is allocated only for bytes that the file has, whatever the shape.
     """
     kind = tensor.data_type
     dtype = dtype_of(kind, where)

@@ -38,10 +38,7 @@ X64 = "set enable_x64 in the manifest, or export the model with 32 bits"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One of the graph's inputs.
-
-    It is a weight by its name, a constant, a numbered input of the model, or unused.
-    """
+    """A graph's input: a weight by name, a constant, a numbered input of the model, or unused."""
 
     name: str
     weight: str | None = None
@@ -60,7 +57,7 @@ class Bindings:
     """The graph's inputs, bound to weights, constants and the model's inputs.
 
     `inputs` are those that callers pass, then states, with torch's metadata; `state` is the name of
-    all states together. `narrowed` names weights and inputs that lost bits; `found` has findings.
+    all states together. `narrowed` names weights and inputs that lost bits; `found` has errors.
     """
 
     bound: list[Bound] = field(default_factory=list)
@@ -124,10 +121,7 @@ def bind(
 
 
 def _name(spec: InputSpec, value: Any) -> str:
-    """The name of one of the graph's inputs, "" for a number.
-
-    Raises Damaged if the signature has another there.
-    """
+    """Return the name of a graph's input, "" for a number; Damaged if the signature has another."""
     name = value.name if isinstance(value, Ref) else ""
     for stored in (spec.parameter, spec.buffer, spec.tensor_constant):
         if stored is not UNSET:

@@ -35,7 +35,7 @@ type Function = Callable[..., list[Any]]
 class Values:
     """The values of a graph's names while it runs.
 
-    A name that shares written memory is computed anew from the owner of the memory.
+    A name that shares memory is computed anew from the memory's owner after a write.
     """
 
     def __init__(self, plan: Plan, shared: Sharing) -> None:

@@ -41,8 +41,8 @@ class Origin:
 class Sharing:
     """Memory that tensors share.
 
-    `owner` is that of each tensor's memory; `origins` are of tensors that own none; `written` are
-    owners whose memory is written.
+    `owner` has the owner of each tensor's memory, `origins` the origin of those that own none;
+    `written` are owners whose memory is written.
     """
 
     owner: Mapping[str, str]
@@ -97,9 +97,9 @@ def sharing(plan: Plan, outside: Mapping[str, str]) -> tuple[Sharing, list[Refus
 
 
 class _Finding:
-    """What is known of tensors that were made so far.
+    """Facts about the tensors computed so far; `later` has the last step that uses each.
 
-    later: the last step that uses each.  owner, origins: as of `Sharing`.
+    `owner` and `origins` are as in `Sharing`.
     """
 
     def __init__(self, later: Mapping[str, int]) -> None:

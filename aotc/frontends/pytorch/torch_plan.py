@@ -70,10 +70,7 @@ class DTypeNumber:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """An argument of a kind that no operator of this frontend takes.
-
-    `text` is the name of an operator, "" for other kinds.
-    """
+    """An argument of a kind that no operator here takes; `text` is an operator's name, or empty."""
 
     kind: str
     text: str = ""

@@ -54,7 +54,7 @@ def owner_of(spec: InputSpec) -> tuple[str, str] | None:
 
 
 def find(made: Plan, signature: Signature) -> tuple[Plan, Changes]:
-    """Return the graph with the new values of its state as outputs, and those changes.
+    """Return the graph, with state that it writes in place as further outputs, and its changes.
 
     Raises:
         Damaged: The signature contradicts the graph.
@@ -121,8 +121,8 @@ def shared_memory(
 ) -> Iterator[Finding]:
     """Yield AOTC-E844 for changed state in the memory of another tensor.
 
-    torch would change both. `keys` has the names in the archive of all that the graph uses,
-    `places` theirs.
+    torch would change that tensor, too. `keys` are names in the archive of all that the graph uses,
+    `places` where these are stored.
     """
     by_place: dict[tuple[str, str], list[str]] = {}
     for name, key in keys.items():
@@ -148,10 +148,9 @@ def with_states(
     changes: Changes,
     state: str,
 ) -> Any:
-    """Return the result of a call together with new states.
+    """Return the result of a call, together with new states if the graph changes any.
 
-    `outputs` are the graph's; `before` has the old values of state; `state` names the model's own
-    state.
+    `outputs` are the graph's; `before` has old values of state; `state` is the key of the model's.
 
     Raises:
         Unsupported: A state changes its shape or dtype.

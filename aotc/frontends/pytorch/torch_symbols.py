@@ -158,7 +158,7 @@ def symbol_of(size: Sym) -> str | None:
 
 
 def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int]:
-    """Return the value of the one unknown symbol, where the size is linear in it.
+    """Return the value of the one unknown symbol if the size is linear in it, else nothing.
 
     It is rounded down where no whole number gives the size that was found.
     """
@@ -225,7 +225,7 @@ def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
 
 
 def same_strides(a: TensorMeta, b: TensorMeta) -> bool:
-    """Return whether two tensors have equal strides, as far as known."""
+    """Return whether two tensors have equal sizes and strides; False where these are unknown."""
     one, other = _sample(a), _sample(b)
     return one is not None and one == other
 

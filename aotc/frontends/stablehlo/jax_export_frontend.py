@@ -93,10 +93,7 @@ def _model(exported: Any, inputs: list[ModelInput], verified: bytes) -> Model:
 
 
 def _name(steps: Any) -> str:
-    """Return the path of a leaf below (args, kwargs).
-
-    It is "x" for a keyword, "arg0/w" within the first positional argument.
-    """
+    """Return a leaf's path below (args, kwargs): "x" for a keyword, "arg0/w" for a position."""
     inside = jax.tree_util.keystr(steps[1:], simple=True, separator="/")
     return inside if steps[0].idx == 1 else f"arg{inside}"
 

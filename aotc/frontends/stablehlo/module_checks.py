@@ -20,12 +20,9 @@ BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
 
 @contextmanager
 def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
-    """Convert any error of the libraries that read a file to a CaptureError.
+    """Raise CaptureError (AOTC-E843) for any error of the libraries that read a file.
 
     For damaged files, they may raise anything, such as struct.error or KeyError.
-
-    Raises:
-        CaptureError: AOTC-E843.
     """
     try:
         yield
@@ -42,12 +39,9 @@ BEYOND = ("infeed", "outfeed", "recv", "send")
 
 
 def require_alone(module: Any, where: str) -> None:
-    """Reject a module that exchanges data with others while it runs.
+    """Raise CaptureError (AOTC-E844) for a module that exchanges data with others while it runs.
 
     Its callers would wait forever.
-
-    Raises:
-        CaptureError: AOTC-E844.
     """
     found: set[str] = set()
 
@@ -66,8 +60,7 @@ def require_alone(module: Any, where: str) -> None:
 def parse(data: bytes, where: str, expected: str) -> Any:
     """Return the verified MLIR module in a file, in a process that may crash.
 
-    Raises:
-        CaptureError: AOTC-E843.
+    Raises CaptureError (AOTC-E843).
     """
     is_portable = data.startswith(BYTECODE) and PORTABLE in data[:64]
     with refused_as_damaged(where, expected):

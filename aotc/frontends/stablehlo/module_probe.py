@@ -39,9 +39,8 @@ type Kind = Literal["module", "jax.export", "tensorflow"]
 class Job(Struct, frozen=True):
     """The job of the worker.
 
-    `text` is the model file, for messages. `folder` has the numbered modules to read, and gets the
-    results as `0.read`. `expected` describes a valid file; `secrets` are files that the worker must
-    not read.
+    `text` names the model file in messages. `folder` has the numbered modules to read, and gets the
+    results as `0.read`. `expected` describes a valid file; `secrets` are files it must not read.
     """
 
     text: str

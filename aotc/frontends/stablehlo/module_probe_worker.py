@@ -59,8 +59,7 @@ def _module(job: Job, data: bytes) -> Any:
 def _keep_products_of_masks(module: Any) -> None:
     """Convert booleans to floats by way of integers.
 
-    XLA selects where a program multiplies by booleans: false times NaN is 0, which is NaN in
-    TensorFlow.
+    XLA selects for a product with booleans: false times NaN is 0, which is NaN in TensorFlow.
     """
     found: list[Any] = []
 

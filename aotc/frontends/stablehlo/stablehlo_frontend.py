@@ -61,10 +61,7 @@ class StablehloFrontend:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A module's function, as `jax.export` has it.
-
-    It takes the inputs, whose names are `names`, then the lifted constants.
-    """
+    """A module's function in `jax.export`: it takes the inputs `names`, then lifted constants."""
 
     exported: Any
     inputs: Sequence[jax.ShapeDtypeStruct]

@@ -1,7 +1,6 @@
-"""What IREE 3.13.0 computes otherwise than XLA, in operations that both compute the same.
+"""Numerical workarounds for operations that IREE 3.13.0 computes differently from XLA.
 
-Each module here holds the repairs of one kind of operation; tests/engines compares all of them with
-plain JAX.
+Each module has those of one group of operations; tests/engines compares all with plain JAX.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Numerical workarounds for floats: powers, logarithms, conversions, and masked products.
 
-XLA selects in products with booleans as numbers, where a masked element may be NaN.
+In a product with booleans as numbers XLA selects, so a masked element may be NaN.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from aotc.engines.iree.repairs.repair_text import (
 def power(operation: Any) -> None:
     """Compute powers by logarithms in float64, since IREE's float32 has 5 digits of large powers.
 
-    The cases of C's `pow` follow.
+    Special cases are those of C's `pow`.
     """
     kind, element = kind_of(operation.results[0])
     if element not in FLOATS:
@@ -93,10 +93,10 @@ def refuse_double(operation: Any) -> None:
 
 
 def convert(operation: Any) -> None:
-    """Convert as XLA does.
+    """Convert numbers as XLA does.
 
     Floats that fit into no integer become the nearest one, and NaN zero; integers become bfloat16,
-    and float64 becomes float16, by way of float32; unsigned integers are marked as such.
+    and float64 becomes float16, by way of float32; unsigned integers stay unsigned.
     """
     (kind, element), (given, wanted) = kind_of(operation.operands[0]), kind_of(operation.results[0])
     if element == wanted:
@@ -112,9 +112,9 @@ def convert(operation: Any) -> None:
 
 
 def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
-    """Mask all bits of unsigned integers and booleans before conversions.
+    """Convert integers; unsigned ones and booleans behind a mask that keeps all of their bits.
 
-    IREE fuses a conversion into the product that uses it, and forgets the signedness there.
+    IREE otherwise fuses the conversion into a product, and forgets there that they have no sign.
     """
     bits = 1 if element == "i1" else BITS[element]
     unsigned = element == "i1" or element.startswith("u")
@@ -221,9 +221,9 @@ def masked_product(operation: Any) -> None:
 
 
 def _condition(value: Any) -> Any:
-    """Return the booleans that a value is as numbers; None where XLA sees none.
+    """Return the booleans that a value has as numbers; None of others, and where XLA sees none.
 
-    XLA treats constants as numbers, and repeats numbers instead of booleans.
+    XLA treats constants as numbers, and broadcasts numbers instead of booleans.
     """
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "stablehlo.convert":

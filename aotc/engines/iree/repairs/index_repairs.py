@@ -1,6 +1,6 @@
 """Numerical workarounds for indices outside of an array.
 
-IREE accesses memory beside it, or misreads small or large integers. XLA clamps indices of gathers
+IREE accesses memory outside it, or misreads small or large integers. XLA clamps indices of gathers
 and slices, and omits updates that do not fit.
 """
 

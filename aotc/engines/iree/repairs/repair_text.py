@@ -29,7 +29,7 @@ class UnrepairableError(Exception):
 
 
 def put(operation: Any, body: str, operands: Sequence[Any], given: Sequence[str]) -> list[Any]:
-    """Insert a body of these types before an operation, and return its values.
+    """Insert a body before an operation, and return its results, which have the types `given`.
 
     Its arguments are %a0, %a1 and so on, its results %r, or %r0, %r1 and so on.
     """

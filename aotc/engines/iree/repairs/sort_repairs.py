@@ -145,8 +145,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def _copy(operation: Any, value: Any, number: int, joined: str = _JOINED[0]) -> Any:
     """Return a copy that IREE does not remove, by adding zeros that depend on the numbers' bits.
 
-    Other sorts use other steps, and `joined`, the operation that adds, differs for each copy of one
-    value.
+    `number` differs for each sort, and `joined`, the operation that adds, for each copy of a value.
     """
     given, element = kind_of(value)
     if element == "i1":
@@ -214,7 +213,7 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
     """Let the module update copies of its arguments, except donated ones.
 
     IREE writes the changes of a scatter or an update into the argument itself, if nothing else
-    reads it. `weights` are parameters that IREE holds as globals, which it does not write to.
+    reads it. `weights` are places of parameters that IREE holds as globals and does not write to.
     """
     written: set[str] = set()
 

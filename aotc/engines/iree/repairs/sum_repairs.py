@@ -200,7 +200,7 @@ _TERMS_MAX = 4096
 def _cut(
     name: str, shape: list[int], element: str, axis: int, sizes: tuple[int, int]
 ) -> tuple[str, str]:
-    """Return lines that give NAME_cut, and its type: an axis as two, padded with zeros."""
+    """Return lines that give NAME_cut, and its type: an axis as two `sizes`, zero-padded."""
     kind, body = tensor(shape, element), ""
     value, count, block = name, *sizes
     if more := count * block - shape[axis]:
@@ -248,7 +248,7 @@ def convolution(operation: Any) -> None:
 def require_windows(operation: Any) -> None:
     """Raise UnrepairableError for windows that IREE computes differently.
 
-    These are windows of one number at a stride, where it computes the producer at the used places
+    These are windows of one number at a stride, where it computes the operand at the used places
     only, and sums of many floats per window, which it adds one by one.
     """
     sizes, strides = (_numbers(operation, f"window_{name}") for name in ("dimensions", "strides"))

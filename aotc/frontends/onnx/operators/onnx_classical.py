@@ -271,10 +271,7 @@ def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
 def _coupled(
     scores: Any, a: Sequence[float], b: Sequence[float], pairs: Sequence[tuple[int, int]], n: int
 ) -> Any:
-    """Return probabilities of classes from those of pairs.
-
-    The method is the second of Wu, Lin and Weng (2004), as in libsvm.
-    """
+    """Return classes' probabilities from pairs': Wu, Lin and Weng (2004), method 2, as libsvm."""
     rows: list[list[Any]] = [[jnp.zeros(scores.shape[0], scores.dtype)] * n for _ in range(n)]
     for number, (i, j) in enumerate(pairs):
         p = jnp.clip(jax.nn.sigmoid(-(scores[:, number] * a[number] + b[number])), 1e-7, 1 - 1e-7)

@@ -85,7 +85,7 @@ def _finished(
 
 
 def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]:
-    """Return the stacked results of a loop without a step, of the shapes of a first step."""
+    """Return the stacked results of a loop without a step: no rows, shaped as in a first step."""
 
     def step(*carried: Any) -> Any:
         _, *results = call.run(body, [np.asarray(0, np.int64), np.asarray(True), *carried])

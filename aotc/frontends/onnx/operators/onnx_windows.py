@@ -316,10 +316,7 @@ def deform_conv(
 
 
 def _between(x: Any, y: Any, z: Any) -> Any:
-    """Interpolate (n, parts, channels, rows, columns) at places of (n, parts, …).
-
-    Interpolation is linear, and zero outside.
-    """
+    """Interpolate (n, parts, channels, rows, columns) linearly at (n, parts, …), zero outside."""
     n, parts = x.shape[:2]
     batch, part = jnp.arange(n)[:, None, None, None], jnp.arange(parts)[None, :, None, None]
     y0, z0 = jnp.floor(y), jnp.floor(z)

@@ -44,10 +44,7 @@ def _batched(one: Array, other: Array) -> tuple[Array, Array]:
 
 
 def _singular(factors: Array) -> Array:
-    """Return the first zero on each upper factor's diagonal, from 1; 0 without any.
-
-    It is the status of torch's operators that report errors to the caller.
-    """
+    """Return torch's `info`: the first zero on each upper factor's diagonal, from 1; 0 if none."""
     return _first(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0)
 
 

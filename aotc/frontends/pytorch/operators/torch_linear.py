@@ -165,9 +165,9 @@ def _attention(
     scale: Any,
     grouped: bool,
 ) -> tuple[Array, Array]:
-    """Return scaled dot-product attention, with 0 for rows that are masked entirely.
+    """Return scaled dot-product attention, 0 for rows that are masked entirely, and the scores.
 
-    With `grouped`, consecutive heads of queries share a head of keys.
+    With `grouped`, consecutive heads of queries may share a head of keys.
     """
     if grouped and not (query.shape[-3] == key.shape[-3] == value.shape[-3]):
         heads = query.shape[-3]

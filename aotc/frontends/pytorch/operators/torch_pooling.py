@@ -25,10 +25,9 @@ op = FAMILY
 def _ends(
     size: Any, kernel: int, stride: int, pad: int, dilation: int, ceil: bool
 ) -> tuple[int, Any]:
-    """Return the padding on both sides.
+    """Return the padding on both sides; with `ceil`, a last window may exceed the input.
 
-    With `ceil`, a last window may exceed the input, but has to begin in it or in the padding before
-    it.
+    It has to begin in the input or in the padding before it.
     """
     reach = dilation * (kernel - 1) + 1
     if not ceil:
@@ -117,10 +116,7 @@ def _max_pool_with_places(
     *,
     rank: int,
 ) -> tuple[Array, Array]:
-    """Return largest elements and their places, numbers within the pooled axes.
-
-    The place is the first of equal elements, and the last NaN.
-    """
+    """Return largest elements and flat indices in the pooled axes: first of equals, last of NaN."""
     sizes = self.shape[-rank:]
     window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
     return _windows(self, _lowest(self.dtype), lax.max, window), _places(self, window)
@@ -239,9 +235,7 @@ def _parts(size: int, wanted: int) -> tuple[Array, Array]:
 
 
 def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
-    """Return the places of the largest elements, numbers within the pooled axes.
-
-    The place is the first of equal elements, and the last NaN.
+    """Return flat indices of largest elements in the pooled axes: first of equals, last of NaN.
 
     Raises:
         Unsupported: The size of an axis varies, unless each axis has one part.
@@ -279,10 +273,7 @@ def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
 
 
 def _largest_place(x: Array) -> Array:
-    """Return the place of the largest element of the last axis.
-
-    It is the first of equal elements, and the last NaN.
-    """
+    """Return the place of the largest element of the last axis: first of equals, last of NaN."""
     first = jnp.argmax(x, -1)
     if category(x.dtype) != 2:
         return first
@@ -396,10 +387,7 @@ def _cubic(x: Array, axis: int, wanted: Any, align: bool, scale: float | None) -
 
 
 def _keys(x: Array, a: float) -> Array:
-    """Return Keys' kernel of cubic convolution.
-
-    https://doi.org/10.1109/TASSP.1981.1163711
-    """
+    """Return Keys' kernel of cubic convolution: https://doi.org/10.1109/TASSP.1981.1163711."""
     x = jnp.abs(x)
     near = ((a + 2) * x - (a + 3)) * x * x + 1
     far = ((x - 5) * x + 8) * x * a - 4 * a

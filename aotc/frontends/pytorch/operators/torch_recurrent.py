@@ -60,8 +60,7 @@ def _direction(
 ) -> tuple[Array, States]:
     """Compute one direction of a layer over time, the first axis.
 
-    `weights` are those of the input, of the recurrence, then both biases if any, then of the
-    projection.
+    `weights` are of the input, of the recurrence, then both biases if any, then of the projection.
     """
     into, recurrent, *rest = weights
     biases, projection = (rest[:2], rest[2:]) if len(rest) >= 2 else ((), rest)
