@@ -60,19 +60,19 @@ class BudgetExceededError(AotcError):
 
 
 class AbortedError(AotcError):
-    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is that of shells."""
+    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is the one that shells show."""
 
     exit_code = 130
 
 
 class TerminatedError(AotcError):
-    """AOTC-E982: SIGTERM stopped the command; the exit code is that of shells."""
+    """AOTC-E982: SIGTERM stopped the command; the exit code is the one that shells show."""
 
     exit_code = 143
 
 
 class HungUpError(AotcError):
-    """AOTC-E983: SIGHUP stopped the command; the exit code is that of shells."""
+    """AOTC-E983: SIGHUP stopped the command; the exit code is the one that shells show."""
 
     exit_code = 129
 
@@ -80,8 +80,7 @@ class HungUpError(AotcError):
 def family_of(code: str) -> type[AotcError]:
     """Return the exception class of a code of the toolchain or the runtime.
 
-    Raises:
-        KeyError: Neither has the code.
+    Raises KeyError if neither has the code.
     """
     from aotc.base.codes import FAMILIES
     from aotc_runtime.base.codes import family_in

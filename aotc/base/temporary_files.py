@@ -66,8 +66,7 @@ def uninterrupted() -> Iterator[None]:
 def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
     """Create a file beside `path`, and yield it with its descriptor; removed unless renamed.
 
-    Raises:
-        OSError: It cannot be created.
+    Raises OSError if it cannot be created.
     """
     remove_abandoned(path.parent, prefix_of(path))
 
@@ -83,8 +82,7 @@ def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
 def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[Path]:
     """Create a folder that is removed with its contents at the end, unless it was renamed.
 
-    Raises:
-        OSError: It cannot be created.
+    Raises OSError if it cannot be created.
     """
     remove_abandoned(parent, prefix, suffix)
 
@@ -132,8 +130,7 @@ def _remove(path: Path) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Wait until no other process is between reading and replacing this file or folder.
 
-    Raises:
-        OSError: It cannot be locked.
+    Raises OSError if it cannot be locked.
     """
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -277,11 +274,7 @@ def require_room(folder: Path, status: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk.
-
-    Raises:
-        OSError: It cannot be flushed.
-    """
+    """Flush a file, or the names in a folder, to disk. Raises OSError if it cannot be flushed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

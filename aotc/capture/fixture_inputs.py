@@ -57,10 +57,7 @@ class Recorded:
 def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
     """Return the arrays of an entry point's fixtures under a key; None without such a file.
 
-    Keys are "file" (the inputs), "results" and "expected".
-
-    Raises:
-        CaptureError: AOTC-E831, E840.
+    Keys are "file" (the inputs), "results" and "expected". Raises CaptureError (AOTC-E831, E840).
     """
     fixtures = manifest.entry_points[name].fixtures
     file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
@@ -397,8 +394,7 @@ def _draw(
 ) -> Array:
     """Return random values for an input.
 
-    Raises:
-        CaptureError: AOTC-E831 for an array that numpy cannot generate.
+    Raises CaptureError (AOTC-E831) for an array that numpy cannot generate.
     """
     try:
         return _drawn(spec, path, leaf, sizes, where)

@@ -238,7 +238,7 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two sizes that may or may not be equal, and the code that compared them."""
+    """Two sizes that may or may not be equal, and the code outside of jax.export that compares."""
 
     file: str
     line: int
@@ -349,9 +349,7 @@ def static_module(lowered: Any) -> Any:
     """Return the StableHLO module of a `jax.stages.Lowered` with concrete sizes.
 
     These are filled into modules that were exported for any size and are called with certain ones.
-
-    Raises:
-        SizesError: The exported module does not accept them.
+    Raises SizesError if the exported module does not accept them.
     """
     module = lowered.compiler_ir("stablehlo")
     with _private("mlir.refine_polymorphic_shapes"):

@@ -136,10 +136,8 @@ def _inputs(
 def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
     """Return a symbolic size for each dimension, constrained by its range and the relations.
 
-    A dimension with one accepted size gets that number.
-
-    Raises:
-        ValueError: jax does not support the constraints.
+    A dimension with one accepted size gets that number. Raises ValueError if jax does not support
+    the constraints.
     """
     fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
     free = {name: known for name, known in accepted.items() if name not in fixed}

@@ -252,10 +252,7 @@ def short(leaf: Any) -> str:
 def signature(values: Any, where: str) -> Any:
     """Return what must not change between profiles: the tree, and each leaf's rank and dtype.
 
-    The tree is as a bundle describes it, without static fields.
-
-    Raises:
-        CaptureError: AOTC-E833.
+    The tree is as a bundle describes it, without static fields. Raises CaptureError (AOTC-E833).
     """
     ranks = [(len(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(values)]
     return jax_trees.describe(values, itertools.count(), where), ranks

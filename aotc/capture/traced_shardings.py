@@ -62,8 +62,7 @@ def weight_shardings(
 ) -> dict[str, dict[str, Sharding]]:
     """Return the sharding of each tensor of each set.
 
-    Raises:
-        BuildManifestError: AOTC-E806, E807, E814.
+    Raises BuildManifestError (AOTC-E806, E807, E814).
     """
     found: dict[str, dict[str, Sharding]] = {}
     for name, loaded in weights.items():
@@ -136,8 +135,7 @@ def shardings_of(
 ) -> ArrayShardings | None:
     """Return the shardings of an entry point's arrays at each profile; None without a mesh.
 
-    Raises:
-        BuildManifestError: AOTC-E806, E807, E814.
+    Raises BuildManifestError (AOTC-E806, E807, E814).
     """
     if not manifest.mesh:
         return None

@@ -141,8 +141,7 @@ def in_tree(
 ) -> Weights:
     """Return the weights set of tensors that are read from files; `where` is for messages.
 
-    Raises:
-        CaptureError: AOTC-E828, E830.
+    Raises CaptureError (AOTC-E828, E830).
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)

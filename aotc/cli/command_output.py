@@ -99,10 +99,8 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 def _require_values(given: Mapping[str, Any]) -> None:
     """Reject empty values, such as that of a shell variable which is not set.
 
-    With the default instead, `--key ""` would give an unsigned bundle.
-
-    Raises:
-        click.UsageError: A value is empty.
+    With the default instead, `--key ""` would give an unsigned bundle. Raises click.UsageError if a
+    value is empty.
     """
     context = click.get_current_context()
     for option in context.command.params:

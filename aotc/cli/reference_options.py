@@ -90,8 +90,7 @@ def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def output_options[F: Callable[..., Any]](*, default: str | None = None) -> Callable[[F], F]:
     """Return a decorator that adds `-o`, as `output`, and `--layout`.
 
-    Args:
-        default: Text that the help of `-o` shows as the default.
+    `default` is the text that the help of `-o` shows as the default.
     """
     layout = click.option("--layout", type=DIR, help="Write an OCI layout directory instead")
     output = click.option(

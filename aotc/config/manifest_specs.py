@@ -569,7 +569,7 @@ class BuildManifest(ManifestKeys):
             yield from self.evaluation_files(name)
 
     def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
-        """The files with the data of an evaluation, sorted by name; none of a function."""
+        """Yield the files with the data of an evaluation, sorted by name; none for a function."""
         spec = self.entry_points[entry_point].evaluation
         if spec is None or spec.reads_function:
             return

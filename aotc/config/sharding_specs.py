@@ -1,10 +1,10 @@
 """Shardings of arrays over the mesh, as a manifest writes them.
 
     mesh = { data = 2, model = 4 }
-|>
+
     [weights.params.shardings]
     "layers/*/up" = [[], "model"]       # the second axis over model; every device has all rows
-|>
+
     [entry_points.predict.shardings]
     inputs = { image = ["data", []] }
     outputs = { result = [["data", "model"], []] }

@@ -117,10 +117,7 @@ def parse[T](document: Document, model: type[T], folder: Path | None = None) -> 
 def require_schema(document: Document, version: int) -> None:
     """Reject a file of another schema before this one is applied to it.
 
-    A missing or mistyped `schema` is left to the model.
-
-    Raises:
-        BuildManifestError: AOTC-E810.
+    A missing or mistyped `schema` is left to the model. Raises BuildManifestError (AOTC-E810).
     """
     found = document.data.get("schema")
     if type(found) is int and found != version:

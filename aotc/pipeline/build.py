@@ -303,21 +303,9 @@ def _write(
     """Write the bundle with its attestations and other results: all of them or none.
 
     So an unsigned bundle is never visible. Return it with the attestation of its provenance, if
-    there is a signer, and the bill of materials, if it is signed or has a path.
-
-    Args:
-        path: Of the bundle.
-        form: Of the bundle.
-        parts: The targets.
-        program: The captured program.
-        signer: None for an unsigned bundle.
-        gather: Collects the inputs, only for a signer or a bill of materials.
-        manifest: The build manifest.
-        sbom_path: Another path for the bill of materials.
-        beside: Other files, by path.
-
-    Raises:
-        UsageError: AOTC-E003, E004, and the signer's errors.
+    there is a signer, and the bill of materials, if it is signed or has a path (`sbom_path`).
+    `gather` collects the inputs, only for a signer or a bill of materials; `beside` has other files
+    by path. Raises UsageError: AOTC-E003, E004, and the signer's errors.
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:

@@ -128,10 +128,8 @@ def replay(
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
     """Return the jobs with the choices of a tuning file, and those choices.
 
-    `beside` is the result of `asked_engines` by target, `built_with` is by platform.
-
-    Raises:
-        UsageError: AOTC-E031 for a file of another program, target or compiler.
+    `beside` is the result of `asked_engines` by target, `built_with` is by platform. Raises
+    UsageError (AOTC-E031) for a file of another program, target or compiler.
     """
     positions, weights = _positions(program), WeightFiles(scratch, program.weights)
     tuned_jobs: dict[str, dict[ExecutableKey, CompileJob]] = {}
@@ -182,10 +180,8 @@ def asked_engines(
     """Return a target for each engine to compile it, in order, and for single executables.
 
     A tuning file names one engine; without one, all are returned. The second result has the engines
-    that the file names for single executables.
-
-    Raises:
-        UsageError: AOTC-E031 for a file that has chosen among others.
+    that the file names for single executables. Raises UsageError (AOTC-E031) for a file that has
+    chosen among others.
     """
     if not isinstance(tuning, Recorded):
         return tuple(candidates), {}

@@ -190,7 +190,7 @@ class Tasks:
     def note(
         self, task: Task, *, cached: bool, seconds: float = 0.0, is_keyed: bool = True
     ) -> None:
-        """Note that a task has ended. is_keyed: whether another build may take its result."""
+        """Note that a task has ended; with `is_keyed`, another build may use its result."""
         reasons = (() if cached else self._reasons(task)) if is_keyed else (ALWAYS,)
         done = Done(task, cached, reasons, seconds)
         with self._lock:

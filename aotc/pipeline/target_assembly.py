@@ -161,12 +161,7 @@ def proven(
 ) -> TargetParts:
     """Return the parts of a target with what its executables did, and the proofs of its policies.
 
-    Args:
-        assembled: The target.
-        ran: The results of its executables.
-        proofs: Of its policies, by entry point.
-        plans: Of the value trials.
-        evaluations: By entry point.
+    `proofs` and `evaluations` are by entry point; `plans` are those of the value trials.
     """
     parts = assembled.parts
     parities = dict(ran.fixtures)

@@ -231,7 +231,7 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def evaluation_text(evaluation: dict[str, Any]) -> str:
-    """Return a metric with its interval and reference. evaluation: as JSON has it."""
+    """Return a metric with its interval and reference; `evaluation` is as in JSON."""
     result = evaluation["result"]
     of = f"of {count(evaluation['samples'], 'sample')}"
     reference = f"plain JAX {short(evaluation['reference'])}"

@@ -66,8 +66,7 @@ class ProcessLimits(Struct, frozen=True):
     def stated(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
         """Return the limits of the environment variables, or this machine's memory and an hour.
 
-        Raises:
-            UsageError: AOTC-E001.
+        Raises UsageError (AOTC-E001).
         """
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         seconds = SECONDS
@@ -346,11 +345,7 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def _filter_calls() -> str:
-    """Reject the system calls above with EPERM.
-
-    Raises:
-        OSError: The system has no such filter.
-    """
+    """Reject the system calls above with EPERM. Raises OSError if the system has no such filter."""
     if platform.machine() not in _NAMES:
         raise OSError(errno.ENOSYS, f"no list of system calls of {platform.machine()}")
     machine, calls = _NAMES[platform.machine()]

@@ -211,10 +211,8 @@ def with_revoked(
 ) -> str:
     """Return the text of a policy with these key ids and digests under `revoked`.
 
-    `text` is a valid policy; `since` has the times from which keys are revoked.
-
-    Raises:
-        UsageError: AOTC-E024 where the text cannot be edited.
+    `text` is a valid policy; `since` has the times from which keys are revoked. Raises UsageError
+    (AOTC-E024) where the text cannot be edited.
     """
     added = {"keys": keys, "roots": roots, "blobs": blobs}
     wanted = tomllib.loads(text)

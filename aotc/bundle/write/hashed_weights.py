@@ -25,8 +25,7 @@ def sizes_of(source: BlobSource) -> dict[str, int]:
 def unchanged(source: BlobSource, digest: str) -> bytes:
     """Return a document that was hashed before.
 
-    Raises:
-        IntegrityError: AOTC-E201 if the bundle was modified since.
+    Raises IntegrityError (AOTC-E201) if the bundle was modified since.
     """
     data = bytes(source.blob(digest) or b"")
     if sha256(data) != digest:

@@ -63,8 +63,7 @@ def write_fixture(
 ) -> bytes:
     """Return the file of a call, with its inputs and results by leaf path.
 
-    Raises:
-        CaptureError: AOTC-E834.
+    Raises CaptureError (AOTC-E834).
     """
     tensors = {f"inputs/{path}": array for path, array in inputs.items()}
     tensors |= {f"outputs/{path}": array for path, array in outputs.items()}

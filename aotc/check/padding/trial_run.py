@@ -34,8 +34,7 @@ class Call(Struct, frozen=True):
 def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
     """Return the shape of a leaf at these sizes.
 
-    Raises:
-        ValueError: The size of an axis is unknown.
+    Raises ValueError if the size of an axis is unknown.
     """
     return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
 

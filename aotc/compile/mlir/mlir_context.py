@@ -32,8 +32,7 @@ def new_context() -> ir.Context:
 def read_artifact(artifact: bytes) -> ir.Module:
     """Return the module of a portable artifact, in a context of its own.
 
-    Raises:
-        ValueError, ir.MLIRError: The bytes are no such artifact.
+    Raises ValueError or ir.MLIRError if the bytes are no such artifact.
     """
     return _stablehlo.deserialize_portable_artifact(new_context(), artifact)
 

@@ -52,10 +52,7 @@ def examine_module(
 ) -> ExecutableEvidence:
     """Return the evidence of an accelerator's executable from its optimized module.
 
-    `module` is a serialized HloModuleProto.
-
-    Raises:
-        ValueError: It cannot be parsed.
+    `module` is a serialized HloModuleProto. Raises ValueError if it cannot be parsed.
     """
     return ExecutableEvidence(
         operations=dict(sorted(operations.items())),

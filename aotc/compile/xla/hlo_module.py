@@ -37,8 +37,7 @@ class Instruction:
 def instructions(module: bytes) -> Iterator[Instruction]:
     """Yield the instructions of all computations of a serialized HloModuleProto.
 
-    Raises:
-        ValueError: It cannot be parsed.
+    Raises ValueError if it cannot be parsed.
     """
     for computation in _nested(protobuf.parse(module), _COMPUTATIONS):
         for fields in _nested(computation, _INSTRUCTIONS):

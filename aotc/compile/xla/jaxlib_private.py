@@ -182,10 +182,7 @@ def compile_on(
 ) -> Any:
     """Compile an MLIR module for described devices, one for each partition.
 
-    The result is an unloaded `Executable`.
-
-    Raises:
-        XlaError: XLA rejects the module.
+    The result is an unloaded `Executable`. Raises XlaError if XLA rejects the module.
     """
     compile_options.num_replicas, compile_options.num_partitions = 1, len(devices)
     if len(devices) > 1:

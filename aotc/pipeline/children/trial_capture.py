@@ -42,10 +42,8 @@ def plan_and_trace(
     """Return an entry point with digests of uncompiled programs, and its trials by target.
 
     The inputs of their calls are written. `wanted` has the executables of each target; `recorded`
-    the entry point's recorded inputs, if any.
-
-    Raises:
-        CaptureError: AOTC-E829, E831 if inputs of such sizes cannot be made.
+    the entry point's recorded inputs, if any. Raises CaptureError (AOTC-E829, E831) if inputs of
+    such sizes cannot be made.
     """
     name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
     planned = _plan(captured, manifest, wanted, scratch)
