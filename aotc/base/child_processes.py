@@ -94,10 +94,7 @@ class Processes:
 
     @contextmanager
     def running[P: Ending](self, start: Callable[[], P]) -> Iterator[P]:
-        """Run a process that `start` starts, and end it with the block.
-
-        Raises StoppedError if `stop` was called.
-        """
+        """Run what `start` starts, and end it with the block; raises StoppedError after `stop`."""
         with self._lock:
             if self._stopped:
                 raise StoppedError

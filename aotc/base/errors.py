@@ -78,10 +78,7 @@ class HungUpError(AotcError):
 
 
 def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code of the toolchain or the runtime.
-
-    Raises KeyError if neither has the code.
-    """
+    """Return the exception class of a code of the toolchain or the runtime, or raise KeyError."""
     from aotc.base.codes import FAMILIES
     from aotc_runtime.base.codes import family_in
 

@@ -123,10 +123,7 @@ class CapturedProfile:
 
 @dataclass(frozen=True, slots=True)
 class CapturedSymbolic:
-    """A function traced at all its accepted sizes at once.
-
-    `arguments` are the module's, in order.
-    """
+    """A function traced at all its accepted sizes at once, with the module's arguments in order."""
 
     module: Module
     arguments: tuple[Argument, ...]

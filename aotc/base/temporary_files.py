@@ -128,10 +128,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process is between reading and replacing this file or folder.
-
-    Raises OSError if it cannot be locked.
-    """
+    """Wait until no other process is between reading and replacing this path; raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if _lock(descriptor, os.fspath(path)):

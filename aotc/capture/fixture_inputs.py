@@ -283,9 +283,8 @@ def results_by_profile(
     """Recorded results of an entry point at each of its profiles, by leaf path.
 
     The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
-    `logits` where there are no dimensions; a result that is one array is called `result`.
-    exact: whether they must have the dtypes that the function returns.
-    Raises CaptureError (AOTC-E831).
+    `logits` where there are no dimensions; a result that is one array is called `result`. exact:
+    whether they must have the dtypes that the function returns. Raises CaptureError (AOTC-E831).
     """
     names = _result_names(entry_point, file, where)
     found: list[dict[str, Array]] = []
@@ -392,10 +391,7 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Return random values for an input.
-
-    Raises CaptureError (AOTC-E831) for an array that numpy cannot generate.
-    """
+    """Return random values for an input; raises CaptureError (AOTC-E831) where numpy has none."""
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:

@@ -95,7 +95,7 @@ def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
 
 
 def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
-    """Map the names of imported own Python files and archives to digests.
+    """Map names of imported own Python files and archives to digests.
 
     `imported` has digests of what was imported from a file, by path.
     """

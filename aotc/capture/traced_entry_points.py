@@ -274,10 +274,7 @@ def _decisions(found: Symbolic) -> dict[str, Decision]:
 
 
 def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
-    """Return the module at all sizes.
-
-    Raises CaptureError (AOTC-E839) for a function that jax cannot export.
-    """
+    """Return the module at all sizes, or raise CaptureError (AOTC-E839) if jax cannot export it."""
     # The loader compiles it on processors only; entry points without a policy have none.
     targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
     known = {name for profile in profiles for name in profile.lifted}

@@ -76,7 +76,7 @@ def _column(values: Array) -> Array:
 
 def _top(k: int) -> Callable[[Array, Array], Array]:
     def rows(output: Array, labels: Array) -> Array:
-        """Return whether fewer than k classes come before the label; equal scores in their order."""
+        """Return whether fewer than k classes come before the label, with ties in order."""
         if k == 1 and output.ndim == 1 and output.dtype.kind in "iu":
             if labels.dtype.kind not in "iu" or labels.shape != output.shape:
                 raise MetricError(f"labels {_text(labels)} for {_text(output)}")

@@ -202,10 +202,7 @@ def _floats(
 
 
 def _ordinary(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    """Return float64 of the leaf's shape: the reversed sample, which keeps its structure.
-
-    Without a sample, numbers are random as in fixtures.
-    """
+    """Return float64 of the leaf's shape: the reversed sample, or without one, random numbers."""
     if leaf.sample is not None:
         return np.flip(leaf.sample).astype(np.float64)
     if leaf.bounds is not None:

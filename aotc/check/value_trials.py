@@ -28,10 +28,7 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable.
-
-    `kinds` of `trial_inputs` run; `skipped` maps the others to reasons.
-    """
+    """The trials of one executable: `trial_inputs` kinds that run, and skipped ones with reasons."""
 
     kinds: tuple[str, ...] = ()
     skipped: dict[str, str] = {}

@@ -147,10 +147,7 @@ def check_file_ranges(
     ranges: Mapping[str, tuple[float, float]],
     dtypes: Mapping[str, DType | KeyImpl],
 ) -> Iterator[Problem]:
-    """Check ranges against the inputs' dtypes, once a model file was read.
-
-    `path` is that of `ranges`.
-    """
+    """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
     for leaf, ends in ranges.items():
         if leaf in dtypes:
             yield from _check_range((*path, leaf), ends, dtypes[leaf])

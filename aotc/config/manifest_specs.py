@@ -59,10 +59,7 @@ RESERVED_WEIGHTS = "closure"
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file that the manifest names.
-
-    `text` is as written; `path` is absolute and never enters a bundle.
-    """
+    """A file that the manifest names, as written and by absolute path, which enters no bundle."""
 
     text: str
     path: Path

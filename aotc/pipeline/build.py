@@ -109,20 +109,17 @@ def build(
 ) -> Built:
     """Build a bundle from a build manifest.
 
-    output: where to write; NAME-VERSION.aotb in the current folder by default.
-    targets: build for these instead of the manifest's.
-    signer: signs the provenance; a bundle that nobody signed does not load.
-    jobs: compilations at a time; by default one for each CPU of this process.
-    on_stage: called as work advances.  on_done: called as a task ends, from any thread.
-    on_output: given what the program printed, and the traceback if it raised.
-    tuning: measure candidates on this host, or take the choices of a tuning file.
-    cache: where earlier builds kept their results; none by default.
-    keep_going: after a failure, build what does not depend on it, then raise all findings at once.
-    builder: the URI that provenance names as the builder.
-    sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
-    save_tuning: where to write what was tuned.
-    before_packing: called with what is about to be written; an exception from it ends the build.
-    compilers: where to compile; in processes of this host by default.
+    output: where to write; NAME-VERSION.aotb in the current folder by default. targets: build for
+    these instead of the manifest's. signer: signs the provenance; a bundle that nobody signed does
+    not load. jobs: compilations at a time; by default one for each CPU of this process. on_stage:
+    called as work advances.  on_done: called as a task ends, from any thread. on_output: given what
+    the program printed, and the traceback if it raised. tuning: measure candidates on this host, or
+    take the choices of a tuning file. cache: where earlier builds kept their results; none by
+    default. keep_going: after a failure, build what does not depend on it, then raise all findings
+    at once. builder: the URI that provenance names as the builder. sbom: where to write the bill of
+    materials, signed or not, beside what the bundle holds. save_tuning: where to write what was
+    tuned. before_packing: called with what is about to be written; an exception from it ends the
+    build. compilers: where to compile; in processes of this host by default.
 
     Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
     BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and

@@ -89,12 +89,11 @@ class Tuner(Protocol):
         """The best executables of one target.
 
         ways: the engines of the target, in the order of its list.  defaults: the untuned
-        executables of the first.  assemble: makes the parts of a bundle from candidates.
-        objective: in what one engine is better than another.  mixed: whether every executable has
-        the engine that calls it fastest.  workers: compilations at a time.
-        on_step: given the steps done, and how many there are.
-        Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
-        the measuring process crashed.
+        executables of the first.  assemble: makes the parts of a bundle from candidates. objective:
+        in what one engine is better than another.  mixed: whether every executable has the engine
+        that calls it fastest.  workers: compilations at a time. on_step: given the steps done, and
+        how many there are. Raises CompileError: AOTC-E911 the runtime says that this host cannot
+        run the target, E912 the measuring process crashed.
         """
 
 

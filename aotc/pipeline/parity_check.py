@@ -310,10 +310,7 @@ BUNDLE = "provisional"
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalBundle:
-    """A staging bundle with a trust policy that accepts it.
-
-    The key behind the policy was discarded after one signature.
-    """
+    """A staging bundle and a trust policy for it, whose key was discarded after one signature."""
 
     bundle: Path
     policy: Path

@@ -381,7 +381,7 @@ def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
 def made_by(
     built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
 ) -> BuiltWith:
-    """Return the toolchain of a target whose executables are for these platforms."""
+    """Return the toolchain of a target with executables for these platforms, from each one's."""
     others = [built_with[platform] for platform in other_platforms(target, platforms)]
     own = built_with[target.platform]
     if not others:

@@ -377,10 +377,7 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
 
 
 def _digest_of_modules(captured: CapturedEntryPoint) -> str:
-    """Return the digest of a captured entry point without source lines.
-
-    A comment moves these.
-    """
+    """Return the digest of a captured entry point without source lines, which comments move."""
     plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
     plain = replace(plain, specialized={}, undetermined={}, counted={})
     return sha256(msgspec.msgpack.encode(plain))

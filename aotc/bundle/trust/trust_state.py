@@ -127,10 +127,7 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
 
 
 def _as_it_looks(text: str) -> str:
-    """Return a text without differences that are easy to miss.
-
-    These are case, composed characters, spaces and invisible characters.
-    """
+    """Return a text without differences in case, composition, spaces and invisible characters."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 

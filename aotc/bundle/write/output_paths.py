@@ -118,8 +118,7 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
 def require_other_place(path: Path, source: Path, lost: str) -> None:
     """Refuse to write what is made from a bundle in that bundle's place, by whatever path.
 
-    lost: what the bundle has and its successor there would not.
-    Raises UsageError (AOTC-E054).
+    lost: what the bundle has and its successor there would not. Raises UsageError (AOTC-E054).
     """
     try:
         same = path.samefile(source)

@@ -52,10 +52,9 @@ class EntryTrials(Struct, frozen=True):
 
     fills: leaf of an input to the number its padding is declared to hold.  held: leaves that hold
     it, or false where none is declared, in every trial.  masks, lengths: leaves that the loader
-    passes, with their dimensions.
-    ranges: leaves of integers to the smallest and largest of the numbers that they are known to
-    hold, which padding keeps to.  marks: paths of inputs that may be the caller's own mask and
-    whose fill is not declared, to the fill that a message names.
+    passes, with their dimensions. ranges: leaves of integers to the smallest and largest of the
+    numbers that they are known to hold, which padding keeps to.  marks: paths of inputs that may be
+    the caller's own mask and whose fill is not declared, to the fill that a message names.
     """
 
     entry_point: str

@@ -32,10 +32,7 @@ class Call(Struct, frozen=True):
 
 
 def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
-    """Return the shape of a leaf at these sizes.
-
-    Raises ValueError if the size of an axis is unknown.
-    """
+    """Return the shape of a leaf at these sizes; raises ValueError for an axis of unknown size."""
     return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
 
 

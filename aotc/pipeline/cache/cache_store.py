@@ -273,10 +273,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
 
 
 def _removed(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
-    """Remove the least recently used files beyond a limit; return what was removed.
-
-    Raises OSError if one cannot be removed.
-    """
+    """Remove the least recently used files beyond a limit; return these, or raise OSError."""
     removed, freed = 0, 0
     left = sum(status.st_size for _, status in found)
     for path, status in sorted(found, key=lambda each: (each[1].st_mtime_ns, each[0].name)):

@@ -88,10 +88,7 @@ def _plan(
 def _digest(
     plan: CallPlan, manifest: BuildManifest, weights: Mapping[str, Weights], sizes: Sizes
 ) -> str:
-    """Return the digest of the program at these sizes on one device.
-
-    It covers its portable module and the module's arguments.
-    """
+    """Return the digest of the program's module and its arguments at these sizes on one device."""
     try:
         with on_one_device(manifest.mesh):
             traced = trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
