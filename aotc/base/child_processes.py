@@ -115,9 +115,7 @@ class Processes:
     ) -> tuple[int, list[str]]:
         """Run a command in a folder to its end; return its status and the lines it printed.
 
-        Raises:
-            subprocess.TimeoutExpired: It took longer than `seconds`.
-            StoppedError: `stop` was called.
+        Raises subprocess.TimeoutExpired after `seconds`, StoppedError after `stop`.
         """
         with self.started(
             command,

@@ -104,8 +104,7 @@ def finding(
 ) -> Finding:
     """Return a finding with the texts of the catalogue.
 
-    The arguments are those of `aotc_runtime.base.errors.finding`, which knows only the runtime's
-    codes.
+    Arguments are those of `aotc_runtime.base.errors.finding`, which has only the runtime's codes.
     """
     from aotc.base.codes import codes
 

@@ -106,8 +106,7 @@ class ControlFlow(_Part, frozen=True):
     """Control flow that is decided at run time, with all its branches traced.
 
     `equations` counts those of the jaxpr, nested ones included; `conditionals` each `cond` and
-    `switch`, and `branches` their branches; `whiles` loops of unknown length, and `scans` of known
-    length.
+    `switch`, and `branches` their branches; `whiles` loops of unknown, `scans` of known length.
     """
 
     equations: Count = 0
@@ -120,8 +119,7 @@ class ControlFlow(_Part, frozen=True):
 class Pipeline(_Part, frozen=True):
     """A pipeline of XLA's passes.
 
-    `passes` is how many ran; `changed` lists those that changed the module, in order, with
-    repetitions.
+    `passes` is how many ran; `changed` lists the pass of each change of the module, in order.
     """
 
     name: str
@@ -176,8 +174,7 @@ class MemoryPlan(_Part, frozen=True):
     """XLA's buffer assignment.
 
     `allocations` are by purpose: "parameter", "output", "temporary", "constant", "thread-local".
-    `values` counts the values that share the temporaries, and `value_bytes` is their size without
-    sharing.
+    `values` counts those that share the temporaries, `value_bytes` is their size without sharing.
     """
 
     allocations: dict[str, Allocations]
@@ -218,8 +215,7 @@ class ValueTrials(_Part, frozen=True):
 class ProfileEvidence(_Part, frozen=True):
     """One executable.
 
-    `compiled` is unset where the backend reports nothing, `trials` where the build could not run
-    it.
+    `compiled` is unset if the backend reports nothing, `trials` if the build could not run it.
     """
 
     sizes: dict[str, Count]
@@ -262,9 +258,8 @@ class ModelOrigin(_Part, frozen=True):
 class EntryPointEvidence(_Part, frozen=True):
     """The coverage and the executables of one entry point.
 
-    `profiles` are in the bundle manifest's order. `reference` is "recorded" if the results of its
-    fixtures were recorded elsewhere; otherwise plain JAX computed them. `model` is unset for a
-    function.
+    `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
+    results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
     """
 
     coverage: Coverage

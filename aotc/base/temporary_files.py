@@ -143,11 +143,7 @@ def locked(path: Path) -> Iterator[None]:
 def create_whole(*files: tuple[Path, bytes, int]) -> None:
     """Create all the files completely, or none of them; never overwrite a file.
 
-    `files` are paths, contents and modes.
-
-    Raises:
-        FileExistsError: One of the files exists.
-        OSError: One cannot be written.
+    `files` are paths, contents and modes. Raises FileExistsError if one exists, or OSError.
     """
     with ExitStack() as stack:
         written = [(stack.enter_context(_written(*file)), file[0]) for file in files]
@@ -189,9 +185,8 @@ def _link_new(temporary: Path, path: Path) -> None:
 def hard_link(file: Path, name: Path) -> bool:
     """Give a file another name; return whether it has it.
 
-    Raises:
-        FileExistsError, FileNotFoundError: As `os.link`.
-        OSError: The disk is full; a copy would not fit either.
+    Raises FileExistsError and FileNotFoundError as `os.link`, and OSError if the disk is full,
+    since a copy would not fit either.
     """
     try:
         os.link(file, name, follow_symlinks=False)
@@ -255,8 +250,7 @@ def remove_folder(folder: Path) -> None:
 def require_room(folder: Path, status: int) -> None:
     """Raise OSError if a child that ended with this status ran out of disk space.
 
-    That is so if its status says so, if the disk is full now, or if a file has the largest allowed
-    size.
+    It did if its status says so, the disk is full now, or a file has the largest allowed size.
     """
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if largest != resource.RLIM_INFINITY:

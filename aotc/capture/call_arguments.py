@@ -66,8 +66,7 @@ class CallPlan:
 class FlatLeaf:
     """One leaf of a call.
 
-    `owner` is its weights set or parameter, `path` its path within that, and `aval` its shape and
-    dtype.
+    `owner` is its weights set or parameter, `path` the path in it, `aval` its shape and dtype.
     """
 
     owner: str

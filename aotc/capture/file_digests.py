@@ -24,8 +24,7 @@ PIECE_BYTES = 2**20
 class State(NamedTuple):
     """The state of a file, equal while it is the same file.
 
-    `changed` is the inode's time, which no program sets, so that a reset modification time is
-    noticed.
+    `changed` is the inode's time, which no program sets: it shows a reset modification time.
     """
 
     device: int

@@ -69,16 +69,10 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
 
 
 def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -> Recorded:
-    """Return the arrays of an `.npz` file.
+    """Return the arrays of an `.npz` file; `where` is for messages.
 
-    Args:
-        file: The file.
-        where: For messages.
-        code: Of a file that is refused.
-        causes: Of that code, for a file that is too compressed, and for an invalid one.
-
-    Raises:
-        CaptureError: With this code, and AOTC-E840 for a file that changes.
+    Raises CaptureError: `code` with the first of `causes` for a file that is too compressed, with
+    the second for an invalid one; AOTC-E840 for a file that changes.
     """
     compressed, invalid = causes
     try:
@@ -201,17 +195,8 @@ def expected_by_profile(
 
     Besides arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs
     (`logits`). A profile without arrays of its own is compared by rows with others, since its
-    inputs are rows of the recorded ones.
-
-    Args:
-        entry_point: The owner of the results.
-        file: The recorded results.
-        sizes: Those of the recorded inputs.
-        rows: Dimensions that count rows.
-        where: For messages.
-
-    Raises:
-        CaptureError: AOTC-E831, also where no profile can be compared.
+    inputs are rows of the recorded ones. `sizes` are those of the recorded inputs; `rows` are the
+    dimensions that count rows. Raises CaptureError (AOTC-E831), also if no profile can be compared.
     """
     names = _result_names(entry_point, file, where)
     sources = [sizes, *(profile.sizes for profile in entry_point.profiles)]

@@ -64,8 +64,7 @@ class Opened:
 class Models:
     """The models of a manifest, which is completed with their inputs and weights.
 
-    `opened` is by entry point, `weights` by set; `refused` has the reasons of left-out entry
-    points.
+    `opened` is by entry point, `weights` by set; `refused` is why entry points were left out.
     """
 
     manifest: BuildManifest
@@ -377,8 +376,7 @@ class _Completing:
     def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
         """Return how an input of the manifest differs from the file's; "" if it does not.
 
-        `axes` maps the file's varying axes to those of the manifest, as far as known from earlier
-        inputs.
+        `axes` maps the file's varying axes to the manifest's, as far as earlier inputs tell.
         """
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
         if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):

@@ -120,8 +120,7 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
     """Yield AOTC-E829 for a function that uses an array it kept from an earlier trace.
 
-    In jax 0.12 such an array becomes another input; `jit` raises UnexpectedTracerError only when
-    called.
+    In jax 0.12 it becomes another input; `jit` raises UnexpectedTracerError only when called.
     """
     if len(closed.jaxpr.invars) != inputs:
         yield finding(

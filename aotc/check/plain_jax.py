@@ -263,8 +263,7 @@ def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
     """Put recorded numbers into the result of a `like` function.
 
-    Leaves that hold them already stay, since an array may be weakly typed; a Python number becomes
-    another.
+    Leaves that hold them stay, as arrays may be weakly typed; a Python number becomes another.
     """
 
     def replaced(steps: Any, leaf: Any) -> Any:

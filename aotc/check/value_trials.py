@@ -28,7 +28,7 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable: `trial_inputs` kinds that run, and skipped ones with reasons."""
+    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons."""
 
     kinds: tuple[str, ...] = ()
     skipped: dict[str, str] = {}
@@ -41,8 +41,8 @@ Plans = dict[str, PlannedValues]
 class ValueRan(Struct, frozen=True):
     """One trial, with its difference from plain JAX.
 
-    `truth` is whether the executable exceeds the tolerance of plain JAX's results, but is as close
-    to float64.
+    `truth` is whether the executable exceeds the tolerance of plain JAX, but is as close to
+    float64.
     """
 
     kind: str

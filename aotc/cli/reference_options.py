@@ -105,8 +105,7 @@ def looked(
 ) -> Iterator[Looked]:
     """Open a bundle by path or reference; print a tag's digest and unhashed parts on stderr.
 
-    With `full`, weights are fetched too; `ca` as for `HttpClient`. Raises the errors of
-    `looked_at`.
+    With `full`, weights are fetched too; `ca` is as in `HttpClient`, errors as in `looked_at`.
     """
     from aotc_runtime.loader.bundle_sources import looked_at
 

@@ -191,8 +191,7 @@ class FixtureSpec(Section):
     They are recorded (`file`) or random (`seed`). `results` holds the function's results for
     recorded inputs, computed elsewhere; None if plain JAX computes them here. `expected` holds
     those of the framework that a model comes from. `ranges` maps the path of an array to the
-    inclusive [low, high] of its numbers, in trials and random inputs; integers for an array of
-    integers.
+    inclusive [low, high] of its numbers, in trials and random inputs; integers for integers.
     """
 
     file: File | None = None

@@ -23,8 +23,7 @@ _CAUSES = {POLICY: "", MANIFEST: "build-manifest-is-not-editable-in-place"}
 def with_value(manifest: Path, keys: Sequence[str], value: Any) -> bytes | None:
     """Return the text of a build manifest with another value of a key; None if it has that value.
 
-    `keys` is the path of the key; missing tables are added. `value` consists of numbers, strings,
-    lists and dicts.
+    `keys` is the key's path; missing tables are added. `value` has numbers, strings, lists, dicts.
 
     Raises:
         BuildManifestError: AOTC-E801, E802 for a file that cannot be read.
@@ -61,8 +60,7 @@ def parse(text: str, what: str) -> TOMLDocument:
 def render(document: TOMLDocument, wanted: dict[str, Any], what: str) -> str:
     """Return a changed document as text, once another reader finds the `wanted` values in it.
 
-    `document` is from `parse`; `what` is `POLICY` or `MANIFEST`. Raises UsageError (AOTC-E024) for
-    other values.
+    `document` is from `parse`, `what` as there. Raises UsageError (AOTC-E024) for other values.
     """
     text = tomlkit.dumps(document)
     try:

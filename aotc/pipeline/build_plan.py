@@ -35,8 +35,7 @@ def resolve_candidates(
 ) -> tuple[tuple[Target, ...], ...]:
     """Return the targets as every engine of their lists compiles them, in order.
 
-    `override` replaces the manifest's targets. Raises BuildManifestError if a target is unknown or
-    invalid.
+    `override` replaces the manifest's. Raises BuildManifestError for unknown or invalid targets.
     """
     names = tuple(override) or manifest.targets
     wheres = [

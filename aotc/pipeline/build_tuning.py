@@ -199,8 +199,7 @@ def notes(
 ) -> Iterator[str]:
     """Yield notes on a tuned build: untuned targets, chosen engines, weights stored twice.
 
-    `listed` maps targets with several engines to the one that compiled it; `engines` has all of a
-    target's.
+    `listed` maps targets with several engines to the one that compiled; `engines` has all of them.
     """
     for target, reason in not_tuned.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""

@@ -61,8 +61,8 @@ def evaluate(
     """Return the evaluations of every target, from the cache where nothing has changed.
 
     `ran` has parity's results by target, and so which targets run here; `parity` knows what the
-    results of executables depend on. Raises AotcError: CaptureError for data or a metric that
-    cannot be used, ParityError if a process crashes.
+    results of executables depend on. Raises CaptureError for data or a metric that cannot be used,
+    ParityError if a process crashes.
     """
     specs = specs_of(run.request.manifest)
     # What a function reads while it runs is in no key.

@@ -126,8 +126,7 @@ def ask[A](
 class Child:
     """A process that runs the program.
 
-    `kind` is that of its task, and `module` has its `work`; `failure_code` and `doing` are for
-    `crash_refused`.
+    `kind` is its task's, `module` has its `work`; the others are arguments of `crash_refused`.
     """
 
     kind: Kind
@@ -159,9 +158,8 @@ class Source:
     ) -> None:
         """Run the process to its end; `options` are more variables for jax.
 
-        Raises:
-            AotcError: The findings of the process.
-            CaptureError: A crash, and AOTC-E840 if the build manifest has changed.
+        Raises its findings, CaptureError for a crash, and AOTC-E840 if the build manifest has
+        changed.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))

@@ -422,8 +422,7 @@ def columns(
     """Yield the lines of a table, each with whether it is the header.
 
     The first cell of a row is its name, aligned left; the others are aligned right. `room` is the
-    width of a line. Where names leave too little of it even with narrow gaps, each name has a line
-    of its own.
+    width of a line. Where names leave too little even with narrow gaps, each has a line of its own.
     """
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)

@@ -88,10 +88,9 @@ def _unusable(variable: str, found: str, expected: str) -> AotcError:
 
 
 def begin(limits: ProcessLimits) -> tuple[str, ...]:
-    """Take all measures in this process, before it starts threads.
+    """Take all measures in this process, before it starts threads; return one line for each.
 
-    Returns:
-        One line for each measure: its effect, or why it failed.
+    The line is its effect, or why it failed.
     """
     return _taken({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
 

@@ -39,8 +39,7 @@ def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
 class Subject(NamedTuple):
     """An executable or plain JAX, as trials run an entry point on it.
 
-    `inputs` and `outputs` are its leaves; `execute` maps a profile's sizes and input leaves to
-    output leaves.
+    `inputs` and `outputs` are its leaves; `execute` maps a profile's sizes and inputs to outputs.
     """
 
     entry: EntryTrials

@@ -27,8 +27,7 @@ PROCESSORS = "PJRT_NPROC"
 def fix_address_layout() -> bool:
     """Restart this process without address space randomization.
 
-    Return True if it cannot be turned off, as in some container runtimes; the build then notes
-    that.
+    True if it cannot be turned off, as in some container runtimes; the build then notes it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     persona = int(libc.personality(QUERY))
