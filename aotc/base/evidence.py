@@ -154,8 +154,7 @@ class Place(_Part, frozen=True):
 class Optimized(_Part, frozen=True):
     """The module after XLA's passes.
 
-    `instructions` are counted by opcode over all computations, `fusions` by kind, `custom_calls` by
-    target.
+    `instructions` of all computations are by opcode, `fusions` by kind, `custom_calls` by target.
     """
 
     instructions: dict[str, Count]
@@ -185,8 +184,7 @@ class MemoryPlan(_Part, frozen=True):
 class ExecutableEvidence(_Part, frozen=True):
     """Facts that the backend reports of one executable.
 
-    `operations` counts those of the StableHLO module by name; `kernels` maps symbols to bytes of
-    machine code.
+    `operations` counts the StableHLO module's by name; `kernels` is machine code bytes by symbol.
     """
 
     operations: dict[str, Count]
@@ -271,8 +269,7 @@ class EntryPointEvidence(_Part, frozen=True):
 class EngineRefusal(_Part, frozen=True):
     """The reason why an earlier engine of the list did not compile the target.
 
-    It describes the first executable that failed: its label with the target, the error's code, and
-    the compiler's message.
+    It is of the first executable that failed: label with target, error code, compiler's message.
     """
 
     engine: str
@@ -329,9 +326,8 @@ class EngineChoice(_Part, frozen=True):
     """The engine that `aotc build --tune` chose for the target, with the measurements.
 
     `engine` is `MIXED` where every executable has the engine that calls it fastest; `engines`, in
-    the order of the list, then also has an entry with the figures of that mix. `rounds` counts
-    calls, and `starts` processes. `margin` is the share of the first engine's figure that another
-    had to save.
+    the order of the list, then also has the figures of that mix. `rounds` counts calls, and
+    `starts` processes. `margin` is the share of the first engine's figure that another had to save.
     """
 
     objective: Literal["latency", "start", "memory"]

@@ -1,7 +1,6 @@
 """Digests of files, and files that change while a build reads them.
 
-A file that changes between two reads is refused, so that provenance names exactly the bytes that a
-bundle was made of.
+A file that changes between two reads is rejected, so that provenance names exactly the bytes used.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ around them. Numbers of 8 bits and less keep theirs: programs round to them on p
 With a seed, sums are changed by as much as float32 may differ in another order of addition: a unit
 of the sum of absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 
-`interpreted` runs a module in StableHLO's reference interpreter, which comes with jaxlib and shares
-no code with any engine.
+`interpreted` runs a module in jaxlib's StableHLO interpreter, which shares no code with any engine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Entry points whose program is a model in a file: the build manifest with what the file tells.
 
-From here on they are functions like any other: a parameter for the weights, which are bound, and
-one for each input.
+From here on they are ordinary functions of the weights, which are bound, and of each input.
 """
 
 from __future__ import annotations
@@ -334,8 +333,7 @@ class _Completing:
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """Yield findings for state that is not donated, and for names that are no inputs.
 
-        A model's state has to be donated: as in its framework, only the new value remains.
-        AOTC-E844 and E846.
+        A model's state has to be donated: only the new value remains (AOTC-E844, E846).
         """
         where = self.manifest.where(*self.at[:2], "donate")
         for name in self.spec.donate:

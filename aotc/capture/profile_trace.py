@@ -120,8 +120,7 @@ def _trace(
 def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
     """Lower a traced function for each platform.
 
-    Raises CaptureError with a finding for each platform that fails: AOTC-E841 a target's, E842 the
-    host's alone.
+    Raises CaptureError with a finding per platform: AOTC-E841 for a target's, E842 for the host's.
     """
     lowered: dict[str, Any] = {}
     failed: list[Finding] = []

@@ -114,9 +114,8 @@ def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str,
     """Map the names of own files that were opened to digests.
 
     They lie below the manifest's folder (`root`) or the folder of a module elsewhere, without
-    `.git`: provenance names the commit. `opened` are paths from the root, or absolute, without
-    ".."; `manifest` has absolute paths of the manifest and its files, which provenance lists
-    separately.
+    `.git`: provenance names the commit. `opened` are paths from there, or absolute, without "..";
+    `manifest` has absolute paths of it and its files, which provenance lists separately.
     """
     folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
     folders[root] = Path()

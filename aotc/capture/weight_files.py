@@ -134,8 +134,7 @@ class WeightsFile:
 class StoredTensor:
     """A tensor of a weights file.
 
-    `name` and `start` are its name and offset there, `stored` its dtype there, and `dtype` the
-    wanted one.
+    `name`, `start` (offset) and `stored` (dtype) are the file's; `dtype` is the wanted one.
     """
 
     file: WeightsFile

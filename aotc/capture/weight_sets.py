@@ -41,8 +41,7 @@ class Weights:
     """A weights set.
 
     `origin` is "source", "init" or "closure"; `tree` a pytree of ShapeDtypeStruct; `tensors` are by
-    leaf path, in leaf order; `files` those that they are read from; `made` the result of `init` for
-    tensors of it.
+    leaf path, in leaf order; `files` the ones read; `made` the result of `init`, for tensors of it.
     """
 
     origin: str

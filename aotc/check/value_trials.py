@@ -41,8 +41,7 @@ Plans = dict[str, PlannedValues]
 class ValueRan(Struct, frozen=True):
     """One trial, with its difference from plain JAX.
 
-    `truth` is whether the executable exceeds the tolerance of plain JAX, but is as close to
-    float64.
+    `truth` is whether the executable exceeds the tolerance, but is as close to float64.
     """
 
     kind: str

@@ -42,9 +42,8 @@ class CompileWorkers:
     ) -> tuple[Result, list[str]]:
         """Run a worker in a folder of its own; return its result and printed lines.
 
-        `request` is the worker's job, and `environment` returns its variables for that folder.
-        Raises CompileError, AOTC-E902 if it crashed, E903 if it took too long; OSError if the disk
-        is full.
+        `request` is the job; `environment` returns variables for that folder. Raises CompileError,
+        AOTC-E902 if it crashed, E903 if it took too long; OSError if the disk is full.
         """
         said: list[str] = []
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:

@@ -1,7 +1,6 @@
 """Sections of a build manifest: keys, types and defaults, as frozen values.
 
-`aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` checks keys that depend on
-more than one section.
+`aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
 from __future__ import annotations

@@ -123,8 +123,7 @@ def build(
 
     Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
     BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
-    BudgetExceededError: AOTC-E973 for a profile beyond its target's memory limit, E975 for a gate
-    of the manifest.
+    BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
     """
     stated = stated_time(os.environ)
     started = time_of_build(None)

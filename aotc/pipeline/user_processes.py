@@ -158,8 +158,7 @@ class Source:
     ) -> None:
         """Run the process to its end; `options` are more variables for jax.
 
-        Raises its findings, CaptureError for a crash, and AOTC-E840 if the build manifest has
-        changed.
+        Raises its findings, CaptureError for a crash, AOTC-E840 for a changed manifest.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))

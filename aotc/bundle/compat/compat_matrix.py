@@ -58,8 +58,7 @@ class Level(StrEnum):
 class BuildParity:
     """Fixtures that the build ran against plain JAX.
 
-    `ran` of `all` ran; `ulp_max` is the largest distance; `reason` is why others did not run, "" if
-    none.
+    `ran` of `all` ran, the others not for `reason` ("" if none); `ulp_max` is the largest distance.
     """
 
     ran: int
@@ -165,9 +164,8 @@ def matrix(
     """Evaluate every target on every host.
 
     `manifests` are by target, at least one, `hosts` by name. `jaxlibs` are assumed on each host
-    instead of its own, if any. `known` are targets that could be built for. `claims` are those of
-    certificates in the bundle; `word` selects the ones that count, and has the policy's other
-    reasons against a host.
+    instead of its own, if any. `known` are targets that could be built for. `claims` are of the
+    bundle's certificates; `word` selects those that count, and has other reasons against a host.
     """
     return tuple(
         _row(name, facts, manifests, known, claims, word)

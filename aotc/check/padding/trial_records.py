@@ -94,8 +94,7 @@ def value_of(
     """Return a 0-d array for one kind of fill.
 
     `declared` is the manifest's fill; NaN and infinity are used for floats only, with declared
-    fills in other arrays. `bounds` are the smallest and largest integers to choose from, if they
-    are fewer than the dtype's.
+    fills in other arrays. `bounds` are the smallest and largest integer, if not the dtype's.
     """
     if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
         return fill_value(declared, dtype)

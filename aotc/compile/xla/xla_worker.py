@@ -43,8 +43,7 @@ def fix_address_layout() -> bool:
 def prepare() -> None:
     """Import what compiling needs, in the order in which every process does.
 
-    The zygote that forks compilers does no more than this: whatever else ran in it would lie in
-    the memory of all of them.
+    The zygote that forks compilers runs only this: all else would be in every fork's memory.
     """
     fix_address_layout()  # before anything else: a process that starts anew would do it twice
     if count := os.environ.get(PROCESSORS):

@@ -73,8 +73,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
     Entry points, weights and fixtures are written as they are made, the program last. `program` is
     an encoded `ProgramJob`. With `keeps_going`, rejected entry points are left out, and their
-    findings are raised at the end. Raises CaptureError or BuildManifestError if the program or its
-    manifest is rejected.
+    findings raised at the end. Raises CaptureError or BuildManifestError.
     """
     assert jax_private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.

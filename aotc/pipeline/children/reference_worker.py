@@ -53,8 +53,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write a fixture file per captured entry point and profile: inputs and reference results.
 
     Results are recorded ones where the program does not run here. `program` is an encoded
-    `ProgramJob`. Raises ParityError, or CaptureError, AOTC-E840 if this is not the program that was
-    captured.
+    `ProgramJob`. Raises ParityError or CaptureError, such as AOTC-E840 if the program changed.
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
