@@ -89,10 +89,7 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
 
 
 def load(name: str, manifest: BuildManifest) -> Weights:
-    """Read or make a weights set.
-
-    Raises CaptureError (AOTC-E820, E828, E829, E830, E840).
-    """
+    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830, E840)."""
     spec = manifest.weights[name]
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:

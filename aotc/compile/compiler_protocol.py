@@ -58,10 +58,7 @@ class Backend(Protocol):
         """
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module for one target. The same job must give the same bytes.
-
-        Raises CompileError.
-        """
+        """Compile one module for one target, always to the same bytes. Raises CompileError."""
 
     def stop(self) -> None:
         """Stop running compilations; called from another thread.

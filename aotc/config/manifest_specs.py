@@ -542,10 +542,7 @@ class BuildManifest(ManifestKeys):
         return profiles_of(spec, dimensions)
 
     def executables(self, target: str) -> tuple[ExecutableKey, ...]:
-        """Return the keys of all executables, in order of the entry points.
-
-        `target` is as the manifest writes it.
-        """
+        """Return all executables' keys by entry point; `target` is as the manifest writes it."""
         return tuple(
             executable_key(name, sizes)
             for name in self.entry_points

@@ -51,10 +51,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedExecutable:
-    """One executable.
-
-    `mesh` is that of its target, if any; `evidence` is None for a build without evidence.
-    """
+    """One executable, with its target's mesh; `evidence` is None for a build without evidence."""
 
     target: str
     mesh: Mesh | UnsetType

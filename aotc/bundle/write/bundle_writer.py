@@ -183,10 +183,7 @@ def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
 
 
 def require_place(path: Path, form: Form) -> None:
-    """Check before a build that `pack` will be able to write there.
-
-    Raises UsageError (AOTC-E003, E004).
-    """
+    """Check before a build that `pack` can write there. Raises UsageError (AOTC-E003, E004)."""
     if form is Form.ARCHIVE:
         require_file_place(path, BUNDLE)
     else:

@@ -102,10 +102,7 @@ def host_topology(client: Any) -> bytes:
 
 
 def artifact_text(artifact: bytes) -> str:
-    """A portable artifact as MLIR text, without constants of many numbers.
-
-    Raises ValueError or MlirError.
-    """
+    """Return a portable artifact as MLIR without large constants. Raises ValueError, MlirError."""
     module = mlir_context.read_artifact(artifact)
     return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
 
