@@ -77,9 +77,9 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
 
 
 def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """AOTC-E840 for each file whose digest has changed between two reads.
+    """Yield AOTC-E840 for each file whose digest has changed between two reads.
 
-    first: digests by name.  then: later names and digests; names that are not in `first` are new.
+    `first` has digests by name; names in `then` that are not in `first` are new.
     """
     for name, digest in then:
         if first.get(name, digest) != digest:

@@ -182,7 +182,7 @@ def open_file(
     enable_x64: bool,
     scratch: Path | None = None,
 ) -> Opened:
-    """Read a model file. where: for messages.  scratch: as of `ModelFile`.
+    """Read a model file; `where` is for messages, `scratch` as in `ModelFile`.
 
     Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
     """
@@ -220,9 +220,9 @@ def open_file(
 
 
 def judge_lowered(name: str, lowered: Any) -> None:
-    """Refuse what a model file would have called at certain sizes, before it is compiled.
+    """Reject invalid calls of a model file's function at certain sizes, before it is compiled.
 
-    name: of the entry point.  lowered: a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
+    `name` is the entry point's; `lowered` a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
     """
     try:
         module = jax_private.static_module(lowered)

@@ -39,7 +39,7 @@ PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 
 
 def portable(module: ir.Module, platform: str = "cpu") -> Module:
-    """Normalize a module in place and serialize it. platform: for which it was lowered."""
+    """Normalize a module lowered for a platform in place, and serialize it."""
     with module.context:
         _pin_parameters(module)
         if platform != "cpu":

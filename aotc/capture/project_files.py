@@ -88,7 +88,7 @@ def own_names(root: Path) -> dict[str, str]:
 
 
 def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
-    """The name of an own file; None for one elsewhere that is no module. names: by `own_names`."""
+    """Return an own file's name from `own_names`; None for one elsewhere that is no module."""
     path = Path(file)
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else names.get(file)
 

@@ -282,9 +282,9 @@ def _structure(outputs: Any) -> str:
 def check_donation(
     donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
 ) -> Iterator[Finding]:
-    """AOTC-E837: donated leaves whose buffer no output can take over; jax only warns of them.
+    """Yield AOTC-E837 for donated leaves whose buffer no output can reuse; jax only warns of them.
 
-    donated: paths and leaves.  outputs: as the module returns them.
+    `donated` has paths and leaves; `outputs` are as the module returns them.
     """
     free = Counter(short(leaf) for leaf in outputs)
     for path, leaf in donated:

@@ -112,9 +112,9 @@ def trace_entry_point(
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
 
-    all_sizes: of each profile.  weight_shardings: over the manifest's mesh, if it has one.
-    platforms: to lower it for.  resolve: finds the function.
-    Raises CaptureError, and BuildManifestError for shardings that do not fit.
+    `all_sizes` are the profiles' sizes; `weight_shardings` are over the manifest's mesh, if any;
+    `platforms` are those to lower for; `resolve` finds the function. Raises CaptureError, and
+    BuildManifestError for invalid shardings.
     """
     spec = manifest.entry_points[name]
     plan = plan_call(name, manifest, resolve)

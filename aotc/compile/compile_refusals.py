@@ -56,7 +56,7 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
 
 
 def no_backend(platform: str, hint: str) -> AotcError:
-    """AOTC-E909. platform: that nothing compiles for here."""
+    """Return AOTC-E909 for a platform that nothing compiles for here."""
     found = sorted({point.name for point in entry_points(group=GROUP)})
     return refusal(
         "AOTC-E909",

@@ -94,7 +94,7 @@ def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -
 
 
 def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
-    """XLA's memory analysis as bundles record it. analysis: bytes by purpose."""
+    """Return XLA's memory analysis (bytes by purpose) as bundles record it."""
     return Memory(
         argument_bytes=analysis["argument"],
         output_bytes=analysis["output"],

@@ -234,7 +234,7 @@ def file_of(
     chosen: Mapping[str, EngineChoice],
     compiled: Mapping[str, tuple[Target, BuiltWith]],
 ) -> TuningFile:
-    """The choices of this build as a tuning file. compiled: the targets, with what made them."""
+    """Return this build's choices as a tuning file; `compiled` has targets and what made them."""
     tuned = {
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()

@@ -207,9 +207,8 @@ def capture(
 ) -> CapturedProgram:
     """Trace every entry point, in every build.
 
-    on_captured: given each entry point as soon as it is traced.  failures: if it collects them,
-    those of entry points that cannot be captured, without which the program is returned then.
-    Raises CaptureError, BuildManifestError.
+    `on_captured` is called with each entry point as soon as it is traced. If `failures` collects,
+    entry points that cannot be captured are left out. Raises CaptureError, BuildManifestError.
     """
     source = replace(source, job=replace(source.job, keeps_going=failures.are_collected))
     manifest, scratch = source.job.manifest, source.scratch

@@ -258,7 +258,7 @@ def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def trials_text(trials: dict[str, Any]) -> str:
-    """Return which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
+    """Return which value trials an executable ran; `trials` is a `ValueTrials` as in JSON."""
     text = f"inputs {', '.join(trials['ran'])}" if trials["ran"] else "its fixture alone"
     reasons: dict[str, list[str]] = {}
     for kind, why in trials["skipped"].items():

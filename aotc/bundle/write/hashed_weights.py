@@ -31,10 +31,7 @@ def unchanged(source: BlobSource, digest: str) -> bytes:
 
 
 def hash_rest(source: BlobSource, contents: Contents, written: Collection[str]) -> None:
-    """Hash the weights that are not written anywhere. written: the digests of those that are.
-
-    Raises IntegrityError (AOTC-E201).
-    """
+    """Hash the weights that were not `written` anywhere. Raises IntegrityError (AOTC-E201)."""
     weights = {
         layer.digest: source.blob(layer.digest) or memoryview(b"")
         for image in contents.targets.values()
