@@ -71,8 +71,8 @@ class TargetKind[Model: TargetModel](ABC):
     """The targets of one platform.
 
     `model` is that of their files, its `platform` the name. `lowered_for` is the platform for which
-    jax lowers the modules. `checked` describes how far programs were tested on such targets (`aotc
-    targets list`). With `packs_weights`, a load copies the weights for each executable.
+    jax lowers the modules. `checked` describes how far programs were tested there, as
+    `aotc targets list` shows. With `packs_weights`, a load copies the weights for each executable.
     """
 
     model: type[Model]

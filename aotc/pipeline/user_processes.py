@@ -208,7 +208,7 @@ def capture(
     """Trace every entry point, in every build.
 
     `on_captured` is called with each entry point as soon as it is traced. If `failures` collects,
-    entry points that cannot be captured are left out. Raises CaptureError, BuildManifestError.
+    it gets those of entry points that are then left out. Raises CaptureError, BuildManifestError.
     """
     source = replace(source, job=replace(source.job, keeps_going=failures.are_collected))
     manifest, scratch = source.job.manifest, source.scratch
