@@ -35,8 +35,7 @@ class Child(subprocess.Popen[Any]):
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the whole group to end, and return the exit status.
 
-        Raises:
-            subprocess.TimeoutExpired: It did not end within `timeout` seconds.
+        Raises subprocess.TimeoutExpired if it did not end within `timeout` seconds.
         """
         if not self._over.wait(timeout):
             raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
@@ -88,19 +87,14 @@ class Processes:
     def started(self, command: Sequence[str], **options: Any) -> Iterator[Child]:
         """Start a child process (`options` as for `subprocess.Popen`), ended with the block.
 
-        Raises:
-            StoppedError: `stop` was called.
+        Raises StoppedError if `stop` was called.
         """
         with self.running(lambda: Child(command, **options)) as process:
             yield process
 
     @contextmanager
     def running[P: Ending](self, start: Callable[[], P]) -> Iterator[P]:
-        """Run a process that `start` starts, and end it with the block.
-
-        Raises:
-            StoppedError: `stop` was called.
-        """
+        """Run what `start` starts, and end it with the block; raises StoppedError after `stop`."""
         with self._lock:
             if self._stopped:
                 raise StoppedError
@@ -121,9 +115,7 @@ class Processes:
     ) -> tuple[int, list[str]]:
         """Run a command in a folder to its end; return its status and the lines it printed.
 
-        Raises:
-            subprocess.TimeoutExpired: It took longer than `seconds`.
-            StoppedError: `stop` was called.
+        Raises subprocess.TimeoutExpired after `seconds`, StoppedError after `stop`.
         """
         with self.started(
             command,

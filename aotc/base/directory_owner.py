@@ -19,10 +19,7 @@ upper limit for everybody on the list.
 def other_writers(folder: Path) -> str:
     """Return who else can write to a folder besides this user and root; "" for nobody.
 
-    The user's own group, which most systems create for each user, does not count.
-
-    Raises:
-        OSError: The folder cannot be read.
+    The user's own group, which most systems create for each user, does not count. Raises OSError.
     """
     status = folder.stat()
     if not is_ours(status):

@@ -60,29 +60,25 @@ class BudgetExceededError(AotcError):
 
 
 class AbortedError(AotcError):
-    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is that of shells."""
+    """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is the one that shells show."""
 
     exit_code = 130
 
 
 class TerminatedError(AotcError):
-    """AOTC-E982: SIGTERM stopped the command; the exit code is that of shells."""
+    """AOTC-E982: SIGTERM stopped the command; the exit code is the one that shells show."""
 
     exit_code = 143
 
 
 class HungUpError(AotcError):
-    """AOTC-E983: SIGHUP stopped the command; the exit code is that of shells."""
+    """AOTC-E983: SIGHUP stopped the command; the exit code is the one that shells show."""
 
     exit_code = 129
 
 
 def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code of the toolchain or the runtime.
-
-    Raises:
-        KeyError: Neither has the code.
-    """
+    """Return the exception class of a code of the toolchain or the runtime, or raise KeyError."""
     from aotc.base.codes import FAMILIES
     from aotc_runtime.base.codes import family_in
 
@@ -108,8 +104,7 @@ def finding(
 ) -> Finding:
     """Return a finding with the texts of the catalogue.
 
-    The arguments are those of `aotc_runtime.base.errors.finding`, which knows only the runtime's
-    codes.
+    Arguments are those of `aotc_runtime.base.errors.finding`, which has only the runtime's codes.
     """
     from aotc.base.codes import codes
 

@@ -106,8 +106,7 @@ class ControlFlow(_Part, frozen=True):
     """Control flow that is decided at run time, with all its branches traced.
 
     `equations` counts those of the jaxpr, nested ones included; `conditionals` each `cond` and
-    `switch`, and `branches` their branches; `whiles` loops of unknown length, and `scans` of known
-    length.
+    `switch`, and `branches` their branches; `whiles` loops of unknown, `scans` of known length.
     """
 
     equations: Count = 0
@@ -120,8 +119,7 @@ class ControlFlow(_Part, frozen=True):
 class Pipeline(_Part, frozen=True):
     """A pipeline of XLA's passes.
 
-    `passes` is how many ran; `changed` lists those that changed the module, in order, with
-    repetitions.
+    `passes` is how many ran; `changed` lists the pass of each change of the module, in order.
     """
 
     name: str
@@ -156,8 +154,7 @@ class Place(_Part, frozen=True):
 class Optimized(_Part, frozen=True):
     """The module after XLA's passes.
 
-    `instructions` are counted by opcode over all computations, `fusions` by kind, `custom_calls` by
-    target.
+    `instructions` of all computations are by opcode, `fusions` by kind, `custom_calls` by target.
     """
 
     instructions: dict[str, Count]
@@ -176,8 +173,7 @@ class MemoryPlan(_Part, frozen=True):
     """XLA's buffer assignment.
 
     `allocations` are by purpose: "parameter", "output", "temporary", "constant", "thread-local".
-    `values` counts the values that share the temporaries, and `value_bytes` is their size without
-    sharing.
+    `values` counts those that share the temporaries, `value_bytes` is their size without sharing.
     """
 
     allocations: dict[str, Allocations]
@@ -188,8 +184,7 @@ class MemoryPlan(_Part, frozen=True):
 class ExecutableEvidence(_Part, frozen=True):
     """Facts that the backend reports of one executable.
 
-    `operations` counts those of the StableHLO module by name; `kernels` maps symbols to bytes of
-    machine code.
+    `operations` counts the StableHLO module's by name; `kernels` is machine code bytes by symbol.
     """
 
     operations: dict[str, Count]
@@ -218,8 +213,7 @@ class ValueTrials(_Part, frozen=True):
 class ProfileEvidence(_Part, frozen=True):
     """One executable.
 
-    `compiled` is unset where the backend reports nothing, `trials` where the build could not run
-    it.
+    `compiled` is unset if the backend reports nothing, `trials` if the build could not run it.
     """
 
     sizes: dict[str, Count]
@@ -262,9 +256,8 @@ class ModelOrigin(_Part, frozen=True):
 class EntryPointEvidence(_Part, frozen=True):
     """The coverage and the executables of one entry point.
 
-    `profiles` are in the bundle manifest's order. `reference` is "recorded" if the results of its
-    fixtures were recorded elsewhere; otherwise plain JAX computed them. `model` is unset for a
-    function.
+    `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
+    results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
     """
 
     coverage: Coverage
@@ -276,8 +269,7 @@ class EntryPointEvidence(_Part, frozen=True):
 class EngineRefusal(_Part, frozen=True):
     """The reason why an earlier engine of the list did not compile the target.
 
-    It describes the first executable that failed: its label with the target, the error's code, and
-    the compiler's message.
+    It is of the first executable that failed: label with target, error code, compiler's message.
     """
 
     engine: str
@@ -334,9 +326,8 @@ class EngineChoice(_Part, frozen=True):
     """The engine that `aotc build --tune` chose for the target, with the measurements.
 
     `engine` is `MIXED` where every executable has the engine that calls it fastest; `engines`, in
-    the order of the list, then also has an entry with the figures of that mix. `rounds` counts
-    calls, and `starts` processes. `margin` is the share of the first engine's figure that another
-    had to save.
+    the order of the list, then also has the figures of that mix. `rounds` counts calls, and
+    `starts` processes. `margin` is the share of the first engine's figure that another had to save.
     """
 
     objective: Literal["latency", "start", "memory"]

@@ -100,7 +100,7 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Confine this process, and become the command. arguments: the limits, and the command."""
+    """Confine this process by the limits in `arguments`, and become the command after them."""
     limits, *command = arguments
     confined = msgspec.json.decode(limits, type=_Confined)
     end_with_parent()  # which the command inherits, as it does all measures

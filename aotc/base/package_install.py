@@ -47,8 +47,7 @@ def requirements(release: Release) -> list[str]:
 def install(folder: Path, release: Release, processes: Processes) -> None:
     """Create an environment for the runtime in an empty folder.
 
-    Raises:
-        ResourceError: AOTC-E557 to E559.
+    Raises ResourceError (AOTC-E557 to E559).
     """
     install_packages(folder, requirements(release), str(release), processes)
     require_spelling(folder, release)
@@ -58,9 +57,7 @@ def require_spelling(folder: Path, release: Release) -> None:
     """Reject an environment whose package spells its version differently.
 
     Installers treat 0.12 and 0.12.0 as equal (PEP 440); certificates and loaders compare texts.
-
-    Raises:
-        ResourceError: AOTC-E558.
+    Raises ResourceError (AOTC-E558).
     """
     begin, end = f"{release.package.replace('-', '_')}-", ".dist-info"
     found = [path.name for path in folder.glob(f"lib/python*/site-packages/{begin}*{end}")]
@@ -82,8 +79,7 @@ def require_spelling(folder: Path, release: Release) -> None:
 def install_packages(folder: Path, wanted: Sequence[str], where: str, processes: Processes) -> None:
     """Create an environment with requirements in an empty folder; `where` is for messages.
 
-    Raises:
-        ResourceError: AOTC-E557 to E559.
+    Raises ResourceError (AOTC-E557 to E559).
     """
     uv = shutil.which("uv")
     python = str(folder / "bin" / "python")

@@ -89,8 +89,7 @@ def fixture_file(folder: Path, key: ExecutableKey) -> Path:
 class Module:
     """The StableHLO of one entry point at one profile, as a versioned portable artifact.
 
-    `artifact` has no locations, source paths or names from the program; `custom_call_targets` is
-    sorted.
+    `artifact` has no locations, paths or names of the program; `custom_call_targets` is sorted.
     """
 
     artifact: bytes
@@ -123,10 +122,7 @@ class CapturedProfile:
 
 @dataclass(frozen=True, slots=True)
 class CapturedSymbolic:
-    """A function traced at all its accepted sizes at once.
-
-    `arguments` are the module's, in order.
-    """
+    """A function traced at all its accepted sizes at once, with the module's arguments in order."""
 
     module: Module
     arguments: tuple[Argument, ...]

@@ -66,8 +66,7 @@ def uninterrupted() -> Iterator[None]:
 def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
     """Create a file beside `path`, and yield it with its descriptor; removed unless renamed.
 
-    Raises:
-        OSError: It cannot be created.
+    Raises OSError if it cannot be created.
     """
     remove_abandoned(path.parent, prefix_of(path))
 
@@ -83,8 +82,7 @@ def temporary_file(path: Path) -> Iterator[tuple[Path, int]]:
 def temporary_folder(parent: Path, prefix: str, suffix: str = PART) -> Iterator[Path]:
     """Create a folder that is removed with its contents at the end, unless it was renamed.
 
-    Raises:
-        OSError: It cannot be created.
+    Raises OSError if it cannot be created.
     """
     remove_abandoned(parent, prefix, suffix)
 
@@ -130,11 +128,7 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until no other process is between reading and replacing this file or folder.
-
-    Raises:
-        OSError: It cannot be locked.
-    """
+    """Wait until no other process is between reading and replacing this path; raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if _lock(descriptor, os.fspath(path)):
@@ -149,11 +143,7 @@ def locked(path: Path) -> Iterator[None]:
 def create_whole(*files: tuple[Path, bytes, int]) -> None:
     """Create all the files completely, or none of them; never overwrite a file.
 
-    `files` are paths, contents and modes.
-
-    Raises:
-        FileExistsError: One of the files exists.
-        OSError: One cannot be written.
+    `files` are paths, contents and modes. Raises FileExistsError if one exists, or OSError.
     """
     with ExitStack() as stack:
         written = [(stack.enter_context(_written(*file)), file[0]) for file in files]
@@ -195,9 +185,8 @@ def _link_new(temporary: Path, path: Path) -> None:
 def hard_link(file: Path, name: Path) -> bool:
     """Give a file another name; return whether it has it.
 
-    Raises:
-        FileExistsError, FileNotFoundError: As `os.link`.
-        OSError: The disk is full; a copy would not fit either.
+    Raises FileExistsError and FileNotFoundError as `os.link`, and OSError if the disk is full,
+    since a copy would not fit either.
     """
     try:
         os.link(file, name, follow_symlinks=False)
@@ -261,8 +250,7 @@ def remove_folder(folder: Path) -> None:
 def require_room(folder: Path, status: int) -> None:
     """Raise OSError if a child that ended with this status ran out of disk space.
 
-    That is so if its status says so, if the disk is full now, or if a file has the largest allowed
-    size.
+    It did if its status says so, the disk is full now, or a file has the largest allowed size.
     """
     largest = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if largest != resource.RLIM_INFINITY:
@@ -277,11 +265,7 @@ def require_room(folder: Path, status: int) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to disk.
-
-    Raises:
-        OSError: It cannot be flushed.
-    """
+    """Flush a file, or the names in a folder, to disk. Raises OSError if it cannot be flushed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

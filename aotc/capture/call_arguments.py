@@ -66,8 +66,7 @@ class CallPlan:
 class FlatLeaf:
     """One leaf of a call.
 
-    `owner` is its weights set or parameter, `path` its path within that, and `aval` its shape and
-    dtype.
+    `owner` is its weights set or parameter, `path` the path in it, `aval` its shape and dtype.
     """
 
     owner: str
@@ -119,9 +118,8 @@ def plan_call(
 ) -> CallPlan:
     """Match the manifest's names with the function's parameters; `resolve` finds the function.
 
-    Raises:
-        CaptureError: AOTC-E820 if the function cannot be found, E821 if the names do not match its
-            signature, or only its **kwargs, which would hide a misspelt one.
+    Raises CaptureError (AOTC-E820) if the function cannot be found, E821 if the names do not match
+    its signature, or only its **kwargs, which would hide a misspelt one.
     """
     spec = manifest.entry_points[name]
     at = ("entry_points", name)

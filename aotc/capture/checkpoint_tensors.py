@@ -137,7 +137,7 @@ def _tensors(file: WeightsFile) -> Tensors:
 def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
     """Return what a file is instead of safetensors, and a hint.
 
-    start: its first bytes, nine at least.  refused: the finding of the safetensors reader.
+    `start` has its first bytes, nine at least; `refused` is the safetensors reader's finding.
     """
     # The first bytes of safetensors are a number, and may be those of another format.
     length, is_header = int.from_bytes(start[:8], "little"), start[8:9] == b"{"

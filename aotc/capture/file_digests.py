@@ -1,7 +1,6 @@
 """Digests of files, and files that change while a build reads them.
 
-A file that changes between two reads is refused, so that provenance names exactly the bytes that a
-bundle was made of.
+A file that changes between two reads is rejected, so that provenance names exactly the bytes used.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ PIECE_BYTES = 2**20
 class State(NamedTuple):
     """The state of a file, equal while it is the same file.
 
-    `changed` is the inode's time, which no program sets, so that a reset modification time is
-    noticed.
+    `changed` is the inode's time, which no program sets: it shows a reset modification time.
     """
 
     device: int
@@ -79,9 +77,9 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
 
 
 def changed(first: Mapping[str, str], then: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    """AOTC-E840 for each file whose digest has changed between two reads.
+    """Yield AOTC-E840 for each file whose digest has changed between two reads.
 
-    first: digests by name.  then: later names and digests; names that are not in `first` are new.
+    `first` has digests by name; names in `then` that are not in `first` are new.
     """
     for name, digest in then:
         if first.get(name, digest) != digest:

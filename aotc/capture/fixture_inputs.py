@@ -57,10 +57,7 @@ class Recorded:
 def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
     """Return the arrays of an entry point's fixtures under a key; None without such a file.
 
-    Keys are "file" (the inputs), "results" and "expected".
-
-    Raises:
-        CaptureError: AOTC-E831, E840.
+    Keys are "file" (the inputs), "results" and "expected". Raises CaptureError (AOTC-E831, E840).
     """
     fixtures = manifest.entry_points[name].fixtures
     file = {"file": fixtures.file, "results": fixtures.results, "expected": fixtures.expected}[key]
@@ -72,16 +69,10 @@ def recorded(name: str, manifest: BuildManifest, key: str) -> Recorded | None:
 
 
 def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -> Recorded:
-    """Return the arrays of an `.npz` file.
+    """Return the arrays of an `.npz` file; `where` is for messages.
 
-    Args:
-        file: The file.
-        where: For messages.
-        code: Of a file that is refused.
-        causes: Of that code, for a file that is too compressed, and for an invalid one.
-
-    Raises:
-        CaptureError: With this code, and AOTC-E840 for a file that changes.
+    Raises CaptureError: `code` with the first of `causes` for a file that is too compressed, with
+    the second for an invalid one; AOTC-E840 for a file that changes.
     """
     compressed, invalid = causes
     try:
@@ -204,17 +195,8 @@ def expected_by_profile(
 
     Besides arrays of profiles (`logits[batch=8]`) the file may have those of the recorded inputs
     (`logits`). A profile without arrays of its own is compared by rows with others, since its
-    inputs are rows of the recorded ones.
-
-    Args:
-        entry_point: The owner of the results.
-        file: The recorded results.
-        sizes: Those of the recorded inputs.
-        rows: Dimensions that count rows.
-        where: For messages.
-
-    Raises:
-        CaptureError: AOTC-E831, also where no profile can be compared.
+    inputs are rows of the recorded ones. `sizes` are those of the recorded inputs; `rows` are the
+    dimensions that count rows. Raises CaptureError (AOTC-E831), also if no profile can be compared.
     """
     names = _result_names(entry_point, file, where)
     sources = [sizes, *(profile.sizes for profile in entry_point.profiles)]
@@ -286,9 +268,8 @@ def results_by_profile(
     """Recorded results of an entry point at each of its profiles, by leaf path.
 
     The file has an array `logits[batch=8]` for the leaf `logits` at the profile of that name, or
-    `logits` where there are no dimensions; a result that is one array is called `result`.
-    exact: whether they must have the dtypes that the function returns.
-    Raises CaptureError (AOTC-E831).
+    `logits` where there are no dimensions; a result that is one array is called `result`. exact:
+    whether they must have the dtypes that the function returns. Raises CaptureError (AOTC-E831).
     """
     names = _result_names(entry_point, file, where)
     found: list[dict[str, Array]] = []
@@ -395,11 +376,7 @@ def _cut(
 def _draw(
     spec: FixtureSpec, path: str, leaf: InputLeaf, sizes: Mapping[str, int], where: Where
 ) -> Array:
-    """Return random values for an input.
-
-    Raises:
-        CaptureError: AOTC-E831 for an array that numpy cannot generate.
-    """
+    """Return random values for an input; raises CaptureError (AOTC-E831) where numpy has none."""
     try:
         return _drawn(spec, path, leaf, sizes, where)
     except (MemoryError, OverflowError, ValueError) as error:

@@ -4,12 +4,10 @@ The module is converted, not the program, so that it computes the same operation
 Operations on the bits of a number, and calls into libraries, keep their types, with conversions
 around them. Numbers of 8 bits and less keep theirs: programs round to them on purpose.
 
-With a seed, every sum is changed by as much as float32 may differ in another order of addition: a
-unit of the sum of the absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms,
-4.2).
+With a seed, sums are changed by as much as float32 may differ in another order of addition: a unit
+of the sum of absolute numbers (Higham, Accuracy and Stability of Numerical Algorithms, 4.2).
 
-`interpreted` runs a module in StableHLO's reference interpreter, which comes with jaxlib and shares
-no code with any engine.
+`interpreted` runs a module in jaxlib's StableHLO interpreter, which shares no code with any engine.
 """
 
 from __future__ import annotations
@@ -51,9 +49,7 @@ class NotWidenedError(Exception):
 def widened(artifact: bytes, seed: int | None = None) -> bytes:
     """Return a portable artifact with its numbers in float64 and complex128.
 
-    Args:
-        artifact: The module.
-        seed: Of errors that sums of float32 and narrower numbers get; by default they are exact.
+    `seed` is that of errors of sums of float32 and narrower numbers; by default they are exact.
 
     Raises:
         NotWidenedError: It has no counterpart in float64.

@@ -20,11 +20,10 @@ type Resolve = Callable[[str, Path, str], Callable[..., Any]]
 
 
 def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
-    """The function that "package.module:function" names.
+    """Return the function that "package.module:function" names.
 
-    root: the manifest's folder, from which modules are imported first.  where: for messages.
-    `XLA_FLAGS` that the module sets come too late, in every process that runs it.
-    Raises CaptureError (AOTC-E820).
+    Modules are imported from `root`, the manifest's folder, first; `where` is for messages. If the
+    module sets `XLA_FLAGS`, that comes too late in every process. Raises CaptureError (AOTC-E820).
     """
     jax_private.read_xla_flags()
     module_name, _, attribute = reference.partition(":")

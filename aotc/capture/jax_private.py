@@ -28,9 +28,8 @@ from aotc.compile.mlir import mlir_context
 class LoweredParts:
     """Parts that the public `jax.stages.Lowered` does not have.
 
-    `constants` are the values of the leading arguments that were closed over. `kept` are the
-    arguments that the module takes, counted over constants and then flat arguments; jax drops
-    unused ones.
+    `constants` are the values of leading arguments that were closed over. `kept` are arguments that
+    the module takes, counted over constants, then flat arguments; jax drops unused ones.
     """
 
     constants: tuple[np.ndarray[Any, Any], ...]
@@ -212,8 +211,7 @@ class SourceFrame:
 def source_frames(chain: Chain) -> list[SourceFrame]:
     """Return the frames that an equation came from, innermost first, without those of jax.
 
-    The outer equations give the callers: where jax traces a function separately, frames begin
-    there.
+    Outer equations give the callers: frames begin where jax traces a function separately.
     """
     with _private("source_info_util.user_frames"):
         from jax._src import source_info_util
@@ -238,7 +236,7 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two sizes that may or may not be equal, and the code that compared them."""
+    """Two sizes that may or may not be equal, and the code outside of jax.export that compares."""
 
     file: str
     line: int
@@ -316,8 +314,7 @@ def is_error_effect(key: Any) -> bool:
 def with_module(exported: Any, module: bytes, more: Sequence[Any]) -> Any:
     """Return a `jax.export.Exported` with another module.
 
-    It takes more arguments (`ShapeDtypeStruct`) at its end, and runs on any platform it is lowered
-    for.
+    It takes `more` arguments (`ShapeDtypeStruct`) last, and runs on any platform it is lowered for.
     """
     with _private("jax.export.Exported"):
         from jax._src import core
@@ -349,9 +346,7 @@ def static_module(lowered: Any) -> Any:
     """Return the StableHLO module of a `jax.stages.Lowered` with concrete sizes.
 
     These are filled into modules that were exported for any size and are called with certain ones.
-
-    Raises:
-        SizesError: The exported module does not accept them.
+    Raises SizesError if the exported module does not accept them.
     """
     module = lowered.compiler_ir("stablehlo")
     with _private("mlir.refine_polymorphic_shapes"):

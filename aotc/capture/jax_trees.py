@@ -45,10 +45,7 @@ def leaf_paths(tree: Any) -> list[tuple[str, Any]]:
 def check_paths(tree: Any, where: str) -> None:
     """Reject two leaves with the same path, such as {"a/b": …, "a": {"b": …}}.
 
-    A bundle names tensors by their paths.
-
-    Raises:
-        CaptureError: AOTC-E833.
+    A bundle names tensors by their paths. Raises CaptureError (AOTC-E833).
     """
     for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
         if count > 1:
@@ -79,11 +76,9 @@ def join(*steps: str) -> str:
 def describe(tree: Any, counter: Iterator[int], where: str) -> Tree:
     """Return the structure of a pytree of arrays or avals; leaves take numbers of `counter`.
 
-    Children and their order are those of jax's registry, whatever the class looks like.
-
-    Raises:
-        CaptureError: AOTC-E833 for a dict whose keys a bundle cannot name, and for a class that a
-            caller would read or fill in another way than jax does.
+    Children and their order are those of jax's registry, whatever the class looks like. Raises
+    CaptureError (AOTC-E833) for a dict whose keys a bundle cannot name, and for a class that a
+    caller would read or fill in another way than jax does.
     """
     found: list[Any] = []
     described = _describe(tree, counter, where, (), found)
@@ -216,10 +211,7 @@ def _require_readable(
 ) -> None:
     """Reject a class that has another value under a child's name than the child.
 
-    The loader reads arguments and names results by these names.
-
-    Raises:
-        CaptureError: AOTC-E833.
+    The loader reads arguments and names results by these names. Raises CaptureError (AOTC-E833).
     """
     subjects = [(tree, children)]
     with suppress(Exception):  # of the class' own code, which may expect arrays

@@ -60,9 +60,9 @@ def find(
     dimensions: Mapping[str, DimensionSpec],
     call_at: CallAt,
 ) -> LeafAxes:
-    """The axes of all leaves. symbolic: used if it gives the right sizes at every profile.
+    """Return the axes of all leaves; `symbolic` is used if it gives all profiles' sizes.
 
-    dimensions: those of the entry point, in the order of its profiles.
+    `dimensions` are those of the entry point, in the order of its profiles.
     """
     if symbolic.shapes is not None:
         found = LeafAxes(*symbolic.shapes)
@@ -144,11 +144,11 @@ def corners(values: Mapping[str, tuple[int, int]]) -> list[Point]:
 def expression(
     dimensions: Sequence[str], box: Mapping[str, tuple[int, int]], sizes: Mapping[Point, int]
 ) -> int | str:
-    """The size of one axis as an integer or an expression over the dimensions.
+    """Return the size of one axis as an integer or an expression over the dimensions.
 
-    box: two values for each dimension (equal if it cannot vary), in their order.  sizes: the axis'
-    size at every corner of the box and at any further points, which must agree with the result;
-    "?" otherwise, and where a corner is missing.
+    `box` has two values for each dimension (equal if it cannot vary), in order. `sizes` has the
+    axis's size at every corner of the box and any further points, which must agree with the result;
+    "?" if they do not, or if a corner is missing.
     """
     if any(corner not in sizes for corner in corners(box)):
         return "?"

@@ -26,13 +26,10 @@ def like_value(
     *,
     evaluate: Evaluate,
 ) -> Any:
-    """Return the result of a `like` input's function for these sizes.
+    """Return the result of a `like` input's function: a pytree of arrays and Python numbers.
 
-    It is a pytree of arrays and Python numbers. `evaluate` is `shapes` for the structure alone,
-    `call` for the values; `at` is the key path of the input.
-
-    Raises:
-        CaptureError: The function cannot be called.
+    `evaluate` is `shapes` for the structure alone, `call` for the values; `at` is the key path of
+    the input. Raises CaptureError for a function that is not found, fails or returns other values.
     """
     where = manifest.where(*at)
     function = import_program.resolve(spec.function, manifest.root, where)

@@ -83,8 +83,7 @@ class Recording:
 def recording(root: Path) -> Iterator[Recording]:
     """Record while the block runs; recordings cannot be nested.
 
-    jax's caches of traces are off in the block, so that functions which it has traced before run
-    again.
+    jax's caches of traces are off in the block, so that functions traced before run again.
     """
     monitoring, events = sys.monitoring, sys.monitoring.events
     tool = next(number for number in range(6) if monitoring.get_tool(number) is None)

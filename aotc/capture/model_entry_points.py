@@ -1,7 +1,6 @@
 """Entry points whose program is a model in a file: the build manifest with what the file tells.
 
-From here on they are functions like any other: a parameter for the weights, which are bound, and
-one for each input.
+From here on they are ordinary functions of the weights, which are bound, and of each input.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ class Opened:
 class Models:
     """The models of a manifest, which is completed with their inputs and weights.
 
-    `opened` is by entry point, `weights` by set; `refused` has the reasons of left-out entry
-    points.
+    `opened` is by entry point, `weights` by set; `refused` is why entry points were left out.
     """
 
     manifest: BuildManifest
@@ -184,7 +182,7 @@ def open_file(
     enable_x64: bool,
     scratch: Path | None = None,
 ) -> Opened:
-    """Read a model file. where: for messages.  scratch: as of `ModelFile`.
+    """Read a model file; `where` is for messages, `scratch` as in `ModelFile`.
 
     Raises OSError, and CaptureError: AOTC-E840, AOTC-E843 to E845.
     """
@@ -222,9 +220,9 @@ def open_file(
 
 
 def judge_lowered(name: str, lowered: Any) -> None:
-    """Refuse what a model file would have called at certain sizes, before it is compiled.
+    """Reject invalid calls of a model file's function at certain sizes, before it is compiled.
 
-    name: of the entry point.  lowered: a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
+    `name` is the entry point's; `lowered` a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
     """
     try:
         module = jax_private.static_module(lowered)
@@ -335,8 +333,7 @@ class _Completing:
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """Yield findings for state that is not donated, and for names that are no inputs.
 
-        A model's state has to be donated: as in its framework, only the new value remains.
-        AOTC-E844 and E846.
+        A model's state has to be donated: only the new value remains (AOTC-E844, E846).
         """
         where = self.manifest.where(*self.at[:2], "donate")
         for name in self.spec.donate:
@@ -377,8 +374,7 @@ class _Completing:
     def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
         """Return how an input of the manifest differs from the file's; "" if it does not.
 
-        `axes` maps the file's varying axes to those of the manifest, as far as known from earlier
-        inputs.
+        `axes` maps the file's varying axes to the manifest's, as far as earlier inputs tell.
         """
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
         if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):

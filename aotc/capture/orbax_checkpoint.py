@@ -34,9 +34,7 @@ def open_checkpoint(
 ) -> tuple[list[WeightsFile], dict[str, StoredTensor]]:
     """Return the files of a checkpoint, and its arrays by their paths in the tree.
 
-    Args:
-        source: Its `_METADATA`.
-        where: For messages.
+    `source` is its `_METADATA`; `where` is for messages.
 
     Raises:
         CaptureError: AOTC-E830 for a checkpoint that Orbax cannot read, E835 where the process

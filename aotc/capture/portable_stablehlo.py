@@ -39,7 +39,7 @@ PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 
 
 def portable(module: ir.Module, platform: str = "cpu") -> Module:
-    """Normalize a module in place and serialize it. platform: for which it was lowered."""
+    """Normalize a module lowered for a platform in place, and serialize it."""
     with module.context:
         _pin_parameters(module)
         if platform != "cpu":
@@ -86,9 +86,8 @@ def _pin_parameters(module: ir.Module) -> None:
 def _state_precision(module: ir.Module) -> None:
     """Ask for float32 where a product of float32 states no precision.
 
-    Processors compute such products in float32, as do the results that a bundle is compared with.
-    XLA would take TF32 on NVIDIA GPUs, and bfloat16 on TPUs. Stated precisions (HIGH, HIGHEST) and
-    algorithms stay.
+    Processors and the results that a bundle is compared with use float32. XLA would take TF32 on
+    NVIDIA GPUs, and bfloat16 on TPUs. Stated precisions (HIGH, HIGHEST) and algorithms stay.
     """
     for operation in operations_named(module, PRODUCTS):
         element = str(ir.ShapedType(operation.operands[0].type).element_type)

@@ -120,9 +120,7 @@ def _trace(
 def _lowered(traced: Any, platforms: Platforms, where: str, root: Path) -> dict[str, Any]:
     """Lower a traced function for each platform.
 
-    Raises:
-        CaptureError: With a finding for each platform that fails: AOTC-E841 a target's, E842 the
-            host's alone.
+    Raises CaptureError with a finding per platform: AOTC-E841 for a target's, E842 for the host's.
     """
     lowered: dict[str, Any] = {}
     failed: list[Finding] = []
@@ -150,8 +148,7 @@ def trace_profile(
 ) -> TracedProfile:
     """Trace a call, reject what cannot be shipped, and lower it.
 
-    Raises:
-        CaptureError: E822 to E837, E841, E842, E848.
+    Raises CaptureError (AOTC-E822 to E837, E841, E842, E848).
     """
     where = label(call.plan.name, sizes)
     traced, impls = _trace(call, where, root, on_mesh, sizes)

@@ -116,8 +116,7 @@ class _Environment(MutableMapping[bytes, bytes]):
 def _package(frame: FrameType) -> str:
     """Return the package that reads, perhaps through the standard library.
 
-    (`os.path.expanduser` reads HOME.) In a thread it may be the library itself, and counts as the
-    program.
+    `os.path.expanduser` reads HOME. In a thread it may be the library, counted as the program.
     """
     outer: FrameType | None = frame
     while outer is not None:

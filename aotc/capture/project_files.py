@@ -82,20 +82,19 @@ def is_own(file: str, root: Path) -> bool:
 def own_names(root: Path) -> dict[str, str]:
     """Map each own Python file that was imported to its name.
 
-    It is the path from the manifest's folder or, for a file elsewhere, from its folder of the
-    import path.
+    It is the path from the manifest's folder or, for a file elsewhere, from its import folder.
     """
     return dict(_own_modules(root))
 
 
 def name_of(file: str, root: Path, names: dict[str, str]) -> str | None:
-    """The name of an own file; None for one elsewhere that is no module. names: by `own_names`."""
+    """Return an own file's name from `own_names`; None for one elsewhere that is no module."""
     path = Path(file)
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else names.get(file)
 
 
 def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
-    """Map the names of imported own Python files and archives to digests.
+    """Map names of imported own Python files and archives to digests.
 
     `imported` has digests of what was imported from a file, by path.
     """
@@ -114,14 +113,9 @@ def sources(root: Path, imported: Mapping[str, str]) -> dict[str, str]:
 def read_by(opened: Iterable[str], root: Path, manifest: Set[Path]) -> dict[str, str]:
     """Map the names of own files that were opened to digests.
 
-    They lie below the manifest's folder or the folder of a module elsewhere, without `.git`:
-    provenance names the commit.
-
-    Args:
-        opened: Paths from the manifest's folder, or absolute; without "..".
-        root: The manifest's folder.
-        manifest: Absolute paths of the build manifest and its files, which provenance lists
-            separately.
+    They lie below the manifest's folder (`root`) or the folder of a module elsewhere, without
+    `.git`: provenance names the commit. `opened` are paths from there, or absolute, without "..";
+    `manifest` has absolute paths of it and its files, which provenance lists separately.
     """
     folders = {Path(file).parent: Path(name).parent for file, name in _own_modules(root)}
     folders[root] = Path()

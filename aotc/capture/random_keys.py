@@ -43,7 +43,7 @@ def data_aval(aval: Any) -> Any:
 
 
 def key_avals(data: Any, impls: Sequence[KeyImpl | None]) -> Any:
-    """The inverse of `data_aval` for a pytree. impls: of each leaf, None for what is not keys."""
+    """Invert `data_aval` for a pytree; `impls` has one for each leaf, None for what is not keys."""
     leaves, structure = jax.tree.flatten(data)
     avals = (
         leaf if impl is None else jax.ShapeDtypeStruct(leaf.shape[:-1], dtype_of(impl))

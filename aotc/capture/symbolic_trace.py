@@ -44,8 +44,7 @@ _POWER = re.compile(r"(\w+)\^(\d+)")
 class Specialized:
     """A line of the program that decides by a size.
 
-    `place` is its location, "model.py:12"; `what` has no line numbers: "f in model.py asks whether
-    n > 8".
+    `place` is like "model.py:12", `what`, without lines, "f in model.py asks whether n > 8".
     """
 
     place: str
@@ -84,8 +83,7 @@ def analyze(
 ) -> Symbolic:
     """Trace with all dimensions symbolic, or one at a time if that fails, to find the cause.
 
-    `shapes_of` takes a call and its abstract results; the function can be traced at the sizes
-    `concrete`.
+    `shapes_of` takes a call and its abstract results; the function traces at sizes `concrete`.
     """
     try:
         sizes = symbols(accepted, relations)
@@ -136,10 +134,7 @@ def _inputs(
 def symbols(accepted: Mapping[str, Dimension], relations: Sequence[str]) -> dict[str, Any]:
     """Return a symbolic size for each dimension, constrained by its range and the relations.
 
-    A dimension with one accepted size gets that number.
-
-    Raises:
-        ValueError: jax does not support the constraints.
+    A dimension with one size gets that number. Raises ValueError for constraints jax does not take.
     """
     fixed = {name: a.smallest for name, a in accepted.items() if a.smallest == a.largest}
     free = {name: known for name, known in accepted.items() if name not in fixed}
@@ -159,13 +154,9 @@ def export_module(
 ) -> tuple[Any, list[str]]:
     """Return the MLIR module of a call with symbolic sizes, and its closed-over arrays' names.
 
-    After these arrays it takes every leaf, used or not.
-
-    Args:
-        call: The call with symbolic sizes.
-        custom_calls: Targets that the profiles' modules call, and this one may call too.
-        lifted: Returns the name of a closed-over array that the profiles take as well; None embeds
-            it in the module.
+    After these arrays it takes every leaf, used or not. `custom_calls` are targets that the
+    profiles' modules call, and this one may call too. `lifted` returns the name of a closed-over
+    array that the profiles take as well; None embeds it in the module.
     """
     leaves = [leaf.data for leaf in call.leaves]
     with jax_private.constants_apart():

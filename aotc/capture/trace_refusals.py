@@ -120,8 +120,7 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
 def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
     """Yield AOTC-E829 for a function that uses an array it kept from an earlier trace.
 
-    In jax 0.12 such an array becomes another input; `jit` raises UnexpectedTracerError only when
-    called.
+    In jax 0.12 it becomes another input; `jit` raises UnexpectedTracerError only when called.
     """
     if len(closed.jaxpr.invars) != inputs:
         yield finding(
@@ -252,10 +251,7 @@ def short(leaf: Any) -> str:
 def signature(values: Any, where: str) -> Any:
     """Return what must not change between profiles: the tree, and each leaf's rank and dtype.
 
-    The tree is as a bundle describes it, without static fields.
-
-    Raises:
-        CaptureError: AOTC-E833.
+    The tree is as a bundle describes it, without static fields. Raises CaptureError (AOTC-E833).
     """
     ranks = [(len(leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(values)]
     return jax_trees.describe(values, itertools.count(), where), ranks
@@ -286,9 +282,9 @@ def _structure(outputs: Any) -> str:
 def check_donation(
     donated: Iterable[tuple[str, Any]], outputs: Iterable[Any], where: str
 ) -> Iterator[Finding]:
-    """AOTC-E837: donated leaves whose buffer no output can take over; jax only warns of them.
+    """Yield AOTC-E837 for donated leaves whose buffer no output can reuse; jax only warns of them.
 
-    donated: paths and leaves.  outputs: as the module returns them.
+    `donated` has paths and leaves; `outputs` are as the module returns them.
     """
     free = Counter(short(leaf) for leaf in outputs)
     for path, leaf in donated:

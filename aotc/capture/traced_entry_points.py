@@ -112,9 +112,9 @@ def trace_entry_point(
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
 
-    all_sizes: of each profile.  weight_shardings: over the manifest's mesh, if it has one.
-    platforms: to lower it for.  resolve: finds the function.
-    Raises CaptureError, and BuildManifestError for shardings that do not fit.
+    `all_sizes` are the profiles' sizes; `weight_shardings` are over the manifest's mesh, if any;
+    `platforms` are those to lower for; `resolve` finds the function. Raises CaptureError, and
+    BuildManifestError for invalid shardings.
     """
     spec = manifest.entry_points[name]
     plan = plan_call(name, manifest, resolve)
@@ -274,11 +274,7 @@ def _decisions(found: Symbolic) -> dict[str, Decision]:
 
 
 def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
-    """Return the module at all sizes.
-
-    Raises:
-        CaptureError: AOTC-E839 for a function that jax cannot export.
-    """
+    """Return the module at all sizes, or raise CaptureError (AOTC-E839) if jax cannot export it."""
     # The loader compiles it on processors only; entry points without a policy have none.
     targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
     known = {name for profile in profiles for name in profile.lifted}

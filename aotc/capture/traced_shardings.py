@@ -60,11 +60,7 @@ def on_one_device(sizes: Mapping[str, int]) -> AbstractContextManager[Any]:
 def weight_shardings(
     manifest: BuildManifest, weights: Mapping[str, Weights]
 ) -> dict[str, dict[str, Sharding]]:
-    """Return the sharding of each tensor of each set.
-
-    Raises:
-        BuildManifestError: AOTC-E806, E807, E814.
-    """
+    """Return each tensor's sharding by set; raises BuildManifestError (AOTC-E806, E807, E814)."""
     found: dict[str, dict[str, Sharding]] = {}
     for name, loaded in weights.items():
         leaves = [(path, array.shape) for path, array in loaded.tensors.items()]
@@ -136,8 +132,7 @@ def shardings_of(
 ) -> ArrayShardings | None:
     """Return the shardings of an entry point's arrays at each profile; None without a mesh.
 
-    Raises:
-        BuildManifestError: AOTC-E806, E807, E814.
+    Raises BuildManifestError (AOTC-E806, E807, E814).
     """
     if not manifest.mesh:
         return None

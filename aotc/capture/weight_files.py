@@ -63,11 +63,9 @@ class WeightsFile:
         return self._state.size
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
-        """Yield a range of bytes in chunks of `CHUNK_BYTES`.
+        """Yield a range of bytes in chunks of `CHUNK_BYTES`, the last one perhaps shorter.
 
-        Raises:
-            OSError: It cannot be read.
-            CaptureError: AOTC-E840 if it has become shorter.
+        Raises OSError, or CaptureError (AOTC-E840) if the file has become shorter.
         """
         for at in range(start, end, CHUNK_BYTES):
             piece = b""
@@ -136,8 +134,7 @@ class WeightsFile:
 class StoredTensor:
     """A tensor of a weights file.
 
-    `name` and `start` are its name and offset there, `stored` its dtype there, and `dtype` the
-    wanted one.
+    `name`, `start` (offset) and `stored` (dtype) are the file's; `dtype` is the wanted one.
     """
 
     file: WeightsFile

@@ -41,8 +41,7 @@ class Weights:
     """A weights set.
 
     `origin` is "source", "init" or "closure"; `tree` a pytree of ShapeDtypeStruct; `tensors` are by
-    leaf path, in leaf order; `files` those that they are read from; `made` the result of `init` for
-    tensors of it.
+    leaf path, in leaf order; `files` the ones read; `made` the result of `init`, for tensors of it.
     """
 
     origin: str
@@ -90,10 +89,7 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
 
 
 def load(name: str, manifest: BuildManifest) -> Weights:
-    """Read or make a weights set.
-
-    Raises CaptureError (AOTC-E820, E828, E829, E830, E840).
-    """
+    """Read or make a weights set. Raises CaptureError (AOTC-E820, E828, E829, E830, E840)."""
     spec = manifest.weights[name]
     in_file = manifest.where("weights", name, "source")
     if spec.init is None:
@@ -141,8 +137,7 @@ def in_tree(
 ) -> Weights:
     """Return the weights set of tensors that are read from files; `where` is for messages.
 
-    Raises:
-        CaptureError: AOTC-E828, E830.
+    Raises CaptureError (AOTC-E828, E830).
     """
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)

@@ -28,18 +28,10 @@ from aotc_runtime.serving.loaded_bundle import LoadedBundle, LoadedEntryPoint
 def score(
     loaded: LoadedBundle, prepared: Prepared, target: str, folder: Path, progress: Progress
 ) -> Rows:
-    """Return the rows of a built-in metric; of others leave the results, and return no rows.
+    """Return the rows of a built-in metric; for others write the results, and return no rows.
 
-    Args:
-        loaded: The bundle.
-        prepared: The data, which lie in the folder.
-        target: Name of the target.
-        folder: The scratch folder.
-        progress: Hears of every call.
-
-    Raises:
-        CaptureError: AOTC-E847 for samples that no profile serves, E849 for results of which there
-            is no metric.
+    `folder` is the scratch folder with the `prepared` data; `progress` reports every call. Raises
+    CaptureError: AOTC-E847 for samples that no profile serves, E849 for results without a metric.
     """
     entry_point, metric = loaded[prepared.entry_point], metric_of(prepared.metric)
     rows: list[Array] = []
@@ -89,7 +81,7 @@ def _results(
 
 
 def left_over(where: str, block: Block, profiles: list[dict[str, int]]) -> Exception:
-    """AOTC-E847 for samples that do not fit into the profiles."""
+    """Return AOTC-E847 for samples that do not fit into the profiles."""
     at = f" at {sizes_text(block.sizes)}" if block.sizes else ""
     return refusal(
         "AOTC-E847",

@@ -18,7 +18,7 @@ type Array = np.ndarray[Any, Any]
 
 
 class Rows(Struct, frozen=True):
-    """What a metric makes of samples: float64 [samples, columns]."""
+    """The rows that a metric computes of samples: float64 [samples, columns]."""
 
     columns: int
     data: bytes
@@ -35,7 +35,7 @@ class Rows(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Samples that one file of the data holds. sizes: of the dimensions, but for their own."""
+    """The samples of one file of the data; `sizes` are by dimension, without that of samples."""
 
     samples: int
     sizes: dict[str, int]
@@ -70,7 +70,7 @@ class Prepared(Struct, frozen=True):
 
     @property
     def samples(self) -> int:
-        """How many samples all blocks hold."""
+        """The number of samples in all blocks."""
         return sum(block.samples for block in self.blocks)
 
     def batches(self, block: Block, profiles: Sequence[Mapping[str, int]]) -> list[int] | None:
@@ -87,10 +87,7 @@ class Prepared(Struct, frozen=True):
 def cut(samples: int, sizes: Sequence[int], *, pads: bool) -> list[int] | None:
     """Cut samples into batches of these sizes, the largest first; None if some are left over.
 
-    Args:
-        samples: Their number.
-        sizes: Those of executables.
-        pads: Whether a last, smaller batch is allowed.
+    `sizes` are those of executables; `pads` allows a last, smaller batch.
     """
     found: list[int] = []
     for size in sorted(sizes, reverse=True):
@@ -107,7 +104,7 @@ def has_samples(spec: TensorSpec, axis: int | str) -> bool:
 
 
 def block_file(folder: Path, entry_point: str, number: int) -> Path:
-    """The inputs and labels of a block; safetensors."""
+    """Return the safetensors file with the inputs and labels of a block."""
     return folder / f"evaluation.{entry_point}.{number:06}.safetensors"
 
 
@@ -116,14 +113,14 @@ def _output_file(folder: Path, target: str, entry_point: str, number: int) -> Pa
 
 
 def write_output(folder: Path, target: str, entry_point: str, number: int, output: Array) -> None:
-    """Leave the result of a block by a target's executables."""
+    """Write the result of a block by a target's executables."""
     leaf = leaf_of(output, is_number=False)
     data = msgspec.msgpack.encode(leaf)
     _output_file(folder, target, entry_point, number).write_bytes(data)
 
 
 def read_output(folder: Path, target: str, entry_point: str, number: int) -> Array:
-    """Return what `write_output` left."""
+    """Return what `write_output` wrote."""
     data = _output_file(folder, target, entry_point, number).read_bytes()
     return array_of(unpacked(data, Leaf))
 
@@ -138,22 +135,22 @@ def targets_with_outputs(folder: Path, entry_point: str) -> list[str]:
 
 
 def write_prepared(folder: Path, prepared: Sequence[Prepared]) -> None:
-    """Leave what is known of the data of all entry points."""
+    """Write the description of the data of all entry points."""
     (folder / "evaluations.msgpack").write_bytes(msgspec.msgpack.encode(list(prepared)))
 
 
 def read_prepared(folder: Path) -> list[Prepared]:
-    """Return what `write_prepared` left."""
+    """Return what `write_prepared` wrote."""
     return unpacked((folder / "evaluations.msgpack").read_bytes(), list[Prepared])
 
 
 def write_scores(folder: Path, scores: Mapping[str, Mapping[str, Rows]]) -> None:
-    """Leave rows by target and entry point."""
+    """Write rows by target and entry point."""
     (folder / "scores.msgpack").write_bytes(msgspec.msgpack.encode(scores))
 
 
 def read_scores(folder: Path) -> dict[str, dict[str, Rows]]:
-    """Return what `write_scores` left."""
+    """Return what `write_scores` wrote."""
     return unpacked((folder / "scores.msgpack").read_bytes(), dict[str, dict[str, Rows]])
 
 

@@ -23,7 +23,7 @@ RESAMPLES, RESAMPLES_OF_MANY, MANY = 1000, 200, 10_000
 
 
 class MetricError(Exception):
-    """Outputs or labels of which a metric cannot be computed; the text is for messages."""
+    """A metric cannot be computed of outputs or labels; the text is for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _column(values: Array) -> Array:
 
 def _top(k: int) -> Callable[[Array, Array], Array]:
     def rows(output: Array, labels: Array) -> Array:
-        """Whether fewer than k classes come before the label; equal scores in their order."""
+        """Return whether fewer than k classes come before the label, with ties in order."""
         if k == 1 and output.ndim == 1 and output.dtype.kind in "iu":
             if labels.dtype.kind not in "iu" or labels.shape != output.shape:
                 raise MetricError(f"labels {_text(labels)} for {_text(output)}")
@@ -96,7 +96,7 @@ def _top(k: int) -> Callable[[Array, Array], Array]:
 
 def _errors(power: int) -> Callable[[Array, Array], Array]:
     def rows(output: Array, labels: Array) -> Array:
-        """Sum of the errors of each sample, and their number."""
+        """Return the sum of the errors of each sample, and their number."""
         if output.shape != labels.shape:
             raise MetricError(f"labels {_text(labels)} for a result {_text(output)}")
         errors = np.abs(_numbers(output) - _numbers(labels)) ** power
@@ -129,7 +129,7 @@ def _cosines(output: Array, labels: Array) -> Array:
 
 
 def _scores(output: Array, labels: Array) -> Array:
-    """The score of the class 1, and the label. Of two columns that is their difference."""
+    """Return the score of class 1 (of two columns their difference), and the label."""
     scores = _numbers(output)
     if scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1] - scores[:, 0]
@@ -140,7 +140,7 @@ def _scores(output: Array, labels: Array) -> Array:
 
 
 def _auc(rows: Array) -> float:
-    """Area under the ROC curve: the Mann-Whitney U statistic over the number of pairs."""
+    """Return the area under the ROC curve: the Mann-Whitney U statistic per number of pairs."""
     _, place, counts = np.unique(rows[:, 0], return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     ones = rows[:, 1] == 1

@@ -187,9 +187,8 @@ def evaluate(
 ) -> dict[str, Rows]:
     """Return the rows of every evaluation of a target, by entry point.
 
-    Results for users' metrics are left in the folder instead.
-
-    Raises the errors of `score`, and ParityError (AOTC-E952) if the process crashes.
+    Results for users' metrics are left in the folder instead. Raises the errors of `score`, and
+    ParityError (AOTC-E952) if the process crashes.
     """
     secrets = confined_process.secrets()
     job = Job(str(bundle), str(policy), target, str(folder), secrets, evaluates=True)

@@ -39,7 +39,7 @@ from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, req
 
 
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
-    """Run each trial and return its difference. folder: holds the calls to compare with."""
+    """Run each trial and return its difference; `folder` has the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:

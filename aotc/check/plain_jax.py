@@ -50,10 +50,10 @@ def path_of(*steps: Any, owner: str = "") -> str:
 def weights_as_made(
     init: str | None, source: bool, recorded: Mapping[str, Array], functions: Functions
 ) -> Any:
-    """A weights set as the program's users hold it, with the recorded numbers.
+    """Return a weights set as the program's users hold it, with the recorded numbers.
 
-    init, source: as the manifest has them.  recorded: what the bundle will hold, by path; what
-    differs from it, because the program makes other numbers each time, is replaced by it.
+    `init` and `source` are as in the manifest. `recorded` has the bundle's tensors by path, which
+    replace those that differ because the program makes other numbers each time.
     """
     if init is None:
         return _nested(recorded)
@@ -70,9 +70,9 @@ def weights_as_made(
 
 
 def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterator[Finding]:
-    """AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
+    """Yield AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
 
-    made: what it returned.  recorded: by path.
+    `made` is what it returned; `recorded` is by path.
     """
     leaves = jax.tree_util.tree_flatten_with_path(made)[0]
     paths = {path_of(*steps) or "value": np.asarray(leaf) for steps, leaf in leaves}
@@ -263,8 +263,7 @@ def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:
     """Put recorded numbers into the result of a `like` function.
 
-    Leaves that hold them already stay, since an array may be weakly typed; a Python number becomes
-    another.
+    Leaves that hold them stay, as arrays may be weakly typed; a Python number becomes another.
     """
 
     def replaced(steps: Any, leaf: Any) -> Any:

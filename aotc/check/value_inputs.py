@@ -72,14 +72,11 @@ class TrialLeaf(Struct, frozen=True):
 def trial_inputs(
     kind: str, leaves: Sequence[TrialLeaf], anchors: Sequence[Array] = (), seed: int = 0
 ) -> list[Array]:
-    """Return the inputs of a trial, in the order of the leaves.
+    """Return the inputs of a trial of one of KINDS, in the order of the leaves.
 
-    Args:
-        kind: One of KINDS.
-        leaves: The entry point's input leaves.
-        anchors: Constants of the program (weights, literals), for numbers close to them: that shows
-            where an executable moves constants through sums and products.
-        seed: Other numbers for another seed.
+    `anchors` are constants of the program (weights, literals), for numbers close to them: that
+    shows where an executable moves constants through sums and products. Another seed gives other
+    numbers.
     """
     has_arrays = any(_is_float(leaf.dtype) and np.prod(leaf.shape) > 1 for leaf in leaves)
     made = []
@@ -202,10 +199,7 @@ def _floats(
 
 
 def _ordinary(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    """Return float64 of the leaf's shape: the reversed sample, which keeps its structure.
-
-    Without a sample, numbers are random as in fixtures.
-    """
+    """Return float64 of the leaf's shape: the reversed sample, or without one, random numbers."""
     if leaf.sample is not None:
         return np.flip(leaf.sample).astype(np.float64)
     if leaf.bounds is not None:

@@ -28,10 +28,7 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable.
-
-    `kinds` of `trial_inputs` run; `skipped` maps the others to reasons.
-    """
+    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons."""
 
     kinds: tuple[str, ...] = ()
     skipped: dict[str, str] = {}
@@ -44,8 +41,7 @@ Plans = dict[str, PlannedValues]
 class ValueRan(Struct, frozen=True):
     """One trial, with its difference from plain JAX.
 
-    `truth` is whether the executable exceeds the tolerance of plain JAX's results, but is as close
-    to float64.
+    `truth` is whether the executable exceeds the tolerance, but is as close to float64.
     """
 
     kind: str

@@ -75,18 +75,11 @@ class Truth(Struct, frozen=True):
 def judge(
     output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
 ) -> Verdict:
-    """Judge an output.
+    """Judge an output, whose path is `output`.
 
     An element is right if it is plain JAX's, or one of the truth's, within the tolerance; or if its
-    error is at most `MULTIPLE` times as large as plain JAX's errors.
-
-    Args:
-        output: Its path, for messages.
-        found: The executable's result.
-        plain: Plain JAX's result for the same inputs.
-        truth: The same in float64; None where it cannot be computed.
-        rtol: Tolerance, relative to what a result is compared with.
-        atol: Absolute tolerance.
+    error is at most `MULTIPLE` times as large as plain JAX's errors. `truth` is None where it
+    cannot be computed; `rtol` is relative to what a result is compared with.
     """
     close = _close(found, plain, rtol, atol)
     if close.all():

@@ -29,15 +29,9 @@ if TYPE_CHECKING:
 def _shared(local: Cache, url: str, key: str | None, trusted: Sequence[Path]) -> Cache:
     """Return a local cache that reads and fills a remote one.
 
-    Args:
-        local: The local cache.
-        url: The remote cache.
-        key: File or URI of the private key that signs new entries.
-        trusted: Files of the public keys whose entries are used.
-
-    Raises:
-        UsageError: The URL is not served, or an option is missing.
-        TrustError: A file holds no usable key.
+    `key` is the file or URI of the private key that signs new entries; `trusted` are files of the
+    public keys whose entries are used. Raises UsageError if the URL is not served or an option is
+    missing, TrustError if a file holds no usable key.
     """
     from aotc.bundle.trust.trust_text import read_public_key
     from aotc_runtime.verification.public_keys import load_public_key

@@ -54,8 +54,7 @@ def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
 def require_store(place: str | None, cache_size: str | None) -> LocalStore:
     """Return the local cache of these options, for commands that need one.
 
-    Raises:
-        UsageError, click.UsageError: The folder is unusable, or the cache is off.
+    Raises UsageError or click.UsageError if the folder is unusable, or the cache is off.
     """
     store = store_of(place, cache_size)
     if store is None:

@@ -133,8 +133,7 @@ def _invoke(arguments: Sequence[str], stops: Stops) -> int:
 def _occupy_standard_descriptors() -> None:
     """Open closed standard streams as /dev/null.
 
-    Otherwise the next opened file would get one of their numbers, and receive the output of jaxlib
-    or a child process.
+    Otherwise the next opened file would get their number, and output of jaxlib or a child process.
     """
     descriptor = os.open(os.devnull, os.O_RDWR)
     while descriptor <= 2:

@@ -99,10 +99,7 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 def _require_values(given: Mapping[str, Any]) -> None:
     """Reject empty values, such as that of a shell variable which is not set.
 
-    With the default instead, `--key ""` would give an unsigned bundle.
-
-    Raises:
-        click.UsageError: A value is empty.
+    With the default instead, `--key ""` would give an unsigned bundle. Raises click.UsageError.
     """
     context = click.get_current_context()
     for option in context.command.params:
@@ -142,7 +139,6 @@ def report_findings(
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes on stderr.
 
-    They quote names from untrusted input, which must neither control the terminal nor imitate
-    notes.
+    They quote untrusted names, which must neither control the terminal nor imitate notes.
     """
     warn(*(f"note: {note}" for note in notes))

@@ -14,13 +14,8 @@ COMPLETE = "_AOTC_COMPLETE"
 def complete(instruction: str) -> int:
     """Answer a shell that completes a command line, or print its completion function.
 
+    `instruction` is such as `bash_complete` or `bash_source`; the result is the exit code.
     https://click.palletsprojects.com/en/stable/shell-completion has the variables.
-
-    Args:
-        instruction: Such as `bash_complete` or `bash_source`.
-
-    Returns:
-        The exit code.
     """
     from click.shell_completion import shell_complete
 

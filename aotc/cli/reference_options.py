@@ -90,8 +90,7 @@ def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def output_options[F: Callable[..., Any]](*, default: str | None = None) -> Callable[[F], F]:
     """Return a decorator that adds `-o`, as `output`, and `--layout`.
 
-    Args:
-        default: Text that the help of `-o` shows as the default.
+    `default` is the text that the help of `-o` shows as the default.
     """
     layout = click.option("--layout", type=DIR, help="Write an OCI layout directory instead")
     output = click.option(
@@ -106,8 +105,7 @@ def looked(
 ) -> Iterator[Looked]:
     """Open a bundle by path or reference; print a tag's digest and unhashed parts on stderr.
 
-    With `full`, weights are fetched too; `ca` as for `HttpClient`. Raises the errors of
-    `looked_at`.
+    With `full`, weights are fetched too; `ca` is as in `HttpClient`, errors as in `looked_at`.
     """
     from aotc_runtime.loader.bundle_sources import looked_at
 

@@ -26,11 +26,7 @@ def target_option[F: Callable[..., object]](
 ) -> Callable[[F], F]:
     """Add `--target`, as `target`; as `targets` if several may be given.
 
-    Args:
-        help: Help of the option.
-        several: Whether it may be repeated.
-        required: Whether it must be given.
-        default: Text that the help shows as the default.
+    `default` is the text that the help shows as the default.
     """
     return click.option(
         "--target",

@@ -56,7 +56,7 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
 
 
 def no_backend(platform: str, hint: str) -> AotcError:
-    """AOTC-E909. platform: that nothing compiles for here."""
+    """Return AOTC-E909 for a platform that nothing compiles for here."""
     found = sorted({point.name for point in entry_points(group=GROUP)})
     return refusal(
         "AOTC-E909",
@@ -70,8 +70,7 @@ def no_backend(platform: str, hint: str) -> AotcError:
 def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:
     """Return an option's value, which is one of these words, or "" where it is not set.
 
-    Raises:
-        CompileError: AOTC-E908 for another value.
+    Raises CompileError (AOTC-E908) for another value.
     """
     if stated in ("", *words):
         return stated

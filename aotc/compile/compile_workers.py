@@ -42,11 +42,8 @@ class CompileWorkers:
     ) -> tuple[Result, list[str]]:
         """Run a worker in a folder of its own; return its result and printed lines.
 
-        `request` is the worker's job, and `environment` returns its variables for that folder.
-
-        Raises:
-            CompileError: AOTC-E902 it crashed, E903 it took too long.
-            OSError: The disk is full.
+        `request` is the job; `environment` returns variables for that folder. Raises CompileError,
+        AOTC-E902 if it crashed, E903 if it took too long; OSError if the disk is full.
         """
         said: list[str] = []
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
@@ -97,7 +94,7 @@ def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -
 
 
 def memory_of(analysis: Mapping[str, int], code_bytes: int) -> Memory:
-    """XLA's memory analysis as bundles record it. analysis: bytes by purpose."""
+    """Return XLA's memory analysis (bytes by purpose) as bundles record it."""
     return Memory(
         argument_bytes=analysis["argument"],
         output_bytes=analysis["output"],

@@ -58,10 +58,7 @@ class Backend(Protocol):
         """
 
     def compile(self, job: CompileJob) -> Executable:
-        """Compile one module for one target. The same job must give the same bytes.
-
-        Raises CompileError.
-        """
+        """Compile one module for one target, always to the same bytes. Raises CompileError."""
 
     def stop(self) -> None:
         """Stop running compilations; called from another thread.
@@ -73,10 +70,9 @@ class Backend(Protocol):
 class TargetKind[Model: TargetModel](ABC):
     """The targets of one platform.
 
-    `model` is that of their files, and its `platform` names the platform. `lowered_for` is the
-    platform for which jax lowers the modules. `checked` describes how far programs were tested on
-    such targets (`aotc targets list`). With `packs_weights`, a load copies the weights for each
-    executable.
+    `model` is that of their files, its `platform` the name. `lowered_for` is the platform for which
+    jax lowers the modules. `checked` describes how far programs were tested there, as
+    `aotc targets list` shows. With `packs_weights`, a load copies the weights for each executable.
     """
 
     model: type[Model]

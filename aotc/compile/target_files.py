@@ -55,10 +55,7 @@ def target_files(manifest_folder: Path) -> list[Path]:
 
 
 def list_targets(manifest_folder: Path) -> tuple[dict[Path, TargetModel], list[Finding]]:
-    """Return all targets by file, and findings for invalid files.
-
-    An invalid file does not affect the others.
-    """
+    """Return all targets by file, and findings for invalid files, which do not affect others."""
     models: dict[Path, TargetModel] = {}
     findings: list[Finding] = []
     for path in target_files(manifest_folder):

@@ -76,9 +76,7 @@ KIND = "build manifest"
 def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildManifest:
     """Read and check a build manifest.
 
-    Args:
-        path: The file.
-        written: A file that the caller is about to write, which need not exist yet.
+    `written` is a file that the caller is about to write, which need not exist yet.
 
     Raises:
         BuildManifestError: With every problem of one kind: AOTC-E801 unreadable, E802 not TOML,

@@ -67,12 +67,7 @@ def files_below(main: SourceFile) -> Iterator[SourceFile]:
 
 
 def read_index(file: SourceFile) -> Index:
-    """Read an index.
-
-    Raises:
-        OSError: It cannot be read.
-        BundleFormatError: AOTC-E106, E111.
-    """
+    """Read an index; raises OSError, or BundleFormatError (AOTC-E106, E111)."""
     data = read_file(file.path, TENSOR_HEADER_BYTES_MAX)
     return decode_foreign(data, Index, where=file.path.name, marks=len(data))
 

@@ -113,10 +113,8 @@ def check_evaluation(
 ) -> Iterator[Problem]:
     """Yield problems of an evaluation, with paths below its table.
 
-    Args:
-        spec: The evaluation.
-        inputs: Leaf paths of the entry point's inputs.
-        is_recorded: Whether plain JAX does not run the entry point here.
+    `inputs` are leaf paths of the entry point's inputs; with `is_recorded`, plain JAX does not run
+    the entry point here.
     """
     yield from spec.problems()
     if any(each.partition("/")[0] == spec.target for each in inputs):

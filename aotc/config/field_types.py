@@ -40,13 +40,8 @@ def refusal(
 ) -> PydanticCustomError:
     """Return the error that a validator raises.
 
-    Args:
-        expected: As in `Problem`, like `hint`, `code` and `cause`.
-        hint: What to do.
-        found: None for the value itself.
-        code: The code.
-        meant: A key beside this one that it was probably written for.
-        cause: A cause of the code.
+    Arguments are as in `Problem`; `found` is None for the value itself, and `meant` a key beside
+    this one that it was probably written for.
     """
     context = {"expected": expected, "hint": hint, "found": found, "code": code, "meant": meant}
     return PydanticCustomError(REFUSED, "{expected}", {**context, "cause": cause})

@@ -86,8 +86,7 @@ class InputLeaf(Section):
 class InputLike(Section):
     """A structure given by a function: `function(**arguments)` returns a pytree of arrays.
 
-    A string in `arguments` names a dimension, whose size is passed; other values are passed
-    unchanged.
+    A string in `arguments` names a dimension, whose size is passed; other values stay.
     """
 
     function: Annotated[FunctionReference, Field(alias="like")]

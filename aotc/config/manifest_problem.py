@@ -49,12 +49,8 @@ def unknown_reference(
 ) -> Problem:
     """Return a problem (AOTC-E806) about a name that is not declared.
 
-    Args:
-        path: Where the name is.
-        kind: The kind of name, whose cause is `unknown-KIND`.
-        name: The unknown name.
-        known: The declared names.
-        hint: What to do when no known name comes close.
+    The cause is `unknown-KIND` with the kind of name; `known` has the declared names, and `hint` is
+    what to do when none of them comes close.
     """
     close = closest(name, known)
     return Problem(

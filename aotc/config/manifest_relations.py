@@ -123,8 +123,7 @@ def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
 def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
     """Require ranges for existing leaves, and no policies with recorded results.
 
-    Leaves within a `like` input are not known yet. Policies have to be tested by running the
-    program.
+    Leaves within a `like` input are not known yet; tests of policies have to run the program.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name, "fixtures")
@@ -147,10 +146,7 @@ def check_file_ranges(
     ranges: Mapping[str, tuple[float, float]],
     dtypes: Mapping[str, DType | KeyImpl],
 ) -> Iterator[Problem]:
-    """Check ranges against the inputs' dtypes, once a model file was read.
-
-    `path` is that of `ranges`.
-    """
+    """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
     for leaf, ends in ranges.items():
         if leaf in dtypes:
             yield from _check_range((*path, leaf), ends, dtypes[leaf])

@@ -59,7 +59,6 @@ def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _number_or_digest(value: Any) -> str:
     """Return an integer unchanged, and the digest of any other value's `repr`.
 
-    Unlike TOML's values, its spelling distinguishes 1.0 from 1, a date from its text, and orders of
-    keys.
+    That distinguishes 1.0 from 1, a date from its text, and orders of keys.
     """
     return str(value) if isinstance(value, int) else sha256(repr(value).encode())

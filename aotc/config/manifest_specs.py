@@ -1,7 +1,6 @@
 """Sections of a build manifest: keys, types and defaults, as frozen values.
 
-`aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` checks keys that depend on
-more than one section.
+`aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
 from __future__ import annotations
@@ -59,10 +58,7 @@ RESERVED_WEIGHTS = "closure"
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file that the manifest names.
-
-    `text` is as written; `path` is absolute and never enters a bundle.
-    """
+    """A file that the manifest names, as written and by absolute path, which enters no bundle."""
 
     text: str
     path: Path
@@ -194,8 +190,7 @@ class FixtureSpec(Section):
     They are recorded (`file`) or random (`seed`). `results` holds the function's results for
     recorded inputs, computed elsewhere; None if plain JAX computes them here. `expected` holds
     those of the framework that a model comes from. `ranges` maps the path of an array to the
-    inclusive [low, high] of its numbers, in trials and random inputs; integers for an array of
-    integers.
+    inclusive [low, high] of its numbers, in trials and random inputs; integers for integers.
     """
 
     file: File | None = None
@@ -547,10 +542,7 @@ class BuildManifest(ManifestKeys):
         return profiles_of(spec, dimensions)
 
     def executables(self, target: str) -> tuple[ExecutableKey, ...]:
-        """Return the keys of all executables, in order of the entry points.
-
-        `target` is as the manifest writes it.
-        """
+        """Return all executables' keys by entry point; `target` is as the manifest writes it."""
         return tuple(
             executable_key(name, sizes)
             for name in self.entry_points
@@ -569,7 +561,7 @@ class BuildManifest(ManifestKeys):
             yield from self.evaluation_files(name)
 
     def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
-        """The files with the data of an evaluation, sorted by name; none of a function."""
+        """Yield the files with the data of an evaluation, sorted by name; none for a function."""
         spec = self.entry_points[entry_point].evaluation
         if spec is None or spec.reads_function:
             return

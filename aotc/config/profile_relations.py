@@ -58,8 +58,7 @@ def check_targets_profiles(manifest: ManifestKeys) -> Iterator[Problem]:
 def check_entry_points(manifest: ManifestKeys) -> Iterator[Problem]:
     """Check the relations, the list of profiles and the grid of each entry point.
 
-    Relations are between its own dimensions; listed profiles are complete and accepted; a grid is
-    not empty.
+    Relations are between its dimensions, listed profiles complete and accepted, grids not empty.
     """
     for name, entry in manifest.entry_points.items():
         path: KeyPath = ("entry_points", name)

@@ -1,10 +1,10 @@
 """Shardings of arrays over the mesh, as a manifest writes them.
 
     mesh = { data = 2, model = 4 }
-|>
+
     [weights.params.shardings]
     "layers/*/up" = [[], "model"]       # the second axis over model; every device has all rows
-|>
+
     [entry_points.predict.shardings]
     inputs = { image = ["data", []] }
     outputs = { result = [["data", "model"], []] }
@@ -103,13 +103,9 @@ def assign(
     """Return the sharding of each leaf, () for those that no pattern matches, and findings.
 
     Findings are AOTC-E806 for a pattern that matches nothing, E807 for two that match one leaf, and
-    E814 for a sharding that does not tile the leaf.
-
-    Args:
-        patterns: Shardings by pattern.
-        sizes: Those of the mesh, by axis.
-        calls: The leaves at each profile, by its label, or at "" if there are no profiles.
-        where: Location of a pattern.
+    E814 for a sharding that does not tile the leaf. `sizes` are those of the mesh, by axis. `calls`
+    has the leaves at each profile, by its label, or at "" if there are no profiles; `where` returns
+    the location of a pattern.
     """
     paths = {path: None for leaves in calls.values() for path, _ in leaves}
     found: dict[str, Sharding] = dict.fromkeys(paths, ())

@@ -105,8 +105,7 @@ def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
 def parse[T](document: Document, model: type[T], folder: Path | None = None) -> T:
     """Validate a document as a section or a model.
 
-    Raises:
-        BuildManifestError: A finding for each problem of `aotc.config.toml_validation.validate`.
+    Raises BuildManifestError with all problems that `aotc.config.toml_validation.validate` returns.
     """
     value, problems = validate(document.data, model, folder)
     document.refuse(problems)
@@ -117,10 +116,7 @@ def parse[T](document: Document, model: type[T], folder: Path | None = None) -> 
 def require_schema(document: Document, version: int) -> None:
     """Reject a file of another schema before this one is applied to it.
 
-    A missing or mistyped `schema` is left to the model.
-
-    Raises:
-        BuildManifestError: AOTC-E810.
+    A missing or mistyped `schema` is left to the model. Raises BuildManifestError (AOTC-E810).
     """
     found = document.data.get("schema")
     if type(found) is int and found != version:

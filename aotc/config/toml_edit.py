@@ -21,15 +21,9 @@ _CAUSES = {POLICY: "", MANIFEST: "build-manifest-is-not-editable-in-place"}
 
 
 def with_value(manifest: Path, keys: Sequence[str], value: Any) -> bytes | None:
-    """Return the text of a build manifest with another value of a key.
+    """Return the text of a build manifest with another value of a key; None if it has that value.
 
-    Args:
-        manifest: The file.
-        keys: The path of the key; missing tables are added.
-        value: Numbers, strings, lists and dicts.
-
-    Returns:
-        None where the key has this value already.
+    `keys` is the key's path; missing tables are added. `value` has numbers, strings, lists, dicts.
 
     Raises:
         BuildManifestError: AOTC-E801, E802 for a file that cannot be read.
@@ -49,14 +43,9 @@ def with_value(manifest: Path, keys: Sequence[str], value: Any) -> bytes | None:
 
 
 def parse(text: str, what: str) -> TOMLDocument:
-    """Return a text as a document to change.
+    """Return valid TOML as a document to change; `what` is `POLICY` or `MANIFEST`.
 
-    Args:
-        text: Valid TOML.
-        what: `POLICY` or `MANIFEST`.
-
-    Raises:
-        UsageError: AOTC-E024 for a text whose tables would be moved.
+    Raises UsageError (AOTC-E024) for a text whose tables would be moved.
     """
     try:
         document = tomlkit.parse(text)
@@ -69,15 +58,9 @@ def parse(text: str, what: str) -> TOMLDocument:
 
 
 def render(document: TOMLDocument, wanted: dict[str, Any], what: str) -> str:
-    """Return a changed document as text, once another reader finds in it what it should say.
+    """Return a changed document as text, once another reader finds the `wanted` values in it.
 
-    Args:
-        document: As `parse` returned it, changed.
-        wanted: Its values after the change.
-        what: `POLICY` or `MANIFEST`.
-
-    Raises:
-        UsageError: AOTC-E024 for a text that says something else.
+    `document` is from `parse`, `what` as there. Raises UsageError (AOTC-E024) for other values.
     """
     text = tomlkit.dumps(document)
     try:

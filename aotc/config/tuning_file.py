@@ -60,7 +60,7 @@ class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """The file of one build.
 
     `jaxlib` is the version that was measured. `not_tuned` maps targets to the reason why this host
-    cannot run them. `targets` has those that not simply XLA compiled.
+    cannot run them. `targets` has those of another engine than XLA, or of a chosen one.
     """
 
     aotc_tuning: Literal[1]
@@ -122,11 +122,7 @@ def of_build(
 
 
 def read(path: Path) -> Recorded:
-    """Read a tuning file.
-
-    Raises:
-        UsageError: AOTC-E030.
-    """
+    """Read a tuning file. Raises UsageError (AOTC-E030)."""
     try:
         data = read_file(path, BYTES_MAX)
         if len(data) > BYTES_MAX:
@@ -144,10 +140,7 @@ def engines_of(
     """Return the engine chosen for a target, and those chosen for single executables.
 
     The engine is None for a target that was not tuned. `engines` are those that the target may
-    have.
-
-    Raises:
-        UsageError: AOTC-E031 where other engines were measured.
+    have. Raises UsageError (AOTC-E031) where other engines were measured.
     """
     if target in recorded.file.not_tuned:
         return None, ()
@@ -186,10 +179,8 @@ def choices(
 ) -> ByTarget[Tuned]:
     """Return the file's choice for each job; targets that were not tuned have none.
 
-    `tools` maps each target to the versions that it is compiled with, besides jaxlib.
-
-    Raises:
-        UsageError: AOTC-E031 if the file is of another program, target, jaxlib or other compiler.
+    `tools` maps each target to the versions that it is compiled with, besides jaxlib. Raises
+    UsageError (AOTC-E031) if the file is of another program, target, jaxlib or other compiler.
     """
     known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
     named = {

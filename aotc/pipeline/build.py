@@ -109,25 +109,21 @@ def build(
 ) -> Built:
     """Build a bundle from a build manifest.
 
-    output: where to write; NAME-VERSION.aotb in the current folder by default.
-    targets: build for these instead of the manifest's.
-    signer: signs the provenance; a bundle that nobody signed does not load.
-    jobs: compilations at a time; by default one for each CPU of this process.
-    on_stage: called as work advances.  on_done: called as a task ends, from any thread.
-    on_output: given what the program printed, and the traceback if it raised.
-    tuning: measure candidates on this host, or take the choices of a tuning file.
-    cache: where earlier builds kept their results; none by default.
-    keep_going: after a failure, build what does not depend on it, then raise all findings at once.
-    builder: the URI that provenance names as the builder.
-    sbom: where to write the bill of materials, signed or not, beside what the bundle holds.
-    save_tuning: where to write what was tuned.
-    before_packing: called with what is about to be written; an exception from it ends the build.
-    compilers: where to compile; in processes of this host by default.
+    output: where to write; NAME-VERSION.aotb in the current folder by default. targets: build for
+    these instead of the manifest's. signer: signs the provenance; a bundle that nobody signed does
+    not load. jobs: compilations at a time; by default one for each CPU of this process. on_stage:
+    called as work advances.  on_done: called as a task ends, from any thread. on_output: given what
+    the program printed, and the traceback if it raised. tuning: measure candidates on this host, or
+    take the choices of a tuning file. cache: where earlier builds kept their results; none by
+    default. keep_going: after a failure, build what does not depend on it, then raise all findings
+    at once. builder: the URI that provenance names as the builder. sbom: where to write the bill of
+    materials, signed or not, beside what the bundle holds. save_tuning: where to write what was
+    tuned. before_packing: called with what is about to be written; an exception from it ends the
+    build. compilers: where to compile; in processes of this host by default.
 
     Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
     BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
-    BudgetExceededError: AOTC-E973 for a profile beyond its target's memory limit, E975 for a gate
-    of the manifest.
+    BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
     """
     stated = stated_time(os.environ)
     started = time_of_build(None)
@@ -303,21 +299,9 @@ def _write(
     """Write the bundle with its attestations and other results: all of them or none.
 
     So an unsigned bundle is never visible. Return it with the attestation of its provenance, if
-    there is a signer, and the bill of materials, if it is signed or has a path.
-
-    Args:
-        path: Of the bundle.
-        form: Of the bundle.
-        parts: The targets.
-        program: The captured program.
-        signer: None for an unsigned bundle.
-        gather: Collects the inputs, only for a signer or a bill of materials.
-        manifest: The build manifest.
-        sbom_path: Another path for the bill of materials.
-        beside: Other files, by path.
-
-    Raises:
-        UsageError: AOTC-E003, E004, and the signer's errors.
+    there is a signer, and the bill of materials, if it is signed or has a path (`sbom_path`).
+    `gather` collects the inputs, only for a signer or a bill of materials; `beside` has other files
+    by path. Raises UsageError: AOTC-E003, E004, and the signer's errors.
     """
     assembled = assemble(parts)
     if signer is None and sbom_path is None:

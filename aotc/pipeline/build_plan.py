@@ -35,10 +35,7 @@ def resolve_candidates(
 ) -> tuple[tuple[Target, ...], ...]:
     """Return the targets as every engine of their lists compiles them, in order.
 
-    `override` replaces the manifest's targets.
-
-    Raises:
-        BuildManifestError: A target is unknown or invalid.
+    `override` replaces the manifest's. Raises BuildManifestError for unknown or invalid targets.
     """
     names = tuple(override) or manifest.targets
     wheres = [
@@ -175,10 +172,8 @@ class EngineFallback:
 def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Target, ...]:
     """Return a target as each of these engines compiles it, without those that cannot.
 
-    Without engines, it stays as in its file.
-
-    Raises:
-        BuildManifestError: AOTC-E816 for an unknown engine, and where none is left.
+    Without engines, it stays as in its file. Raises BuildManifestError (AOTC-E816) for an unknown
+    engine, and where none is left.
     """
     if not engines:
         return (target,)

@@ -396,9 +396,7 @@ def check(
 ) -> list[TargetParts]:
     """Check every target's memory limit, the gates and parity; return proven parts of targets.
 
-    Raises:
-        BudgetExceededError: AOTC-E973, E975.
-        AotcError: ParityError, and failures that were collected before.
+    Raises BudgetExceededError (AOTC-E973, E975), ParityError, and failures collected before.
     """
     request, failures = run.request, run.failures
     parity = ParityCheck(run.tasks, run.workers, run.scratch)

@@ -89,12 +89,11 @@ class Tuner(Protocol):
         """The best executables of one target.
 
         ways: the engines of the target, in the order of its list.  defaults: the untuned
-        executables of the first.  assemble: makes the parts of a bundle from candidates.
-        objective: in what one engine is better than another.  mixed: whether every executable has
-        the engine that calls it fastest.  workers: compilations at a time.
-        on_step: given the steps done, and how many there are.
-        Raises CompileError: AOTC-E911 the runtime says that this host cannot run the target, E912
-        the measuring process crashed.
+        executables of the first.  assemble: makes the parts of a bundle from candidates. objective:
+        in what one engine is better than another.  mixed: whether every executable has the engine
+        that calls it fastest.  workers: compilations at a time. on_step: given the steps done, and
+        how many there are. Raises CompileError: AOTC-E911 the runtime says that this host cannot
+        run the target, E912 the measuring process crashed.
         """
 
 
@@ -128,10 +127,8 @@ def replay(
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
     """Return the jobs with the choices of a tuning file, and those choices.
 
-    `beside` is the result of `asked_engines` by target, `built_with` is by platform.
-
-    Raises:
-        UsageError: AOTC-E031 for a file of another program, target or compiler.
+    `beside` is the result of `asked_engines` by target, `built_with` is by platform. Raises
+    UsageError (AOTC-E031) for a file of another program, target or compiler.
     """
     positions, weights = _positions(program), WeightFiles(scratch, program.weights)
     tuned_jobs: dict[str, dict[ExecutableKey, CompileJob]] = {}
@@ -182,10 +179,8 @@ def asked_engines(
     """Return a target for each engine to compile it, in order, and for single executables.
 
     A tuning file names one engine; without one, all are returned. The second result has the engines
-    that the file names for single executables.
-
-    Raises:
-        UsageError: AOTC-E031 for a file that has chosen among others.
+    that the file names for single executables. Raises UsageError (AOTC-E031) for a file that has
+    chosen among others.
     """
     if not isinstance(tuning, Recorded):
         return tuple(candidates), {}
@@ -204,8 +199,7 @@ def notes(
 ) -> Iterator[str]:
     """Yield notes on a tuned build: untuned targets, chosen engines, weights stored twice.
 
-    `listed` maps targets with several engines to the one that compiled it; `engines` has all of a
-    target's.
+    `listed` maps targets with several engines to the one that compiled; `engines` has all of them.
     """
     for target, reason in not_tuned.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
@@ -240,7 +234,7 @@ def file_of(
     chosen: Mapping[str, EngineChoice],
     compiled: Mapping[str, tuple[Target, BuiltWith]],
 ) -> TuningFile:
-    """The choices of this build as a tuning file. compiled: the targets, with what made them."""
+    """Return this build's choices as a tuning file; `compiled` has targets and what made them."""
     tuned = {
         target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
         for target, each in executables.items()

@@ -150,9 +150,8 @@ def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Bac
     """The backend of each platform, with its toolchain checked before anything of the build runs.
 
     Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
-    is another platform to build for.
-    Raises CompileError, everything that is missing at once: AOTC-E907 packages that are missing or
-    do not fit, E909 no such backend.
+    is another platform to build for. Raises CompileError, everything that is missing at once:
+    AOTC-E907 packages that are missing or do not fit, E909 no such backend.
     """
     found: dict[str, Backend] = {}
     findings: list[Finding] = []

@@ -165,10 +165,7 @@ class Tasks:
 
     @contextmanager
     def timed(self, task: Task) -> Iterator[Callable[[object], None]]:
-        """Time a task that the block runs.
-
-        Yields a function that stores the task's result in the cache.
-        """
+        """Time a task that the block runs; yield a function that stores its result in the cache."""
         started = self.clock()
         yield lambda result: self.keep(task.key, result)
         self.note(task, cached=False, seconds=self.clock() - started)
@@ -190,7 +187,7 @@ class Tasks:
     def note(
         self, task: Task, *, cached: bool, seconds: float = 0.0, is_keyed: bool = True
     ) -> None:
-        """Note that a task has ended. is_keyed: whether another build may take its result."""
+        """Note that a task has ended; with `is_keyed`, another build may use its result."""
         reasons = (() if cached else self._reasons(task)) if is_keyed else (ALWAYS,)
         done = Done(task, cached, reasons, seconds)
         with self._lock:
@@ -258,10 +255,7 @@ class Files(Struct, frozen=True):
 
 
 def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
-    """Write a task's files from the cache into a folder, if it has all of them.
-
-    Return whether it has; otherwise nothing is written.
-    """
+    """Write a task's cached files into a folder; return whether all were there, else write none."""
     kept = tasks.recall(task.key, Files)
     if kept is None or tasks.store is None:
         return False

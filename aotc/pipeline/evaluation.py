@@ -60,17 +60,9 @@ def evaluate(
 ) -> dict[str, Evaluated]:
     """Return the evaluations of every target, from the cache where nothing has changed.
 
-    Args:
-        run: The build.
-        source: The program.
-        program: As it was captured.
-        parts: Of the targets.
-        ran: What parity found, by target; it says which targets run here.
-        parity: It knows what the results of executables depend on.
-
-    Raises:
-        AotcError: CaptureError for data or a metric that cannot be used, ParityError if a process
-            crashes.
+    `ran` has parity's results by target, and so which targets run here; `parity` knows what the
+    results of executables depend on. Raises CaptureError for data or a metric that cannot be used,
+    ParityError if a process crashes.
     """
     specs = specs_of(run.request.manifest)
     # What a function reads while it runs is in no key.
@@ -107,7 +99,7 @@ def evaluate(
 def _parts(
     source: Source, program: CapturedProgram, specs: Mapping[str, EvaluationSpec]
 ) -> Iterator[tuple[str, str]]:
-    """Parts of a key, beside those of parity: what the data, the metric and the reference are."""
+    """Yield cache key components besides those of parity: data, metric and reference."""
     yield from user_processes.reference_parts(source, program)
     for name, spec in specs.items():
         stated = (spec.name, spec.better, spec.target, spec.output)
@@ -123,7 +115,7 @@ class _Evaluating:
         self._run, self._source, self._done, self._total = run, source, 0, 0
 
     def made(self, parts: Sequence[TargetParts], ran: Mapping[str, Ran]) -> dict[str, Evaluated]:
-        """Evaluate the targets that run here, and say of others that they do not."""
+        """Evaluate the targets that run here, and record that others do not."""
         run, folder = self._run, self._source.scratch.folder
         self._execute()
         prepared = read_prepared(folder)

@@ -177,10 +177,8 @@ class ParityCheck:
         """Return the evidence for the policies of the targets that were tried.
 
         `found` has the results of each target's executables; for a target that this host cannot
-        run, the evidence is plain JAX's.
-
-        Raises:
-            ParityError: AOTC-E955 a padded call, E956 a split one with another result.
+        run, the evidence is plain JAX's. Raises ParityError: AOTC-E955 a padded call, E956 a split
+        one with another result.
         """
         remove_folder(self._scratch.folder / BUNDLE)
         in_jax = trial_files.read_outcomes(self._scratch.folder)
@@ -218,7 +216,7 @@ class ParityCheck:
         return Task(Kind.PARITY, f"of {part.manifest.target.name}", self.parts_of(part))
 
     def parts_of(self, part: TargetParts) -> dict[str, str]:
-        """Parts of a key: everything that the results of a target's executables depend on."""
+        """Return cache key components: all that the results of a target's executables depend on."""
         target = part.manifest.target.name
         return {
             **code_identity.toolchain_code(),
@@ -312,10 +310,7 @@ BUNDLE = "provisional"
 
 @dataclass(frozen=True, slots=True)
 class ProvisionalBundle:
-    """A staging bundle with a trust policy that accepts it.
-
-    The key behind the policy was discarded after one signature.
-    """
+    """A staging bundle and a trust policy for it, whose key was discarded after one signature."""
 
     bundle: Path
     policy: Path

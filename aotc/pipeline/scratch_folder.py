@@ -106,9 +106,8 @@ class ProgramJob:
     def encode(self) -> bytes:
         """Encode the job for another process.
 
-        Raises:
-            UnicodeEncodeError: A path is not UTF-8, so that jax cannot write it into a module's
-                locations.
+        Raises UnicodeEncodeError if a path is not UTF-8, so that jax cannot write it into a
+        module's locations.
         """
         from aotc.config.build_manifest import encode_build_manifest
 

@@ -161,12 +161,7 @@ def proven(
 ) -> TargetParts:
     """Return the parts of a target with what its executables did, and the proofs of its policies.
 
-    Args:
-        assembled: The target.
-        ran: The results of its executables.
-        proofs: Of its policies, by entry point.
-        plans: Of the value trials.
-        evaluations: By entry point.
+    `proofs` and `evaluations` are by entry point; `plans` are those of the value trials.
     """
     parts = assembled.parts
     parities = dict(ran.fixtures)
@@ -386,7 +381,7 @@ def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
 def made_by(
     built_with: Mapping[str, BuiltWith], target: Target, platforms: Iterable[str]
 ) -> BuiltWith:
-    """Return the toolchain of a target whose executables are for these platforms."""
+    """Return the toolchain of a target with executables for these platforms, from each one's."""
     others = [built_with[platform] for platform in other_platforms(target, platforms)]
     own = built_with[target.platform]
     if not others:

@@ -126,8 +126,7 @@ def ask[A](
 class Child:
     """A process that runs the program.
 
-    `kind` is that of its task, and `module` has its `work`; `failure_code` and `doing` are for
-    `crash_refused`.
+    `kind` is its task's, `module` has its `work`; the others are arguments of `crash_refused`.
     """
 
     kind: Kind
@@ -159,9 +158,7 @@ class Source:
     ) -> None:
         """Run the process to its end; `options` are more variables for jax.
 
-        Raises:
-            AotcError: The findings of the process.
-            CaptureError: A crash, and AOTC-E840 if the build manifest has changed.
+        Raises its findings, CaptureError for a crash, AOTC-E840 for a changed manifest.
         """
         folder, manifest = self.scratch.folder, self.job.manifest
         limits = limits_of(manifest, str(folder))
@@ -210,9 +207,8 @@ def capture(
 ) -> CapturedProgram:
     """Trace every entry point, in every build.
 
-    on_captured: given each entry point as soon as it is traced.  failures: if it collects them,
-    those of entry points that cannot be captured, without which the program is returned then.
-    Raises CaptureError, BuildManifestError.
+    `on_captured` is called with each entry point as soon as it is traced. If `failures` collects,
+    it gets those of entry points that are then left out. Raises CaptureError, BuildManifestError.
     """
     source = replace(source, job=replace(source.job, keeps_going=failures.are_collected))
     manifest, scratch = source.job.manifest, source.scratch
@@ -377,10 +373,7 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
 
 
 def _digest_of_modules(captured: CapturedEntryPoint) -> str:
-    """Return the digest of a captured entry point without source lines.
-
-    A comment moves these.
-    """
+    """Return the digest of a captured entry point without source lines, which comments move."""
     plain = replace(captured, lines=EntryPointLines(), coverage=Coverage(), calls={})
     plain = replace(plain, specialized={}, undetermined={}, counted={})
     return sha256(msgspec.msgpack.encode(plain))

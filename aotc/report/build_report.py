@@ -28,7 +28,7 @@ def task_report(done: Done) -> dict[str, Any]:
 
 
 def print_tasks(tasks: Sequence[Done], compared: str) -> None:
-    """Print each task, and below it why it was run, if it was. compared: with which build."""
+    """Print each task, and below it why it ran, if it did; `compared` is the other build."""
     cached = sum(done.cached for done in tasks)
     say(f"tasks       {len(tasks)}, {cached} of them cached")
     say(f"compared    with {compared}")

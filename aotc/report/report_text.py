@@ -231,7 +231,7 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def evaluation_text(evaluation: dict[str, Any]) -> str:
-    """Return a metric with its interval and reference. evaluation: as JSON has it."""
+    """Return a metric with its interval and reference; `evaluation` is as in JSON."""
     result = evaluation["result"]
     of = f"of {count(evaluation['samples'], 'sample')}"
     reference = f"plain JAX {short(evaluation['reference'])}"
@@ -258,7 +258,7 @@ def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def trials_text(trials: dict[str, Any]) -> str:
-    """Return which value trials an executable ran. trials: a `ValueTrials` as JSON has it."""
+    """Return which value trials an executable ran; `trials` is a `ValueTrials` as in JSON."""
     text = f"inputs {', '.join(trials['ran'])}" if trials["ran"] else "its fixture alone"
     reasons: dict[str, list[str]] = {}
     for kind, why in trials["skipped"].items():
@@ -422,8 +422,7 @@ def columns(
     """Yield the lines of a table, each with whether it is the header.
 
     The first cell of a row is its name, aligned left; the others are aligned right. `room` is the
-    width of a line. Where names leave too little of it even with narrow gaps, each name has a line
-    of its own.
+    width of a line. Where names leave too little even with narrow gaps, each has a line of its own.
     """
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     gap = next((g for g in GAPS if indent + sum(widths) + g * (len(widths) - 1) <= room), 0)

@@ -13,7 +13,7 @@ from aotc_runtime.verification.public_keys import PublicKey
 
 
 def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
-    """The rules that are in force, JSON-able. path: as the caller spelled it."""
+    """Return the rules in force for JSON; `path` is as the caller wrote it."""
     policy = state.policy
     rules = {
         "minimum_version": policy.minimum_version or None,

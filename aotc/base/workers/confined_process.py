@@ -5,8 +5,7 @@ It has no network, and no access to the keys of the process that started it.
 Each measure is taken where the system has it; the process reports those that failed. They are
 limits on memory and time (setrlimit(2)), files that cannot be read and no access to the memory of
 other processes (landlock(7), or a mount namespace), and rejected system calls (seccomp(2)):
-sockets, and calls that reach into other processes. None needs privileges, and child processes
-inherit all of them.
+sockets, and calls that reach into other processes. None needs privileges; children inherit them.
 """
 
 from __future__ import annotations
@@ -52,9 +51,8 @@ def secrets() -> tuple[str, ...]:
 class ProcessLimits(Struct, frozen=True):
     """The resources that a process may use.
 
-    `memory_bytes` is added to what it has at its start and to the files that it maps,
-    `mapped_bytes`. `seconds` limits the clock, and the time on each processor. `folder` is for its
-    temporary files.
+    `memory_bytes` is on top of what it has at its start, and of `mapped_bytes`, the files it maps.
+    `seconds` limits the clock and each processor's time; `folder` is for temporary files.
     """
 
     memory_bytes: int
@@ -66,8 +64,7 @@ class ProcessLimits(Struct, frozen=True):
     def stated(cls, mapped_bytes: int, folder: str) -> ProcessLimits:
         """Return the limits of the environment variables, or this machine's memory and an hour.
 
-        Raises:
-            UsageError: AOTC-E001.
+        Raises UsageError (AOTC-E001).
         """
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         seconds = SECONDS
@@ -89,10 +86,9 @@ def _unusable(variable: str, found: str, expected: str) -> AotcError:
 
 
 def begin(limits: ProcessLimits) -> tuple[str, ...]:
-    """Take all measures in this process, before it starts threads.
+    """Take all measures in this process, before it starts threads; return one line for each.
 
-    Returns:
-        One line for each measure: its effect, or why it failed.
+    A line gives the effect of its measure, or why it failed.
     """
     return _taken({"limits": lambda: _limit(limits)}) + shut_off(limits.folder)
 
@@ -140,8 +136,7 @@ def _limit(limits: ProcessLimits) -> str:
 def at_most(what: int, most: int, grace: int = 0) -> None:
     """Lower a limit of this process, never above its current one.
 
-    `grace` is how far the hard limit (SIGKILL) lies above the soft one, whose signal tells the
-    reason.
+    `grace` is how far the hard limit (SIGKILL) is above the soft one, whose signal says why.
     """
     unlimited = resource.RLIM_INFINITY
     soft, hard = resource.getrlimit(what)
@@ -346,11 +341,7 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def _filter_calls() -> str:
-    """Reject the system calls above with EPERM.
-
-    Raises:
-        OSError: The system has no such filter.
-    """
+    """Reject the system calls above with EPERM. Raises OSError if the system has no such filter."""
     if platform.machine() not in _NAMES:
         raise OSError(errno.ENOSYS, f"no list of system calls of {platform.machine()}")
     machine, calls = _NAMES[platform.machine()]

@@ -191,10 +191,7 @@ _kept: dict[str, Zygotes] = {}
 
 
 def kept(module: str) -> Zygotes:
-    """Return the zygotes of a module that successive builds of this process share.
-
-    They end with this process.
-    """
+    """Return a module's zygotes, which successive builds of this process share until it ends."""
     return _kept.setdefault(module, Zygotes(module))
 
 

@@ -38,10 +38,7 @@ class Progress:
 
     @classmethod
     def claim_stdout(cls, folder: Path) -> Progress:
-        """Take this process's stdout for progress reports.
-
-        Later output goes to stderr, which the parent keeps.
-        """
+        """Take this process's stdout for reports; later output goes to stderr, which is kept."""
         sys.stdout.flush()
         stream = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
         stream.write("\n")  # ends what was printed before without an end

@@ -104,8 +104,7 @@ class CrashedError(Exception):
     def last_lines(self, lines_max: int) -> list[str]:
         """Return its last lines of output.
 
-        After a crash, these are Python's report without aotc's own frames, and the lines just
-        before.
+        After a crash, these are Python's report without aotc's frames, and the lines before.
         """
         ours = f'  File "{Path(aotc.__path__[0])}{os.sep}'
         for number, line in enumerate(self.said):

@@ -2,8 +2,7 @@
 
 Run as `python -m aotc.base.workers.zygote SOCKET MODULE`. The module has two functions: `prepare`
 imports what its jobs need, and starts nothing that a fork would lose (threads, clients); `main`
-does the job in the folder that the last argument names. Run as a command, the module prepares by
-itself.
+does the job in the folder that the last argument names. As a command, the module prepares itself.
 
 SOCKET is the number of a descriptor. Each message requests one process: the folder of the job, the
 folder to run in, and three descriptors, for its stdout, its stderr and its end. The process's

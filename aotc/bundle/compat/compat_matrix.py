@@ -58,8 +58,7 @@ class Level(StrEnum):
 class BuildParity:
     """Fixtures that the build ran against plain JAX.
 
-    `ran` of `all` ran; `ulp_max` is the largest distance; `reason` is why others did not run, "" if
-    none.
+    `ran` of `all` ran, the others not for `reason` ("" if none); `ulp_max` is the largest distance.
     """
 
     ran: int
@@ -73,8 +72,7 @@ class Claim:
     """Contents of a certificate, before its signature is evaluated.
 
     `keys` are the ids that it claims; `outcome` is as in
-    `aotc_runtime.formats.certificate_predicate`; `ulp_max` is the largest distance from a
-    reference.
+    `aotc_runtime.formats.certificate_predicate`; `ulp_max` the largest distance from a reference.
     """
 
     target: str
@@ -140,8 +138,7 @@ class Row:
     """A host with a jaxlib.
 
     `cells` has every target, best first, and `runs` the target that the loader takes, or None.
-    Where none runs, `build_for` has known targets that would, best first; empty if no target can
-    help.
+    Where none runs, `build_for` has known targets that would, best first; empty if none can.
     """
 
     host: str
@@ -166,13 +163,9 @@ def matrix(
 ) -> tuple[Row, ...]:
     """Evaluate every target on every host.
 
-    Args:
-        manifests: By target, at least one.
-        hosts: By name.
-        jaxlibs: To assume on each host instead of its own, if any.
-        known: Targets that could be built for.
-        claims: Of the certificates in the bundle.
-        word: Selects the certificates that count, and the policy's other reasons against a host.
+    `manifests` are by target, at least one, `hosts` by name. `jaxlibs` are assumed on each host
+    instead of its own, if any. `known` are targets that could be built for. `claims` are of the
+    bundle's certificates; `word` selects those that count, and has other reasons against a host.
     """
     return tuple(
         _row(name, facts, manifests, known, claims, word)

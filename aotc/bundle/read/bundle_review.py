@@ -51,10 +51,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedExecutable:
-    """One executable.
-
-    `mesh` is that of its target, if any; `evidence` is None for a build without evidence.
-    """
+    """One executable, with its target's mesh; `evidence` is None for a build without evidence."""
 
     target: str
     mesh: Mesh | UnsetType
@@ -141,9 +138,9 @@ def review(
 ) -> Review:
     """Read a bundle for review; nothing of it is loaded.
 
-    policy: must accept the bundle at this time, except for its rules on the host; None checks
-    digests and no signatures.  unread: as of `opened`. Raises BundleFormatError (AOTC-E118:
-    evidence that is not of these executables), IntegrityError, TrustError.
+    `policy` must accept the bundle at this time, except for its rules on the host; None checks
+    digests and no signatures. `unread` is as in `opened`. Raises BundleFormatError (AOTC-E118 for
+    evidence of other executables), IntegrityError, TrustError.
     """
     keys = policy_keys(policy) if policy else {}
     found = opened(source, policy, now.timestamp(), unread)

@@ -31,11 +31,11 @@ def judge(
     policy: TrustPolicy | None,
     now: float,
 ) -> tuple[Row, ...]:
-    """The compatibility matrix of a bundle.
+    """Return the compatibility matrix of a bundle.
 
-    jaxlibs: to assume on each host instead of its own, if any.  known: all targets, for what a row
-    could be built for.  policy: of the deployment, whose certifiers count; None to believe no
-    certificate.  now: seconds since the epoch.
+    `jaxlibs` are assumed on each host instead of its own, if any; `known` are all targets that
+    could be built for. `policy` is the deployment's, whose certifiers count; None accepts no
+    certificate. `now` is in seconds since the epoch.
     """
     claims = [_claim(*found) for found in claimed(read.envelopes)]
     word = NO_POLICY if policy is None else _word(policy, read, now)

@@ -58,11 +58,11 @@ def opened(
     now: float,
     unread: Mapping[str, int] = ALL_READ,
 ) -> Opened:
-    """A bundle that a policy accepts, but for its rules on the host: verification steps 1 to 7.
+    """Open a bundle that a policy accepts, except its rules on the host: verification steps 1 to 7.
 
-    policy: None checks digests and no signatures.  now: the time of checking, seconds since the
-    epoch.  unread: weights that are not there, sizes by digest; of them nothing is said. Raises
-    BundleFormatError, IntegrityError, TrustError.
+    With `policy` None, digests are checked and no signatures. `now` is the time of the check,
+    seconds since the epoch; `unread` has the sizes by digest of weights that are not there, and not
+    checked. Raises BundleFormatError, IntegrityError, TrustError.
     """
     if policy is None:
         return _untrusted(source, unread)
@@ -78,10 +78,8 @@ def attributed(
 ) -> Opened:
     """Open a bundle whose signatures a policy accepts: verification steps 1 to 6.
 
-    The other rules of the policy are not applied, so that a caller can apply them for other hosts.
-
-    policy, now, unread: as `opened` takes them. Raises BundleFormatError, IntegrityError,
-    TrustError.
+    The policy's other rules are not applied, so that a caller can apply them for other hosts. The
+    arguments, BundleFormatError, IntegrityError and TrustError are those of `opened`.
     """
     if policy is None:
         return _untrusted(source, unread)

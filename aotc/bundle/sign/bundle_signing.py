@@ -33,9 +33,8 @@ from aotc_runtime.verification.root_signatures import is_signed_by
 class Endorsed:
     """A signed bundle.
 
-    `added` is false where the same attestation by this key was there. `name` and `version` are the
-    bundle's; `earlier` has the ids of earlier signers that the policy counts, or without one the
-    claimed ids.
+    `added` is false if this key's attestation was there. `name` and `version` are the bundle's;
+    `earlier` has the ids of earlier signers that the policy counts, or without one the claimed ids.
     """
 
     attestation: Attestation

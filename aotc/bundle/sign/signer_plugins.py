@@ -1,9 +1,8 @@
 """Keys that lie elsewhere, in a token or a key management service: found by the scheme of a URI.
 
 A package offers a scheme through the Python entry-point group `aotc.signers`: the entry point is
-named after the scheme and leads to an `OpenKey`. signing.md shows one. What plug-ins do is
-checked: whatever they raise becomes one finding, and what they sign has to verify under the key
-that they gave.
+named after the scheme and leads to an `OpenKey`. signing.md shows one. What plug-ins do is checked:
+whatever they raise becomes one finding, and what they sign has to verify under their key.
 """
 
 from __future__ import annotations

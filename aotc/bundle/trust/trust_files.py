@@ -51,8 +51,7 @@ def add_key(
 ) -> tuple[PublicKey, list[str]]:
     """Add a public key to a policy file; return the key and notes for the operator.
 
-    `table` is "keys" or "certifiers"; `stated` has the policy's other fields of the key, such as
-    `holder`.
+    `table` is "keys" or "certifiers"; `stated` has other fields of the key, such as `holder`.
 
     Raises:
         UsageError: AOTC-E003 not writable, E006 unreadable key file, E023 a key that the policy
@@ -211,10 +210,8 @@ def with_revoked(
 ) -> str:
     """Return the text of a policy with these key ids and digests under `revoked`.
 
-    `text` is a valid policy; `since` has the times from which keys are revoked.
-
-    Raises:
-        UsageError: AOTC-E024 where the text cannot be edited.
+    `text` is a valid policy; `since` has the times from which keys are revoked. Raises UsageError
+    (AOTC-E024) where the text cannot be edited.
     """
     added = {"keys": keys, "roots": roots, "blobs": blobs}
     wanted = tomllib.loads(text)

@@ -127,10 +127,7 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
 
 
 def _as_it_looks(text: str) -> str:
-    """Return a text without differences that are easy to miss.
-
-    These are case, composed characters, spaces and invisible characters.
-    """
+    """Return a text without differences in case, composition, spaces and invisible characters."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
@@ -169,10 +166,9 @@ class Checked:
 def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     """Check a policy and, if one is given, whether it accepts a bundle.
 
-    within: days from now for which its threshold has to be reachable.
-
-    Raises TrustError (AOTC-E308 to E310) for a policy that cannot be used at all, BundleFormatError
-    for a bundle that cannot be opened; what else is wrong is in the result.
+    `within` is the days from now for which its threshold has to be reachable. Raises TrustError
+    (AOTC-E308 to E310) for a policy that cannot be used at all, BundleFormatError for a bundle that
+    cannot be opened; other problems are in the result.
     """
     now = datetime.now(UTC)
     policy = read_policy(path)

@@ -28,12 +28,10 @@ def with_attestations(
 ) -> None:
     """Add DSSE envelopes to a bundle, also through a link: where it leads to at the beginning.
 
-    Weights are hashed as they were written, before that is put in place.
-
-    root: the digest that the envelopes are about; another bundle may have taken the place of the
-    one that was looked into (AOTC-E201).  replaced: tells for each existing envelope whether to
-    remove it.  on_progress: of bytes that were copied and hashed. Raises BundleFormatError,
-    IntegrityError, UsageError.
+    Weights are hashed as they were written, before that replaces the bundle. `root` is the digest
+    that the envelopes are about, since another bundle may have been put there (AOTC-E201).
+    `replaced` returns whether to remove an existing envelope. `on_progress` gets the bytes copied
+    and hashed. Raises BundleFormatError, IntegrityError, UsageError.
     """
     path = path.resolve()
     with ExitStack() as stack:

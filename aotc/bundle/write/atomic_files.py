@@ -80,11 +80,8 @@ def write_atomically(
 def prepared(files: Mapping[Path, bytes]) -> Iterator[Before]:
     """Write files under temporary names; yield a function that renames all of them.
 
-    If it is the `Before` of a command's last result, that exists only with all others, and none
-    exists if the disk is too full for one.
-
-    Raises:
-        UsageError: AOTC-E003 if a path cannot be written.
+    As `Before` of a command's last result, it makes all exist or, if the disk is full, none. Raises
+    UsageError (AOTC-E003) if a path cannot be written.
     """
     with ExitStack() as stack:
         written: list[tuple[Path, Path]] = []
@@ -129,12 +126,10 @@ def _written(
 
 
 def _write(descriptor: int, data: bytes | memoryview) -> int:
-    """Append to an open file, and return the number of bytes.
+    """Write all bytes to an open file, and return their number.
 
     The system copies mapped bytes, so that a truncated source is an error (EFAULT), not a signal.
-
-    Raises:
-        OSError: It cannot be written.
+    Raises OSError.
     """
     size = 0
     for piece in chunks_of(data):

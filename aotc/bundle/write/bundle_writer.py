@@ -93,8 +93,7 @@ class TargetParts:
 class Assembled:
     """A bundle without its attestations.
 
-    `root` refers to the root index; `blobs` has everything below it by digest; `manifests` are by
-    target.
+    `root` refers to the root index, `blobs` has all below it by digest, `manifests` are by target.
     """
 
     root: Descriptor
@@ -184,10 +183,7 @@ def _archive(members: Iterator[tuple[str, Data]]) -> Iterator[Data]:
 
 
 def require_place(path: Path, form: Form) -> None:
-    """Check before a build that `pack` will be able to write there.
-
-    Raises UsageError (AOTC-E003, E004).
-    """
+    """Check before a build that `pack` can write there. Raises UsageError (AOTC-E003, E004)."""
     if form is Form.ARCHIVE:
         require_file_place(path, BUNDLE)
     else:
@@ -306,9 +302,8 @@ def reading_back(
 ) -> Check:
     """Return a check that a written bundle has these targets, root and digests.
 
-    `sources` are bundles that it was made from, with weights that were not hashed before: if the
-    result is damaged, they are checked, to locate the damage. `on_progress` is called with hashed
-    bytes.
+    `sources` are bundles that it was made from, with weights that were not hashed before: they are
+    checked to locate damage of the result. `on_progress` gets hashed bytes.
     """
 
     def check(written: Path) -> None:

@@ -23,11 +23,7 @@ def sizes_of(source: BlobSource) -> dict[str, int]:
 
 
 def unchanged(source: BlobSource, digest: str) -> bytes:
-    """Return a document that was hashed before.
-
-    Raises:
-        IntegrityError: AOTC-E201 if the bundle was modified since.
-    """
+    """Return a document hashed before, or raise IntegrityError (AOTC-E201) if it was modified."""
     data = bytes(source.blob(digest) or b"")
     if sha256(data) != digest:
         raise refusal("AOTC-E201", f"{source.name} {digest}", sha256(data), expected=digest)
@@ -35,10 +31,7 @@ def unchanged(source: BlobSource, digest: str) -> bytes:
 
 
 def hash_rest(source: BlobSource, contents: Contents, written: Collection[str]) -> None:
-    """Hash the weights that are not written anywhere. written: the digests of those that are.
-
-    Raises IntegrityError (AOTC-E201).
-    """
+    """Hash the weights that were not `written` anywhere. Raises IntegrityError (AOTC-E201)."""
     weights = {
         layer.digest: source.blob(layer.digest) or memoryview(b"")
         for image in contents.targets.values()

@@ -41,7 +41,7 @@ def layout_index(
 ) -> Index:
     """Return index.json, with names for tools that copy by name.
 
-    They are the version for the root, and both digests for an attestation.
+    They are the version for the root; the root's digest with its own for an attestation.
     """
     named = [_named(root, version_name(manifests))]
     named += [_named(each, attestation_name(root.digest, each.digest)) for each in attestations]

@@ -69,12 +69,9 @@ def require_file_place(path: Path, replaceable: Kind) -> None:
 
 
 def require_new_file(path: Path) -> None:
-    """Reject a path where no new file can be written.
+    """Reject a path where no new file can be written. Raises UsageError (AOTC-E003).
 
     Its folder or its name may be unusable, and `-` means standard output in scripts.
-
-    Raises:
-        UsageError: AOTC-E003.
     """
     if path == STANDARD_OUTPUT:
         raise refusal("AOTC-E003", str(path), "", cause="stdout-is-not-supported-as-output")
@@ -106,9 +103,7 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
     """Reject results of one command that replace each other or lie inside of another.
 
     A folder with other files is no OCI layout. The last step of a path may not exist yet.
-
-    Raises:
-        UsageError: AOTC-E004.
+    Raises UsageError (AOTC-E004).
     """
     places: list[Path] = []
     for path in (first, *others):
@@ -123,8 +118,7 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
 def require_other_place(path: Path, source: Path, lost: str) -> None:
     """Refuse to write what is made from a bundle in that bundle's place, by whatever path.
 
-    lost: what the bundle has and its successor there would not.
-    Raises UsageError (AOTC-E054).
+    lost: what the bundle has and its successor there would not. Raises UsageError (AOTC-E054).
     """
     try:
         same = path.samefile(source)

@@ -61,11 +61,7 @@ def write_tensors(tensors: Mapping[str, Tensor], *, where: str) -> bytes:
 def write_fixture(
     inputs: Mapping[str, Array], outputs: Mapping[str, Array], *, where: str
 ) -> bytes:
-    """Return the file of a call, with its inputs and results by leaf path.
-
-    Raises:
-        CaptureError: AOTC-E834.
-    """
+    """Return a call's file: inputs and results by leaf path. Raises CaptureError (AOTC-E834)."""
     tensors = {f"inputs/{path}": array for path, array in inputs.items()}
     tensors |= {f"outputs/{path}": array for path, array in outputs.items()}
     return write_tensors(tensors, where=where)

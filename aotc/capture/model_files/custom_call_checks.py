@@ -278,16 +278,11 @@ def _top_k(call: _Call) -> _Shapes:
 
 
 def require_known_calls(module: Any, where: str, *, static: bool) -> None:
-    """Refuse a module that makes a custom call which is not known, or not as its kernel takes it.
+    """Reject a verified MLIR module with an unknown custom call, or one unlike its kernel's.
 
-    Args:
-        module: The MLIR module, verified.
-        where: The file or entry point, for messages.
-        static: Whether sizes have to be numbers. Of a module with symbolic sizes, only the names of
-            its calls can be judged; that with the sizes filled in is judged before it runs.
-
-    Raises:
-        CaptureError: AOTC-E844, with a finding for each kind of call.
+    `where` is the file or entry point, for messages. With `static`, sizes have to be numbers: of a
+    module with symbolic sizes only the names of calls are checked, and it is checked again with the
+    sizes filled in before it runs. Raises CaptureError (AOTC-E844) with a finding per kind of call.
     """
     found: dict[Finding, None] = {}
 

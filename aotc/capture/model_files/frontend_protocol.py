@@ -1,8 +1,7 @@
 """Interface of frontends, which read model files (entry points `aotc.frontends`, by file suffix).
 
-A frontend returns a `Model`: a function that jax can trace, and its weights. The rest treats it
-like any other program: profiles, policies, parity, targets, trust and reports know nothing of
-frontends.
+A frontend returns a `Model`: a function that jax can trace, and its weights. From there on it is
+like any program: profiles, policies, parity, targets, trust and reports know no frontends.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ def suffixes() -> tuple[str, ...]:
 
 
 def read_model(file: ModelFile, where: str) -> Model:
-    """A model, by the frontend that reads files of this name. where: for messages.
+    """Read a model by the frontend for files of this name; `where` is for messages.
 
     Raises CaptureError: AOTC-E843 if there is no such frontend, or its library is not installed;
-    and what `Frontend.read` raises.
+    and the errors of `Frontend.read`.
     """
     suffix = PurePath(file.text).suffix
     if suffix not in _points():

@@ -52,10 +52,9 @@ class EntryTrials(Struct, frozen=True):
 
     fills: leaf of an input to the number its padding is declared to hold.  held: leaves that hold
     it, or false where none is declared, in every trial.  masks, lengths: leaves that the loader
-    passes, with their dimensions.
-    ranges: leaves of integers to the smallest and largest of the numbers that they are known to
-    hold, which padding keeps to.  marks: paths of inputs that may be the caller's own mask and
-    whose fill is not declared, to the fill that a message names.
+    passes, with their dimensions. ranges: leaves of integers to the smallest and largest of the
+    numbers that they are known to hold, which padding keeps to.  marks: paths of inputs that may be
+    the caller's own mask and whose fill is not declared, to the fill that a message names.
     """
 
     entry_point: str
@@ -95,8 +94,7 @@ def value_of(
     """Return a 0-d array for one kind of fill.
 
     `declared` is the manifest's fill; NaN and infinity are used for floats only, with declared
-    fills in other arrays. `bounds` are the smallest and largest integers to choose from, if they
-    are fewer than the dtype's.
+    fills in other arrays. `bounds` are the smallest and largest integer, if not the dtype's.
     """
     if fill == DECLARED or (fill in ABOUT_FLOATS and not is_float(dtype)):
         return fill_value(declared, dtype)

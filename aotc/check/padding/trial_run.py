@@ -32,19 +32,14 @@ class Call(Struct, frozen=True):
 
 
 def shape_at(spec: TensorSpec, sizes: Sizes) -> tuple[int, ...]:
-    """Return the shape of a leaf at these sizes.
-
-    Raises:
-        ValueError: The size of an axis is unknown.
-    """
+    """Return the shape of a leaf at these sizes; raises ValueError for an axis of unknown size."""
     return tuple(parse_expression(axis).value(sizes) for axis in spec.shape)
 
 
 class Subject(NamedTuple):
     """An executable or plain JAX, as trials run an entry point on it.
 
-    `inputs` and `outputs` are its leaves; `execute` maps a profile's sizes and input leaves to
-    output leaves.
+    `inputs` and `outputs` are its leaves; `execute` maps a profile's sizes and inputs to outputs.
     """
 
     entry: EntryTrials

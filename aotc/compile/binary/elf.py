@@ -29,8 +29,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 class Function:
     """A function's code.
 
-    `machine` is the ELF number of its instruction set; `address` is within its section, as `code`
-    begins there.
+    `machine` is the ELF number of its instruction set; `code` begins at `address` of its section.
     """
 
     name: str

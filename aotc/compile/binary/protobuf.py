@@ -1,7 +1,6 @@
 """Take protobuf messages of unknown schema apart and put them together.
 
-XLA publishes no schema of its executables for a given jaxlib, so fields are found by what they
-hold.
+XLA publishes no schema of a jaxlib's executables, so fields are found by their contents.
 """
 
 from __future__ import annotations

@@ -95,10 +95,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         """Return the processor of another engine's target file as a target.
 
         Features that no code uses are left out: the system does not list all that XLA finds in a
-        host.
-
-        Raises:
-            ValueError: This kind's compiler does not support it; the text gives the reason.
+        host. Raises ValueError, with the reason, if this kind's compiler does not support it.
         """
         if target.triple not in self.triples:
             raise ValueError(f"it compiles for {', '.join(self.triples)}")

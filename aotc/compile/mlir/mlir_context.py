@@ -30,11 +30,7 @@ def new_context() -> ir.Context:
 
 
 def read_artifact(artifact: bytes) -> ir.Module:
-    """Return the module of a portable artifact, in a context of its own.
-
-    Raises:
-        ValueError, ir.MLIRError: The bytes are no such artifact.
-    """
+    """Return a portable artifact's module in its own context; raises ValueError or ir.MLIRError."""
     return _stablehlo.deserialize_portable_artifact(new_context(), artifact)
 
 

@@ -36,9 +36,9 @@ def compile_artifact(
     prepare: Callable[[Any, tuple[str, ...]], None],
     compile_module: Callable[[Any], Any],
 ) -> Compiled:
-    """Read a module and compile it. prepare: called first, with the module and its custom calls.
+    """Read and compile a module; `prepare` is called first, with the module and its custom calls.
 
-    Raises ProblemError for what the compiler refuses.
+    Raises ProblemError if the compiler rejects it.
     """
     called: tuple[str, ...] = ()
     try:

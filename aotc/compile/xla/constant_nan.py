@@ -1,4 +1,4 @@
-"""Keep XLA's `exp` on processors away from arguments that LLVM knows to be NaN.
+"""Keeps XLA's `exp` on processors away from arguments that LLVM knows to be NaN.
 
 The kernel converts its argument to an integer. LLVM may replace that conversion of a known NaN by
 any value, so the kernel reads a register before it is set (docs/contributing/toolchain-notes.md).
@@ -45,8 +45,7 @@ _NONE: Constants = frozenset()
 def guard(module: Any) -> int:
     """Rewrite f(x) to `where(x != x, x, f(where(x != x, 1, x)))` for each `exp` and its relatives.
 
-    Returns:
-        The number of operations rewritten.
+    The result is the number of operations rewritten.
     """
     found = [
         operation

@@ -29,9 +29,9 @@ from aotc.compile.xla.xla_objects import Contents, UnknownLayoutError
 def examine(
     inside: Contents, operations: Mapping[str, int], compilation: CompilerRecord
 ) -> ExecutableEvidence:
-    """The evidence of an executable. operations: of the module it was compiled from, by name.
+    """Return an executable's evidence. Raises UnknownLayoutError.
 
-    Raises UnknownLayoutError.
+    `operations` are those of the module it was compiled from, by name.
     """
     try:
         optimized = hlo_module.optimized(inside.module)
@@ -52,10 +52,7 @@ def examine_module(
 ) -> ExecutableEvidence:
     """Return the evidence of an accelerator's executable from its optimized module.
 
-    `module` is a serialized HloModuleProto.
-
-    Raises:
-        ValueError: It cannot be parsed.
+    `module` is a serialized HloModuleProto. Raises ValueError if it cannot be parsed.
     """
     return ExecutableEvidence(
         operations=dict(sorted(operations.items())),
@@ -111,7 +108,7 @@ def library_of(target: str) -> str:
 
 
 def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
-    """Return where the steps of a CPU executable are done. custom_calls: by target."""
+    """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
     steps: dict[str, dict[str, int]] = {}
     for kind, number in thunks.items():
         if kind == "custom-call":

@@ -49,10 +49,7 @@ def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
     """Return the topology of an accelerator with another host.
 
     The host is {1: triple, 2: processor}, and perhaps features, which are dropped (seen at 9.2.9 of
-    CUDA topologies in 0.11.2 and 0.12.0.1).
-
-    Raises:
-        UnknownTopologyError: It has no host.
+    CUDA topologies in 0.11.2 and 0.12.0.1). Raises UnknownTopologyError for a topology without one.
     """
     fields = _parse(topology)
     found = _search(fields, _host)

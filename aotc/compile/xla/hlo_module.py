@@ -35,11 +35,7 @@ class Instruction:
 
 
 def instructions(module: bytes) -> Iterator[Instruction]:
-    """Yield the instructions of all computations of a serialized HloModuleProto.
-
-    Raises:
-        ValueError: It cannot be parsed.
-    """
+    """Yield the instructions of a serialized HloModuleProto's computations, or raise ValueError."""
     for computation in _nested(protobuf.parse(module), _COMPUTATIONS):
         for fields in _nested(computation, _INSTRUCTIONS):
             values = {f.number: f.value for f in fields if isinstance(f.value, bytes)}

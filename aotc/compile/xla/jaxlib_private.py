@@ -102,10 +102,7 @@ def host_topology(client: Any) -> bytes:
 
 
 def artifact_text(artifact: bytes) -> str:
-    """A portable artifact as MLIR text, without constants of many numbers.
-
-    Raises ValueError or MlirError.
-    """
+    """Return a portable artifact as MLIR without large constants. Raises ValueError, MlirError."""
     module = mlir_context.read_artifact(artifact)
     return str(module.operation.get_asm(large_elements_limit=_ELEMENTS_SHOWN))
 
@@ -182,10 +179,7 @@ def compile_on(
 ) -> Any:
     """Compile an MLIR module for described devices, one for each partition.
 
-    The result is an unloaded `Executable`.
-
-    Raises:
-        XlaError: XLA rejects the module.
+    The result is an unloaded `Executable`. Raises XlaError if XLA rejects the module.
     """
     compile_options.num_replicas, compile_options.num_partitions = 1, len(devices)
     if len(devices) > 1:

@@ -80,10 +80,7 @@ def register_cuda_kernels(plugin: Any, modules: Iterable[str]) -> None:
 def compile_for(description: bytes, module: Any, options: Mapping[str, str]) -> Any:
     """Compile an MLIR module for the first described device, or for all its partitions.
 
-    The result is an unloaded `Executable`.
-
-    Raises:
-        XlaError: The plugin rejects the module.
+    The result is an unloaded `Executable`. Raises XlaError if the plugin rejects the module.
     """
     described = xla_client._xla.DeviceTopology.deserialize(description)
     devices = tuple(described._make_compile_only_devices())[: partition_count(module)]

@@ -94,7 +94,7 @@ def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:
 
 
 def built_with(tools: Mapping[str, str]) -> BuiltWith:
-    """The installed toolchain. tools: versions of what else takes part, by distribution."""
+    """Return the installed toolchain, with the versions in `tools` by distribution."""
     from aotc.compile.xla import jaxlib_private
 
     known = jaxlib_private.versions()

@@ -27,8 +27,7 @@ PROCESSORS = "PJRT_NPROC"
 def fix_address_layout() -> bool:
     """Restart this process without address space randomization.
 
-    Return True if it cannot be turned off, as in some container runtimes; the build then notes
-    that.
+    True if it cannot be turned off, as in some container runtimes; the build then notes it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     persona = int(libc.personality(QUERY))
@@ -44,8 +43,7 @@ def fix_address_layout() -> bool:
 def prepare() -> None:
     """Import what compiling needs, in the order in which every process does.
 
-    The zygote that forks compilers does no more than this: whatever else ran in it would lie in
-    the memory of all of them.
+    The zygote that forks compilers runs only this: all else would be in every fork's memory.
     """
     fix_address_layout()  # before anything else: a process that starts anew would do it twice
     if count := os.environ.get(PROCESSORS):

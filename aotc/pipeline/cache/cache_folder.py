@@ -24,9 +24,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     """Return `$XDG_CACHE_HOME/aotc`, or `~/.cache/aotc`.
 
     A relative XDG_CACHE_HOME is ignored (https://specifications.freedesktop.org/basedir-spec).
-
-    Raises:
-        UsageError: AOTC-E060 for a user without a home, such as a container's nameless user id.
+    Raises UsageError (AOTC-E060) for a user without a home, such as a container's nameless user id.
     """
     stated = Path(environment.get("XDG_CACHE_HOME", ""))
     if stated.is_absolute():

@@ -250,10 +250,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
     """Return the first `head` bytes of a file, and the rest of at most `limit` bytes.
 
     Both are empty for another user's file and for anything but a regular file, since reading a
-    device or a pipe might never end.
-
-    Raises:
-        OSError: It cannot be read; EFBIG for a larger file.
+    device or a pipe might never end. Raises OSError if it cannot be read; EFBIG for a larger file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -276,11 +273,7 @@ def _read(path: Path, head: int, limit: int) -> tuple[bytes, bytes]:
 
 
 def _removed(found: Sequence[tuple[Path, os.stat_result]], limit: int) -> Contents:
-    """Remove the least recently used files beyond a limit; return what was removed.
-
-    Raises:
-        OSError: One cannot be removed.
-    """
+    """Remove the least recently used files beyond a limit; return these, or raise OSError."""
     removed, freed = 0, 0
     left = sum(status.st_size for _, status in found)
     for path, status in sorted(found, key=lambda each: (each[1].st_mtime_ns, each[0].name)):

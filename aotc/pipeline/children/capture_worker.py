@@ -73,10 +73,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
     Entry points, weights and fixtures are written as they are made, the program last. `program` is
     an encoded `ProgramJob`. With `keeps_going`, rejected entry points are left out, and their
-    findings are raised at the end.
-
-    Raises:
-        CaptureError, BuildManifestError: The program or its manifest is rejected.
+    findings raised at the end. Raises CaptureError or BuildManifestError.
     """
     assert jax_private.constants_are_arguments(), "the parent sets the variable"
     # jax warns about donated arguments it cannot reuse; the manifest's alias_bytes tells that.
@@ -316,9 +313,8 @@ def _symbolic(traced: TracedEntryPoint) -> CapturedSymbolic | None:
 def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
     """Return a traced profile with its modules; `is_file` is whether it is a model file's.
 
-    Raises:
-        CaptureError: AOTC-E841 for a module that cannot be written, E844 for calls of a model file
-            that do not match their kernels.
+    Raises CaptureError (AOTC-E841) for a module that cannot be written, E844 for calls of a model
+    file that do not match their kernels.
     """
     modules: dict[str, Module] = {}
     for platform, lowered in profile.lowered.items():

@@ -62,8 +62,8 @@ type Score = Callable[[Array, Array], Array]
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write the data of every evaluation in blocks, with the rows of plain JAX.
 
-    If results of executables lie in the folder, write the rows of these instead.
-    program: an encoded `ProgramJob`. Raises CaptureError: AOTC-E829, E847, E849, E840.
+    If the folder has results of executables, write their rows instead. `program` is an encoded
+    `ProgramJob`. Raises CaptureError (AOTC-E829, E840, E847, E849).
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
@@ -145,7 +145,7 @@ def _raised(where: str, error: BaseException, manifest: BuildManifest) -> AotcEr
 
 
 def _metric(name: str, manifest: BuildManifest, resolve: Callable[..., Any]) -> tuple[Score, str]:
-    """Return the function that scores a batch, and the digest of its file; "" if it is ours."""
+    """Return the function that scores a batch, and its file's digest; "" for a built-in metric."""
     spec = manifest.entry_points[name].evaluation
     assert spec is not None
     where = manifest.where("entry_points", name, "evaluation", "metric")
@@ -178,7 +178,7 @@ def _metric(name: str, manifest: BuildManifest, resolve: Callable[..., Any]) -> 
 
 
 class _Data:
-    """The data of an entry point's evaluation. axis, output, pads: as of `Prepared`."""
+    """The data of an entry point's evaluation; `axis`, `output` and `pads` are as in `Prepared`."""
 
     def __init__(self, captured: CapturedEntryPoint, manifest: BuildManifest, folder: Path) -> None:
         entry_point = manifest.entry_points[captured.name]
@@ -341,7 +341,7 @@ def _referred(
 
 
 def _score_results(folder: Path, scores: Mapping[str, Score]) -> None:
-    """Leave the rows of results by executables, by target and entry point."""
+    """Write the rows of the executables' results, by target and entry point."""
     found: dict[str, dict[str, Rows]] = {}
     for prepared in read_prepared(folder):
         for target in targets_with_outputs(folder, prepared.entry_point):

@@ -1,8 +1,7 @@
 """Runs a worker with the user's code, and records what the program reads during the capture.
 
 Run as `python -m aotc.pipeline.children.program_worker FOLDER`, with the build's scratch folder in
-the job. A zygote that has imported jax and the workers forks it for a build
-(`aotc.base.workers.zygote`).
+the job. An `aotc.base.workers.zygote` with jax and the workers forks it.
 """
 
 from __future__ import annotations

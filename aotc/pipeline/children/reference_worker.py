@@ -53,10 +53,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write a fixture file per captured entry point and profile: inputs and reference results.
 
     Results are recorded ones where the program does not run here. `program` is an encoded
-    `ProgramJob`.
-
-    Raises:
-        CaptureError, ParityError: AOTC-E840 if this is not the program that was captured.
+    `ProgramJob`. Raises ParityError or CaptureError, such as AOTC-E840 if the program changed.
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
@@ -88,13 +85,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 def plain_functions(
     models: Models, scratch: Scratch, captured: CapturedProgram, compiling: ThreadPoolExecutor
 ) -> dict[str, PlainJax]:
-    """Return the captured entry points in plain JAX, with their weights.
+    """Return the captured entry points in plain JAX, with their weights from the scratch folder.
 
-    Args:
-        models: The program.
-        scratch: It holds the weights.
-        captured: What was captured of the program.
-        compiling: Threads that compile.
+    The threads of `compiling` compile them.
     """
     manifest = models.manifest
 
@@ -130,8 +123,7 @@ def _run(
 ) -> None:
     """Write the fixture and the call of every profile.
 
-    Raises:
-        CaptureError: AOTC-E842 for a program that plain JAX cannot run here.
+    Raises CaptureError (AOTC-E842) for a program that plain JAX cannot run here.
     """
     name, spec = entry_point.name, manifest.entry_points[entry_point.name]
     for key, profile in entry_point.by_key.items():

@@ -42,10 +42,8 @@ def plan_and_trace(
     """Return an entry point with digests of uncompiled programs, and its trials by target.
 
     The inputs of their calls are written. `wanted` has the executables of each target; `recorded`
-    the entry point's recorded inputs, if any.
-
-    Raises:
-        CaptureError: AOTC-E829, E831 if inputs of such sizes cannot be made.
+    the entry point's recorded inputs, if any. Raises CaptureError (AOTC-E829, E831) if inputs of
+    such sizes cannot be made.
     """
     name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
     planned = _plan(captured, manifest, wanted, scratch)
@@ -90,10 +88,7 @@ def _plan(
 def _digest(
     plan: CallPlan, manifest: BuildManifest, weights: Mapping[str, Weights], sizes: Sizes
 ) -> str:
-    """Return the digest of the program at these sizes on one device.
-
-    It covers its portable module and the module's arguments.
-    """
+    """Return the digest of the program's module and its arguments at these sizes on one device."""
     try:
         with on_one_device(manifest.mesh):
             traced = trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)

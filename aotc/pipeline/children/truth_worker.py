@@ -1,6 +1,7 @@
-"""Judges calls whose results differ from plain JAX: `... children.truth_worker FOLDER`.
+"""Judges calls whose results differ from those of plain JAX.
 
-It uses the module in float64, or StableHLO's reference interpreter.
+Run as `python -m aotc.pipeline.children.truth_worker FOLDER`. It uses the module in float64, or
+StableHLO's reference interpreter.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ def endless(custom_call_targets: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None]:
-    """End this process (AOTC-E842) if the block takes many times as long as a call.
+    """End this process (AOTC-E842) if the block takes many times as long as a call that compiles.
 
     A running XLA call cannot be stopped otherwise.
     """
