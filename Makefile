@@ -71,7 +71,7 @@ out/docs/.installed: pyproject.toml
 	rm -rf out/docs
 	$$(scripts/find-python) -m venv out/docs
 	out/docs/bin/python -m pip install --quiet --disable-pip-version-check \
-	    $$($(BIN)/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*p['project']['optional-dependencies']['docs'])")
+	    $$($(BIN)/python -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); print(*(each.replace(' ', '') for each in p['project']['optional-dependencies']['docs']))")
 	touch $@
 
 constraints: ## Write constraints.txt anew from the newest releases that fit
