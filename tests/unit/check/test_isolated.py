@@ -19,6 +19,7 @@ from aotc.base.errors import ParityError
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
+from aotc.check.value_trials import ValuesRan
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
@@ -188,3 +189,10 @@ def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.split() == ["refused"] * 3
+
+
+def test_results_that_vary_between_calls_fail_the_build(tmp_path: Path) -> None:
+    varying = ValuesRan(KEY, (), "within", changed="probabilities")
+    (finding,) = refused(answer(values=[varying]), tmp_path).findings
+    assert finding.code == "AOTC-E959"
+    assert finding.where == "predict[batch=8] for cpu-x86-64-v3, output probabilities"

@@ -112,3 +112,13 @@ def test_a_call_that_fails_is_told(
     found, differing = _run(resident, folder, monkeypatch, failing)
     assert not any(each.trials for each in found)
     assert {each.found for each in differing} == {"out of order"}
+
+
+def test_weights_that_a_call_changes_are_told(
+    resident: ResidentBundle, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights are mapped and cannot be written to here: their digest is taken to be another."""
+    monkeypatch.setattr(value_runs, "sha256", lambda data: f"sha256:{0:064}")
+    _, differing = value_runs.run_values(resident, TARGET, folder)
+    assert {each.where for each in differing} >= {"weights params"}
+    assert {each.found for each in differing if each.where == "weights params"} == {"other ones"}
