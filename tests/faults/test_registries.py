@@ -43,7 +43,9 @@ def swept(what: str, fault: str, place: str, tmp_path: Path) -> list[dict[str, A
     with folder_in_memory(tmp_path) as folder:
         command = [*SWEEP, what, fault, place, folder]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    # A Ctrl-C that meets a finalizer is told by Python, which goes on: the command ends with 0.
+    within_finalizer = fault == "INTERRUPT" and done.stderr.startswith("Exception ignored in")
+    assert done.returncode == 0 and (within_finalizer or not done.stderr), done.stderr
     records: list[dict[str, Any]] = json.loads(done.stdout)
     assert len(records) >= 10
     for record in records:
