@@ -14,7 +14,7 @@ from aotc.check.evaluation_files import (
     Prepared,
     Rows,
     block_file,
-    has_samples,
+    input_of,
     slices,
     write_output,
 )
@@ -65,11 +65,7 @@ def _results(
     inputs = entry_point.spec.inputs
     for part in slices(batches):
         leaves = [
-            None
-            if leaf not in entry_point.passed
-            else arrays[f"inputs/{spec.path}"][part]
-            if has_samples(spec, prepared.axis)
-            else arrays[f"inputs/{spec.path}"]
+            None if leaf not in entry_point.passed else input_of(arrays, spec, prepared.axis, part)
             for leaf, spec in enumerate(inputs)
         ]
         positional, named = arguments_of(entry_point.parameters, leaves)

@@ -103,6 +103,14 @@ def has_samples(spec: TensorSpec, axis: int | str) -> bool:
     return bool(spec.shape) and spec.shape[0] == axis
 
 
+def input_of(
+    arrays: Mapping[str, Array], spec: TensorSpec, axis: int | str, samples: slice
+) -> Array:
+    """Return an input of a call: of these samples of a block, or whole if it has none."""
+    array = arrays[f"inputs/{spec.path}"]
+    return array[samples] if has_samples(spec, axis) else array
+
+
 def block_file(folder: Path, entry_point: str, number: int) -> Path:
     """Return the safetensors file with the inputs and labels of a block."""
     return folder / f"evaluation.{entry_point}.{number:06}.safetensors"

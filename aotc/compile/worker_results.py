@@ -46,7 +46,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProblemError(Exception):
-    """Nothing can be compiled, raised in the worker; `words` and `called` as in `Result`."""
+    """The compile worker cannot compile; `words` and `called` are as in `Result`."""
 
     def __init__(self, problem: Problem, words: str, called: tuple[str, ...] = ()) -> None:
         super().__init__(words)

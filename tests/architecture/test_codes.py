@@ -69,7 +69,7 @@ class Site(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the sources hold: calls, texts, and files that import the makers from the runtime."""
+    """The calls, the texts, and the files that import the makers from the runtime."""
 
     sites: list[Site]
     texts: set[str]

@@ -43,12 +43,12 @@ class Axis:
 
     @property
     def pads(self) -> bool:
-        """Whether other sizes are padded."""
+        """Return whether other sizes are padded."""
         return self.policy is OutOfProfilePolicy.PAD
 
     @property
     def splits(self) -> bool:
-        """Whether other sizes are split."""
+        """Return whether other sizes are split."""
         return self.policy is OutOfProfilePolicy.SPLIT
 
 

@@ -32,6 +32,7 @@ from aotc.check.evaluation_files import (
     Rows,
     block_file,
     has_samples,
+    input_of,
     read_output,
     read_prepared,
     slices,
@@ -321,12 +322,7 @@ def _referred(
         for part, size in zip(slices(batches), batches, strict=True):
             axis = prepared.axis
             sizes = {**block.sizes, **({axis: size} if isinstance(axis, str) else {})}
-            inputs = {
-                spec.path: arrays[f"inputs/{spec.path}"][part]
-                if has_samples(spec, axis)
-                else arrays[f"inputs/{spec.path}"]
-                for spec in data.inputs
-            }
+            inputs = {spec.path: input_of(arrays, spec, axis, part) for spec in data.inputs}
             try:
                 outputs = function.outputs(sizes, {**inputs, **data.by_loader(sizes)})
             except AotcError:

@@ -1,4 +1,4 @@
-"""What an entry point does with calls whose sizes match no profile."""
+"""The policies of an entry point for calls whose sizes match no profile."""
 
 from __future__ import annotations
 

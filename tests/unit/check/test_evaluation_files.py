@@ -1,4 +1,4 @@
-"""How evaluation data are cut into the calls that a bundle serves."""
+"""Evaluation data are cut into the calls that a bundle serves."""
 
 from __future__ import annotations
 
