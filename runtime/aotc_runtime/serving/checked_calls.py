@@ -65,6 +65,10 @@ class CheckedCalls:
             [index for p in parameters if p.donated for index in leaf_indices(p.tree)],
             metrics.converted,
         )
+        if self.execution.donated:
+            # Imported now: a call that fails for want of memory gives its arguments back by it.
+            for served in table.values():
+                _ = served.device.features
         self._exact = {
             shapes: ExactCall(self.execution, served, Path.EXACT, served.label, served.counter)
             for shapes, served in table.items()
