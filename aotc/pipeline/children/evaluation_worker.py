@@ -43,7 +43,7 @@ from aotc.check.evaluation_files import (
 from aotc.check.metrics import MetricError, metric_of
 from aotc.check.padding.trial_files import read_arrays
 from aotc.config.build_manifest import BuildManifest, at_once
-from aotc.pipeline.children.reference_worker import plain_functions
+from aotc.pipeline.children.reference_worker import as_written, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -79,7 +79,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         _score_results(scratch.folder, scores)
         return
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(manifest.mesh):
-        functions = plain_functions(models, scratch, captured, compiling)
+        functions = plain_functions(models, scratch, as_written(captured), compiling)
         prepared = []
         for name in scores:
             entry_point = captured.entry_points[name]
