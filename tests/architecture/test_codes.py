@@ -221,6 +221,7 @@ REFERENCES = {
     "input",
     "input-array",
     "mesh-axis",
+    "precision",
     "target",
     "weights-set",
 }
