@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from aotc.config.evaluation_specs import check_evaluation
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
@@ -193,8 +192,7 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
     for name, entry in manifest.entry_points.items():
         if entry.evaluation is not None:
             is_recorded = entry.fixtures.results is not None
-            of = check_evaluation(entry.evaluation, entry.leaves, is_recorded=is_recorded)
-            for each in of:
+            for each in entry.evaluation.problems(entry.leaves, is_recorded=is_recorded):
                 yield replace(each, path=("entry_points", name, "evaluation", *each.path))
 
 

@@ -561,16 +561,17 @@ class BuildManifest(ManifestKeys):
             yield from self.evaluation_files(name)
 
     def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
-        """Yield the files with the data of an evaluation, sorted by name; none for a function."""
+        """Yield the files with the data of an evaluation, sorted by name; none for a function.
+
+        For a folder without any it is the folder, which no file is.
+        """
         spec = self.entry_points[entry_point].evaluation
         if spec is None or spec.reads_function:
             return
         path = self.root / spec.data
-        if not path.is_dir():
-            yield SourceFile(spec.data, path)
-            return
-        for file in sorted(path.glob("*.npz")):
-            yield SourceFile(f"{spec.data.rstrip('/')}/{file.name}", file)
+        files = [f"{spec.data.rstrip('/')}/{each.name}" for each in sorted(path.glob("*.npz"))]
+        for text in files or [spec.data]:
+            yield SourceFile(text, self.root / text)
 
     def where(self, *keys: str | int) -> str:
         """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""

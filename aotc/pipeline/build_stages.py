@@ -425,7 +425,7 @@ def check(
             ran[name],
             proofs.get(name, {}),
             parity.value_plans,
-            found[name].of if name in found else {},
+            found.get(name, {}),
         )
         for each in assembled
         for name in [each.parts.manifest.target.name]
