@@ -140,13 +140,7 @@ def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Pr
             elif path[-1] == "data":
                 hint = 'name an .npz file, a folder of them, or a "package.module:function"'
                 reason = "no .npz file in it" if file.path.is_dir() else reason
-            yield Problem(
-                code="AOTC-E808",
-                path=path,
-                expected="",
-                found=f"{file.text}: {reason}",
-                hint=hint,
-            )
+            yield Problem("AOTC-E808", path, hint, found=f"{file.text}: {reason}")
 
 
 def _why_no_file(path: Path) -> str | None:

@@ -87,20 +87,20 @@ class EvaluationSpec(Section):
         """
         if self.metric == "topk" and self.k is None:
             cause = "key-requires-another-key"
-            yield Problem("AOTC-E804", ("k",), "k", "", "add k = 5", cause=cause)
+            yield Problem("AOTC-E804", ("k",), "add k = 5", expected="k", cause=cause)
         if self.metric != "topk" and self.k is not None:
-            yield Problem("AOTC-E807", ("k",), "", f"k and {self.metric}", "remove k")
+            yield Problem("AOTC-E807", ("k",), "remove k", found=f"k and {self.metric}")
         if self.minimum is not None and self.maximum is not None:
             found, hint = "minimum and maximum", "remove one of them"
-            yield Problem("AOTC-E807", ("maximum",), "", found, hint)
+            yield Problem("AOTC-E807", ("maximum",), hint, found=found)
         elif self.metric in BEST:
             yield from self._limit_problems(BEST[self.metric])
         if any(each.partition("/")[0] == self.target for each in inputs):
             hint = 'name the array of labels otherwise: target = "label"'
-            yield Problem("AOTC-E807", ("target",), "", f"input and target {self.target}", hint)
+            yield Problem("AOTC-E807", ("target",), hint, found=f"input and target {self.target}")
         if is_recorded:
             hint = "remove one of the two: plain JAX computes the reference of a metric"
-            yield Problem("AOTC-E807", (), "", "evaluation and fixtures.results", hint)
+            yield Problem("AOTC-E807", (), hint, found="evaluation and fixtures.results")
 
     def _limit_problems(self, best: int) -> Iterator[Problem]:
         """Yield the limit of a built-in metric that cannot be met, or is on the wrong side."""
@@ -110,8 +110,8 @@ class EvaluationSpec(Section):
         (key, limit), (other, excess) = right, wrong
         if excess is not None:
             hint = f"write `{key}`: {more} {self.metric} is better"
-            yield Problem("AOTC-E805", (other,), f"no {other}", str(excess), hint)
+            yield Problem("AOTC-E805", (other,), hint, expected=f"no {other}", found=str(excess))
         elif limit is not None and (limit < best if key == "maximum" else limit > best):
             words, hint = ("at least", "raise it") if key == "maximum" else ("at most", "lower it")
             expected = f"{words} {best}, the best {self.metric}"
-            yield Problem("AOTC-E805", (key,), expected, str(limit), hint)
+            yield Problem("AOTC-E805", (key,), hint, expected=expected, found=str(limit))

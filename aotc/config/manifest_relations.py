@@ -56,11 +56,10 @@ def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
             for parameter in parameters:
                 if parameter in owners:
                     yield Problem(
-                        code="AOTC-E807",
-                        path=("entry_points", name, kind, parameter),
-                        expected="",
+                        "AOTC-E807",
+                        ("entry_points", name, kind, parameter),
+                        "remove one of the two",
                         found=f"{owners[parameter]}.{parameter}",
-                        hint="remove one of the two",
                         cause="parameter-is-declared-twice",
                     )
                 owners.setdefault(parameter, kind)
@@ -90,11 +89,11 @@ def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
         for dimension, policy in entry.policies.items():
             if manifest.mesh and isinstance(policy, CompileHere):
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(*path, dimension),
+                    "AOTC-E807",
+                    (*path, dimension),
+                    "add profiles, or choose another policy",
                     expected="fail, pad, split",
                     found="compile, with a mesh",
-                    hint="add profiles, or choose another policy",
                 )
         used = entry.dimensions
         for dimension in entry.policies.keys() - used:
@@ -160,11 +159,11 @@ def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
     for dimension, policy in [*entry.out_of_profile.items()][:1]:
         yield Problem(
-            code="AOTC-E807",
-            path=path,
+            "AOTC-E807",
+            path,
+            "leave the policy at fail, or remove the results",
             expected=f"the policy fail for {dimension}",
             found=f"recorded results with the policy {policy.__struct_config__.tag}",
-            hint="leave the policy at fail, or remove the results",
         )
 
 
@@ -174,16 +173,16 @@ def _check_range(
     """Check the ends of a range; `dtype` is that of the leaf, None if it is not known."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
         found, cause = spell(dtype.value), "range-for-an-input-without-numbers"
-        yield Problem("AOTC-E807", path, "", found, "remove the range", cause=cause)
+        yield Problem("AOTC-E807", path, "remove the range", found=found, cause=cause)
     elif dtype is not None and "int" in dtype:
         for index, bound in enumerate(ends):
             if isinstance(bound, float):
                 yield Problem(
-                    code="AOTC-E805",
-                    path=(*path, index),
+                    "AOTC-E805",
+                    (*path, index),
+                    "write it without a fraction",
                     expected=f"an integer, as {path[-1]} is {dtype}",
                     found=spell(bound),
-                    hint="write it without a fraction",
                 )
 
 
@@ -212,11 +211,7 @@ def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
         for name in declared if names.issubset(declared) else ():
             if name not in names:
                 yield Problem(
-                    code="AOTC-E809",
-                    path=(kind, name),
-                    expected=f"a use in {user}",
-                    found="",
-                    hint="use it, or remove it",
+                    "AOTC-E809", (kind, name), "use it, or remove it", expected=f"a use in {user}"
                 )
 
 
@@ -227,20 +222,20 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
     if (objective or mixed) and all(len(engines) < 2 for engines in lists):
         key = "objective" if objective else "mixed"
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", key),
+            "AOTC-E809",
+            ("tune", key),
+            f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             expected="several engines",
             found="one engine",
-            hint=f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             cause="tuning-option-has-no-effect",
         )
     if mixed and objective not in (None, "latency"):
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", "mixed"),
+            "AOTC-E809",
+            ("tune", "mixed"),
+            "remove mixed, or the objective",
             expected='objective = "latency"',
             found=f"objective = {spell(objective)}",
-            hint="remove mixed, or the objective",
             cause="tuning-option-has-no-effect",
         )
 

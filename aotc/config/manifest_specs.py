@@ -125,19 +125,17 @@ class WeightsSpec(Section):
         """Require a source or an init function."""
         if not {"source", "init"} & {*keys}:
             yield Problem(
-                code="AOTC-E804",
-                path=(),
+                "AOTC-E804",
+                (),
+                'add source = "params.safetensors", or init = "package.module:function"',
                 expected="source, init",
-                found="",
-                hint='add source = "params.safetensors", or init = "package.module:function"',
             )
         for key in sorted({"rename", "dtype"} & {*keys} if "source" not in keys else ()):
             yield Problem(
-                code="AOTC-E804",
-                path=(key,),
+                "AOTC-E804",
+                (key,),
+                "add source, or let the init function return the tensors so",
                 expected="source",
-                found="",
-                hint="add source, or let the init function return the tensors so",
                 cause="key-requires-another-key",
             )
 
@@ -207,30 +205,19 @@ class FixtureSpec(Section):
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
         """Require either recorded or random inputs, and results only of recorded ones."""
         if {"file", "seed"} <= {*keys}:
-            yield Problem(
-                code="AOTC-E807",
-                path=("seed",),
-                expected="",
-                found="file and seed",
-                hint="remove one of the two",
-            )
+            yield Problem("AOTC-E807", ("seed",), "remove one of the two", found="file and seed")
         for key in ("results", "expected"):
             if key in keys and "file" not in keys:
                 yield Problem(
-                    code="AOTC-E804",
-                    path=(key,),
+                    "AOTC-E804",
+                    (key,),
+                    'add file = "inputs.npz"',
                     expected="file, with the inputs of these results",
-                    found="",
-                    hint='add file = "inputs.npz"',
                     cause="key-requires-another-key",
                 )
         if {"results", "expected"} <= {*keys}:
             yield Problem(
-                code="AOTC-E807",
-                path=("expected",),
-                expected="",
-                found="expected and results",
-                hint="remove one of the two",
+                "AOTC-E807", ("expected",), "remove one of the two", found="expected and results"
             )
 
 
@@ -311,22 +298,17 @@ class EntryPointSpec(Section):
         """Require a function or a file, without keys of the other."""
         if not {"function", "source"} & {*keys}:
             yield Problem(
-                code="AOTC-E804",
-                path=("function",),
+                "AOTC-E804",
+                ("function",),
+                'add it, for example function = "digits.model:predict"',
                 expected="function, source",
-                found="",
-                hint='add it, for example function = "digits.model:predict"',
             )
         beside = "source" if "source" in keys else "function"
         others = ("function", "static") if "source" in keys else _FILE_KEYS
         for key in others:
             if key in keys:
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(key,),
-                    expected="",
-                    found=f"{key} and {beside}",
-                    hint="remove one of the two",
+                    "AOTC-E807", (key,), "remove one of the two", found=f"{key} and {beside}"
                 )
 
     @property
