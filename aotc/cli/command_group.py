@@ -112,6 +112,8 @@ def run_command(arguments: Sequence[str], stops: Stops) -> int:
         return 2
     except click.ClickException as error:
         return _misused(error, out)
+    except AotcError as error:  # before the command runs, which reports its own
+        return fail(out, error)
     except BrokenPipeError:
         silence_stdout()
         return READER_WENT_AWAY
