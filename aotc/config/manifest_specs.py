@@ -12,13 +12,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from aotc.base.evidence import PLACES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid

@@ -16,13 +16,7 @@ from aotc.base.errors import finding, refusal
 from aotc.base.stages import UNTRACED, CapturedProgram
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import parity_process
-from aotc.check.evaluation_files import (
-    PLAIN_JAX,
-    Array,
-    Prepared,
-    read_prepared,
-    write_prepared,
-)
+from aotc.check.evaluation_files import PLAIN_JAX, Array, Prepared, read_prepared, write_prepared
 from aotc.check.metrics import interval, metric_of
 from aotc.check.parity_process import Ran
 from aotc.check.plain_structures import array_of
