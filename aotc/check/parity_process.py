@@ -171,7 +171,10 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
             trials.append(ValueRan(trial.kind, trial.difference, not is_within))
         values.append(ValuesRan(each.key, tuple(trials), each.state))
     beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
-    differing = [_otherwise(each, target) for each in answer.differing]
+    differing = [
+        finding("AOTC-E959", f"{each.where} for {target}", each.found, expected=each.expected)
+        for each in answer.differing
+    ]
     if differing or beyond or changed:
         raise ParityError(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
@@ -301,15 +304,6 @@ def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Fin
         "",
         cause="results-vary-between-calls",
         hint=hint,
-    )
-
-
-def _otherwise(differing: Differing, target: str) -> Finding:
-    return finding(
-        "AOTC-E959",
-        f"{differing.where} for {target}",
-        differing.found,
-        expected=differing.expected,
     )
 
 

@@ -117,10 +117,6 @@ _AT_ONCE: Mapping[str, _Table] = {
 }
 
 
-def _meanwhile(raw: object) -> Pad | Split | None:
-    return at_once(_policy(raw, _AT_ONCE))
-
-
 @dataclass(frozen=True, slots=True)
 class _CompileTable(Section):
     """The policy `compile`.
@@ -130,7 +126,9 @@ class _CompileTable(Section):
     """
 
     policy: Literal["compile"]
-    meanwhile: Annotated[Pad | Split | None, PlainValidator(_meanwhile)] = None
+    meanwhile: Annotated[
+        Pad | Split | None, PlainValidator(lambda raw: at_once(_policy(raw, _AT_ONCE)))
+    ] = None
     most: Size = 8
     seconds: Size = 60
 
