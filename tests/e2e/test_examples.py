@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,14 +12,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from example_programs import EXAMPLES, generated, prompts, require_same
-from hostile.doors import toolchain
 from jax_free import HERE, MANIFESTS, Arrays, Server
 
 import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
-from tests.documented import code_of
 
 type Built = Callable[[str], tuple[Path, Path]]
 
@@ -113,23 +110,6 @@ def test_a_bundle_says_for_each_entry_point_that_it_needs_lapack(
 
 LARGEST = 100_000
 """Bytes of a model file that is committed."""
-
-
-PAGE = MANIFESTS.parent / "docs" / "reference" / "model-files.md", "Five examples"
-
-
-def test_the_walk_in_the_documentation_works_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "manifests").symlink_to(MANIFESTS)
-    monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line, comments=True) for line in code_of("sh", *PAGE).splitlines()]
-    assert [words[:2] for words in commands] == [
-        ["aotc", each] for each in ("keygen", "trust", "build", "verify")
-    ]
-    for _, *arguments in commands:
-        assert toolchain(arguments) == 0, arguments
-    exec(compile(code_of("python", *PAGE), "docs/reference/model-files.md", "exec"), {})
 
 
 @pytest.mark.parametrize(
