@@ -33,6 +33,7 @@ GOOD = [name for name in NAMES if not name.startswith("refused_")] or ["none"]
 
 REFUSED = {
     "refused_by_tensorflow": "ScaleAndTranslate",
+    "refused_file": "WriteFile: .*Permission denied .*models cannot access other files",
     "refused_python": "PyFunc",
     "refused_random": "RandomStandardNormal",
     "refused_state": "AssignAddVariableOp",
