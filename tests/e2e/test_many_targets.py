@@ -109,9 +109,7 @@ def test_the_loader_takes_the_best_target_for_this_host_and_says_why(bundles: Bu
         assert loaded.report()["target_reason"]["rule"] == "named"
 
 
-def test_a_copy_with_one_target_is_smaller_and_loads_with_the_same_signature(
-    bundles: Bundles, tmp_path: Path
-) -> None:
+def test_copy_with_one_target_is_smaller_and_still_signed(bundles: Bundles, tmp_path: Path) -> None:
     small = extract(open_bundle(bundles.merged), [V3], tmp_path / "small.aotb", Form.ARCHIVE)
     assert small.size_bytes < bundles.merged.stat().st_size
     with aotc_runtime.load(small.path, trust=bundles.trust) as loaded:

@@ -200,9 +200,7 @@ def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:
             assert [name for name in private_names if name in data] == [], digest
 
 
-def test_modules_and_executables_hold_no_locations_and_no_names_of_the_program(
-    both: tuple[Path, Path],
-) -> None:
+def test_modules_and_executables_hold_no_program_names(both: tuple[Path, Path]) -> None:
     bundle = open_bundle(both[0])
     for manifest in read_unverified(bundle)[0].manifests.values():
         for entry_point in manifest.entry_points.values():

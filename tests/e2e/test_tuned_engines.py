@@ -235,9 +235,7 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
     ("objective", "variable", "value"),
     [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "300")],
 )
-def test_another_objective_weighs_starts_or_memory(
-    place: Place, objective: str, variable: str, value: str
-) -> None:
+def test_objective_start_or_memory(place: Place, objective: str, variable: str, value: str) -> None:
     place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
     choice = place.tune(**{variable: value})[1]["targets"]["few"]["engine_choice"]
     assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)

@@ -38,9 +38,7 @@ def params() -> list[Any]:
 
 
 @pytest.mark.parametrize(("engine", "name"), params())
-def test_a_program_is_built_verified_and_loaded_with_it(
-    engine: Other, name: str, tmp_path: Path
-) -> None:
+def test_program_is_built_verified_and_loaded(engine: Other, name: str, tmp_path: Path) -> None:
     shutil.copytree(MANIFESTS / name, tmp_path / name)
     for needed in ("digits",) if name == "train" else ():
         shutil.copytree(MANIFESTS / needed, tmp_path / needed)

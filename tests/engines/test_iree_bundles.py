@@ -68,9 +68,7 @@ FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
-def test_signed_bytes_that_are_no_module_are_refused(
-    sums: Path, tmp_path: Path, spoil: str
-) -> None:
+def test_signed_bytes_of_no_module_are_refused(sums: Path, tmp_path: Path, spoil: str) -> None:
     change, told = FOREIGN[spoil]
     assert told in refused_by_a_server(sums / "sums.aotb", tmp_path, with_code(change))
 
@@ -85,9 +83,7 @@ def arm(once: Once) -> Path:
     return once("iree-sums-arm", fill) / "sums.aotb"
 
 
-def test_code_for_another_architecture_under_this_ones_label_is_told_by_name(
-    sums: Path, arm: Path, tmp_path: Path
-) -> None:
+def test_code_for_another_architecture_is_named(sums: Path, arm: Path, tmp_path: Path) -> None:
     here = take_apart(in_memory(sums / "sums.aotb")).manifest
 
     def change(documents: Documents) -> None:

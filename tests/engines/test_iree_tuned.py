@@ -66,9 +66,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
     return folder, make(folder, "tuned", Measure())
 
 
-def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measured_twice(
-    tuned: tuple[Path, Built],
-) -> None:
+def test_default_driver_is_not_measured_twice(tuned: tuple[Path, Built]) -> None:
     _, built = tuned
     record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
     assert isinstance(record.tuned, Tuned)

@@ -55,9 +55,7 @@ def _kernels() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("operator", MOVING)
-def test_what_moves_numbers_has_a_kernel_for_each_type_or_for_one_in_its_place(
-    operator: str,
-) -> None:
+def test_moved_numbers_have_a_kernel_for_each_type(operator: str) -> None:
     kernels = _kernels()[operator]
     instead = {"f16": "f32", **graph_builder.INSTEAD.get(operator, {})}
     if operator == "Where":

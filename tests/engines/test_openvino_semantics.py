@@ -249,9 +249,7 @@ LATE = np.arange(12, dtype=np.float32).reshape(4, 3) / 7 - 1
     ],
     ids=["slice", "update", "loop_behind_a_choice"],
 )
-def test_slices_and_loops_of_weights_load(
-    function: Callable[..., Any], weights: Sequence[Array]
-) -> None:
+def test_slices_and_loops_load(function: Callable[..., Any], weights: Sequence[Array]) -> None:
     require_same(function, numbers(3), weights)
 
 
@@ -271,9 +269,7 @@ PAIRS = [*zip(numbers(5, 2, seed=1), numbers(5, 2, seed=2), strict=True)]
     [jnp.subtract, jnp.divide, lambda a, b: jnp.where(b > 0, a, b), lambda a, b: a * b / b],
     ids=["difference", "quotient", "choice", "product"],
 )
-def test_what_is_computed_with_attention_may_have_several_users(
-    join: Callable[..., Any],
-) -> None:
+def test_attention_results_may_have_several_users(join: Callable[..., Any]) -> None:
     def attention(y: Array, x: Array) -> Any:
         made = join(jax.nn.softmax(x @ x.T, axis=-1) @ x, y)
         return made, made + 1

@@ -80,9 +80,7 @@ def test_uvicorn_serves_it(digits_bundle: Bundle, port: int) -> None:
 
 @pytest.mark.examples
 @pytest.mark.skipif(not GUNICORN.exists(), reason="needs gunicorn: make test-examples")
-def test_gunicorn_serves_it_from_workers_that_load_what_the_master_has_verified(
-    digits_bundle: Bundle, port: int
-) -> None:
+def test_gunicorn_workers_serve_what_master_verified(digits_bundle: Bundle, port: int) -> None:
     command = [str(GUNICORN), "-c", "gunicorn.conf.py", "--bind", f"127.0.0.1:{port}", "app:app"]
     with answering(command, digits_bundle, port) as process:
         check(port, digits_bundle)

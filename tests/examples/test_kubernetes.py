@@ -64,9 +64,7 @@ def pushed(bundle: Bundle, registry: OciServer) -> str:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_what_the_init_container_fetched_is_served_without_a_registry(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/deployment.yaml")
     (init,), (serve,) = spec["initContainers"], spec["containers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
@@ -101,9 +99,7 @@ def test_a_bundle_that_nobody_signed_for_this_policy_stops_the_init_container(
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_a_bundle_in_an_image_volume_is_served(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_image_volume_bundle_is_served(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/image-volume.yaml")
     (serve,) = spec["containers"]
     command = program(python, serve["args"], copied(digits_bundle, tmp_path))
@@ -113,9 +109,7 @@ def test_a_bundle_in_an_image_volume_is_served(
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_kserves_runtime_serves_the_folder_and_the_model_of_its_service(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_kserve_serves_the_folder(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
     (service,) = documents("kserve/digits.yaml", "InferenceService")
     model = service["spec"]["predictor"]["model"]

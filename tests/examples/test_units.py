@@ -46,9 +46,7 @@ def places(bundle: Bundle, folder: Path) -> dict[str, Path | str]:
 @pytest.mark.skipif(
     shutil.which("systemd-socket-activate") is None, reason="needs systemd-socket-activate"
 )
-def test_the_service_is_started_by_the_first_connection_and_reloads(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_service_starts_by_connection_and_reloads(digits_bundle: Bundle, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     listen = f"--listen=127.0.0.1:{port}"

@@ -89,9 +89,7 @@ fixtures.seed = 0
 """
 
 
-def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_remove(
-    tmp_path: Path,
-) -> None:
+def test_killed_build_leaves_nothing_that_next_does_not_remove(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "tiny.py").write_text(PROGRAM)

@@ -65,9 +65,7 @@ def test_a_host_learns_what_is_deployed(deployed: Deployed) -> None:
         ("production/digits", "staging", "AOTC-E327"),
     ],
 )
-def test_another_name_and_another_channel_name_nothing(
-    named: str, asked: str, code: str, tmp_path: Path
-) -> None:
+def test_other_name_or_channel_rejected(named: str, asked: str, code: str, tmp_path: Path) -> None:
     other = Deployed(tmp_path / "other")
     other.publish(named)
     current = other.ask("channel", "digits", name=asked)
@@ -130,9 +128,7 @@ def by_older_targets(deployed: Deployed, old: Path) -> str:
 
 
 @pytest.mark.parametrize("attack", [from_an_older_state, by_an_older_snapshot, by_older_targets])
-def test_an_older_channel_is_refused_although_everything_of_it_was_signed(
-    attack: Callable[[Deployed, Path], str], deployed: Deployed
-) -> None:
+def test_old_channel_rejected(attack: Callable[[Deployed, Path], str], deployed: Deployed) -> None:
     old = deployed.kept("old")
     deployed.publish(version="1.1.0", index=b"another")
     assert deployed.answer() == NEVER
@@ -199,9 +195,7 @@ def test_metadata_that_have_expired_are_refused(role: str, tmp_path: Path) -> No
     assert frozen.answer() == "AOTC-E329"
 
 
-def test_a_host_that_was_shown_news_does_not_believe_its_own_state_for_longer(
-    deployed: Deployed,
-) -> None:
+def test_host_does_not_believe_its_own_state_without_asking(deployed: Deployed) -> None:
     """What is kept is good for as long as it says, and nothing is believed without asking."""
     assert deployed.answer() == NEVER
     root = shutil.copy(deployed.first_root, deployed.folder / "root.json")
@@ -430,9 +424,7 @@ def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:
         asked.release()
 
 
-def test_processes_that_ask_at_once_and_are_killed_leave_a_state_that_is_read(
-    deployed: Deployed,
-) -> None:
+def test_killed_processes_leave_a_readable_state(deployed: Deployed) -> None:
     """Nor does any of them see anything older: the channel moves on all the time."""
     context = multiprocessing.get_context("spawn")
     asked = context.Semaphore(0)
@@ -592,9 +584,7 @@ def test_a_bundle_that_is_refused_is_asked_about_nowhere(
     assert not (deployed.folder / "seen").exists()
 
 
-def test_a_policy_without_a_channel_cannot_ask_one(
-    digits_bundle: tuple[Path, Path], capfd: Capture
-) -> None:
+def test_policy_without_channel_asks_none(digits_bundle: tuple[Path, Path], capfd: Capture) -> None:
     bundle, trust = digits_bundle
     assert verified(bundle, trust, capfd, "--channel") == [("AOTC-E309", 5)] * 2
 

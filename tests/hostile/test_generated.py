@@ -48,9 +48,7 @@ def test_a_bad_bundle_is_refused_at_every_door(
 
 
 @pytest.mark.parametrize("form", ["archive", "folder"])
-def test_the_good_one_that_they_are_made_of_becomes_ready(
-    form: str, kit: Kit, trust: Path, tmp_path: Path
-) -> None:
+def test_unmodified_bundle_becomes_ready(form: str, kit: Kit, trust: Path, tmp_path: Path) -> None:
     assert loaded(on_disk(kit.bundle, form, tmp_path), trust) == READY
 
 

@@ -72,16 +72,12 @@ def test_a_refusal_names_the_key_its_bound_and_the_clock(bench: Workbench) -> No
 
 
 @pytest.mark.parametrize(("days", "expected"), [(1, ACCEPTED), (-1, "AOTC-E311")])
-def test_without_a_given_time_the_clock_of_this_host_counts(
-    days: int, expected: str, bench: Workbench
-) -> None:
+def test_host_clock_counts_without_a_time(days: int, expected: str, bench: Workbench) -> None:
     policy = bench.policy(key_of(bench.ours, not_after=datetime.now(UTC) + days * DAY))
     assert code_of(bench.signed(), policy, bench.host) == expected
 
 
-def test_a_threshold_is_missed_by_expired_and_revoked_keys_and_each_is_named(
-    bench: Workbench,
-) -> None:
+def test_threshold_names_expired_and_revoked_keys(bench: Workbench) -> None:
     ours, stranger, third = bench.ours, bench.stranger, bench.third
     bundle = bench.signed(ours, stranger, third)
     keys = (key_of(ours), key_of(stranger, not_after=NOW - DAY), key_of(third))
@@ -189,9 +185,7 @@ def test_provenance_that_says_too_little_satisfies_no_rule(
     assert bench.codes(bench.attested((bench.ours, build)), bench.policy(**RULES)) == expected
 
 
-def test_every_account_of_the_build_has_to_satisfy_the_rules_endorsements_give_none(
-    bench: Workbench,
-) -> None:
+def test_every_build_account_must_satisfy_rules_endorsements_none(bench: Workbench) -> None:
     ours, stranger = bench.ours, bench.stranger
     policy = bench.policy(key_of(ours), key_of(stranger), threshold=2, **RULES)
     assert bench.codes(bench.attested((ours, a_build()), (stranger, ENDORSEMENT)), policy) == []
@@ -329,9 +323,7 @@ def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(bench: Workb
 
 
 @pytest.mark.xla
-def test_a_bundle_without_a_target_of_an_accepted_engine_is_refused_for_each(
-    bench: Workbench,
-) -> None:
+def test_bundle_without_accepted_engine_is_refused(bench: Workbench) -> None:
     (found,) = bench.findings(bench.signed(), bench.policy(engines=("iree", "abacus")))
     assert (found.code, found.found) == ("AOTC-E322", "xla")
     assert found.expected == "iree or abacus (engines)"
@@ -462,9 +454,7 @@ def test_a_bundle_without_metrics_satisfies_no_rule_about_them(bench: Workbench)
         {"result": {**EVALUATION["result"], "value": "0.995"}},  # type: ignore[dict-item]
     ],
 )
-def test_an_evaluation_that_contradicts_itself(
-    changed: dict[str, object], bench: Workbench
-) -> None:
+def test_contradicting_evaluation(changed: dict[str, object], bench: Workbench) -> None:
     """Otherwise a builder could turn a rule around: the least error in place of the largest."""
     evaluated(bench, **changed)
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"]

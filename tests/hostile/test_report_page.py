@@ -121,9 +121,7 @@ def test_hostile_texts_change_nothing_but_text(full: MemoryBundle, attack: str) 
     assert shown.count(attack) > 250
 
 
-def test_a_bundle_that_is_hostile_within_the_format_is_shown_as_it_is(
-    documents: Documents, ours: LocalSigner
-) -> None:
+def test_bundle_hostile_within_format_is_shown(documents: Documents, ours: LocalSigner) -> None:
     attack = ATTACKS[0]
     entry_points = documents.manifest["entry_points"]
     entry_points["predict"]["function"] = attack
@@ -137,9 +135,7 @@ def test_a_bundle_that_is_hostile_within_the_format_is_shown_as_it_is(
     assert f"Statement 1: {attack}" in read.texts("h3")
 
 
-def test_shapes_of_statements_that_nobody_expects_are_shown_all_the_same(
-    documents: Documents, ours: LocalSigner
-) -> None:
+def test_unexpected_statements_are_shown(documents: Documents, ours: LocalSigner) -> None:
     slsa, sbom = "https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"
     deep: Any = 1
     for _ in range(200):

@@ -126,9 +126,7 @@ def test_a_pin_source_comes_before_the_variable(
         assert signer(token, "object=p256", f"&pin-source={source}").sign(b"message")
 
 
-def test_without_pin_source_and_variable_the_user_is_asked(
-    token: SoftHsm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pin_is_asked_for(token: SoftHsm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AOTC_PKCS11_PIN")
     asked: list[str] = []
 
@@ -151,9 +149,7 @@ def test_without_pin_source_and_variable_the_user_is_asked(
         ("token=test;object=p384", "AOTC-E018", "curve "),
     ],
 )
-def test_what_is_not_in_the_token_or_does_not_sign_is_one_finding(
-    token: SoftHsm, attributes: str, code: str, found: str
-) -> None:
+def test_unusable_token_is_named(token: SoftHsm, attributes: str, code: str, found: str) -> None:
     with pytest.raises(UsageError) as caught:
         signer(token, attributes)
     (finding,) = caught.value.findings
@@ -161,9 +157,7 @@ def test_what_is_not_in_the_token_or_does_not_sign_is_one_finding(
 
 
 @pytest.mark.parametrize("pin", ["wrong", ""])
-def test_a_wrong_or_missing_pin_is_one_finding_that_does_not_repeat_it(
-    token: SoftHsm, monkeypatch: pytest.MonkeyPatch, pin: str
-) -> None:
+def test_bad_pin_is_not_repeated(token: SoftHsm, monkeypatch: pytest.MonkeyPatch, pin: str) -> None:
     monkeypatch.setenv("AOTC_PKCS11_PIN", pin)
     with pytest.raises(UsageError) as caught:
         signer(token, "token=test;object=p256")

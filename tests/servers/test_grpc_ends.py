@@ -55,9 +55,7 @@ def held(served: Served) -> set[float]:
 
 
 @BOTH
-def test_calls_that_are_cancelled_leave_nothing_behind(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_cancelled_calls_leave_nothing(options: tuple[str, ...], types: tuple[Path, Path]) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert sum(came_of(started(served, "cancel")).values()) == 100
         until(lambda: held(served) == {0.0}, "it holds no request")
@@ -65,18 +63,14 @@ def test_calls_that_are_cancelled_leave_nothing_behind(
 
 
 @BOTH
-def test_calls_beside_cancelled_ones_are_answered(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_others_are_answered(options: tuple[str, ...], types: tuple[Path, Path]) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert came_of(started(served, "beside")) == {"answer": 400}
         until(lambda: held(served) == {0.0}, "it holds no request")
 
 
 @BOTH
-def test_sigterm_under_load_ends_no_call_that_had_begun(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_sigterm_ends_no_call(options: tuple[str, ...], types: tuple[Path, Path]) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         client = started(served, "ask")
         assert client.stdout is not None and client.stdout.readline() == "asking\n"

@@ -93,9 +93,7 @@ def test_the_routes_are_those_of_a_server(
     assert (status, document["code"]) == (501, "AOTC-E767")
 
 
-def test_each_replica_exports_its_metrics_by_its_node(
-    cluster: OnRay, digits_bundle: Bundle
-) -> None:
+def test_each_replica_exports_its_metrics(cluster: OnRay, digits_bundle: Bundle) -> None:
     info, served = "ray_aotc_bundle_info{", "ray_aotc_server_request_seconds_count{"
     # Nodes tell of replicas that have ended for a while.
     ended = replicas(info)

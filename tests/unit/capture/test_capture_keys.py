@@ -82,9 +82,7 @@ def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl
     assert f.outputs == (spec("0", (3, key_words(impl)), impl), spec("1", (key_words(impl),), None))
 
 
-def test_keys_inside_a_like_structure_keep_their_place_and_can_be_donated(
-    capture: Capture,
-) -> None:
+def test_keys_inside_a_like_structure_keep_place_and_are_donated(capture: Capture) -> None:
     outcome = capture(
         """
         class State(NamedTuple):

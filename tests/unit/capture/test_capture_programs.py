@@ -126,9 +126,7 @@ def test_a_module_in_a_likely_place_is_found_for_who_forgot_to_say_so(
         "def f(x): return x\ndef init(): return {'w': np.load('data/gone.npy')}",
     ],
 )
-def test_a_relative_path_of_a_program_is_told_where_it_starts(
-    capture: Capture, source: str
-) -> None:
+def test_relative_program_path_is_told_its_start(capture: Capture, source: str) -> None:
     bound = 'bind = { p = "p" }\n[weights.p]\ninit = "program:init"' if "init" in source else ""
     source = source.replace("f(x)", "f(p, x)") if bound else source
     refusal = capture(source, manifest("program:f", f"inputs.x = {LEAF}\n{bound}")).refusal
@@ -208,9 +206,7 @@ def test_a_program_without_weights_or_inputs_is_captured(capture: Capture) -> No
         ("import sys; sys.exit(0)", "SystemExit"),
     ],
 )
-def test_an_error_of_the_program_is_quoted_with_its_line(
-    capture: Capture, body: str, found: str
-) -> None:
+def test_program_error_is_quoted_with_line(capture: Capture, body: str, found: str) -> None:
     refusal = capture(f"def f(x):\n    {body}\n").refusal
     assert refusal.code == "AOTC-E829"
     assert "x float32[4]" in refusal.expected

@@ -142,9 +142,7 @@ def test_what_index_and_files_do_not_agree_on_is_refused_at_once(
     assert found.count("\n") == len(told) - 1
 
 
-def test_names_are_replaced_in_the_order_of_the_rules_before_they_get_prefixes(
-    tmp_path: Path,
-) -> None:
+def test_names_are_replaced_in_order_before_prefixes(tmp_path: Path) -> None:
     source = {"one": SourceFile("model", tmp_path / "model")}
     rename = {r"^(\w)\.": r"layers.\1.", r"\.": "/", "weight$": "kernel"}
     names = opened(tmp_path, checkpoint(), source=source, rename=rename).keys()

@@ -156,9 +156,7 @@ def test_what_entry_points_share_is_stored_as_all_of_them_want_it(capture: Captu
     assert len(stored(outcome)) == 1, "once"
 
 
-def test_what_entry_points_want_in_several_orders_is_stored_as_in_their_files(
-    capture: Capture,
-) -> None:
+def test_weights_wanted_in_several_orders_stay_as_in_files(capture: Capture) -> None:
     outcome = captured(capture, twice, another_use)
     assert orders(outcome) == orders(outcome, "f1") == []
     (array,) = stored(outcome).values()

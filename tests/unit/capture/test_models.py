@@ -63,9 +63,7 @@ inputs.arg0 = { shape = ["n", 4] }
 """
 
 
-def test_a_file_is_an_entry_point_with_the_weights_in_it(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_file_is_an_entry_point_with_weights(capture: Capture, files: dict[str, bytes]) -> None:
     outcome = capture("", MANIFEST, files=files)
     captured = outcome.f
     assert captured.function == "any.jax"
@@ -81,9 +79,7 @@ def test_a_file_is_an_entry_point_with_the_weights_in_it(
     assert outcome.program.files.keys() == {"any.jax"}
 
 
-def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_file_sizes_and_dtypes_are_defaults(capture: Capture, files: dict[str, bytes]) -> None:
     captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
     assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
 
@@ -91,9 +87,7 @@ def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
 WHOLE = '[entry_points.f]\nsource = "whole.jax"\nfixtures.ranges = '
 
 
-def test_ranges_of_integers_need_no_inputs_beside_a_file_that_fixes_them(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_integer_ranges_need_no_inputs(capture: Capture, files: dict[str, bytes]) -> None:
     captured = capture("", WHOLE + "{ arg0 = [5, 39] }", files=files).f
     assert [(each.path, each.dtype.value) for each in captured.inputs] == [
         ("arg0", "int32"),
@@ -190,18 +184,14 @@ def test_what_the_manifest_says_and_the_file_does_not_have_is_refused_at_its_lin
     assert refusal.where.endswith(f"entry_points.f.{key}")
 
 
-def test_profiles_that_the_file_was_not_exported_for_are_refused(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_unexported_profiles_are_refused(capture: Capture, files: dict[str, bytes]) -> None:
     two = '"two.jax"\ninputs.arg1 = { shape = [4, 3] }'
     manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
     refusal = capture("", manifest, files=files).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E846", "f[n=1]")
 
 
-def test_what_the_framework_gave_is_kept_for_each_profile(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_framework_results_are_kept_by_profile(capture: Capture, files: dict[str, bytes]) -> None:
     x = np.ones((8, 4), np.float32)
     recorded = {"y[n=2]": (x[:2] @ W).astype(np.float64), "y[n=8]": x @ W}
     manifest = MANIFEST + 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
@@ -240,9 +230,7 @@ def test_profiles_without_recorded_results_are_compared_by_rows(
     assert outcome.f.unexpected == (("f[n=8]",) if rows == 2 else ())
 
 
-def test_results_of_other_sizes_than_any_profile_can_be_compared_with_are_refused(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_incomparable_results_are_refused(capture: Capture, files: dict[str, bytes]) -> None:
     x = np.ones((3, 4), np.float32)
     given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(y=x[:2] @ W)}
     assert capture("", MANIFEST + ROWS, files=given).refusal.code == "AOTC-E831"
@@ -260,9 +248,7 @@ def counter() -> dict[str, bytes]:
     return {f"{name}.pt2": (TORCH / f"{name}.pt2").read_bytes() for name in ("counter", "cache")}
 
 
-def test_what_a_model_changes_is_donated_and_has_its_own_values_in_fixtures(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_state_is_donated_with_own_values(capture: Capture, counter: dict[str, bytes]) -> None:
     outcome = capture("", changing('donate = ["state"]'), files=counter)
     captured = outcome.f
     assert [(each.path, each.shape) for each in captured.inputs] == [
@@ -278,9 +264,7 @@ def test_what_a_model_changes_is_donated_and_has_its_own_values_in_fixtures(
     assert not given["state/count"].any() and given["x"].any()
 
 
-def test_fixtures_of_a_file_may_begin_at_another_state(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_fixtures_may_begin_at_another_state(capture: Capture, counter: dict[str, bytes]) -> None:
     x, count = np.ones(2, np.float32), np.full(2, 7, np.float32)
     files = {**counter, "x.npz": npz(**{"x": x, "state/count": count})}
     more = 'donate = ["state"]\nfixtures = { file = "x.npz" }'
@@ -292,9 +276,7 @@ def test_fixtures_of_a_file_may_begin_at_another_state(
     assert not read_arrays(outcome.inputs(0))["state/count"].any()
 
 
-def test_a_function_of_the_file_gives_the_state_before_the_first_call(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_file_function_gives_first_state(capture: Capture, counter: dict[str, bytes]) -> None:
     manifest = '[entry_points.f]\nsource = "cache.pt2"\nsignature = "initial_state"\n'
     outcome = capture("", manifest, files=counter)
     assert not outcome.f.inputs
@@ -345,9 +327,7 @@ PROGRAM = """
 """
 
 
-def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_keep_going_names_all_bad_files(capture: Capture, files: dict[str, bytes]) -> None:
     cut = {"cut.jax": files["any.jax"][:100], "fixed.jax": files["fixed.jax"]}
     outcome = capture(PROGRAM, OTHERS, files=cut, keep_going=True)
     codes = [finding.code for finding in outcome.findings]
@@ -356,9 +336,7 @@ def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them
     assert list(outcome.scratch.read_program().entry_points) == ["f"]
 
 
-def test_keep_going_ends_where_no_model_file_is_left(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_keep_going_needs_a_model_file(capture: Capture, files: dict[str, bytes]) -> None:
     cut = {"cut.jax": files["any.jax"][:100]}
     manifest = '[entry_points.bad]\nsource = "cut.jax"\n'
     assert capture("", manifest, files=cut, keep_going=True).refusal.code == "AOTC-E843"

@@ -46,9 +46,7 @@ def test_an_environment_beside_the_manifest_is_not_own(tmp_path: Path) -> None:
     assert is_own(str(packages / "model" / "layers.py"), packages / "model")
 
 
-def test_modules_found_elsewhere_are_sources_by_the_path_that_imports_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_elsewhere_modules_are_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "src" / "own_package"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from own_package import layers\n")
@@ -78,9 +76,7 @@ def test_an_archive_that_a_module_came_from_is_a_source(
     assert found[name] == sha256(archive.read_bytes())
 
 
-def test_files_that_were_read_are_own_below_the_manifest_and_beside_modules_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_files_are_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, package = tmp_path / "deploy", tmp_path / "src" / "read_package"
     packages = root / ".venv" / "lib" / "python3.13" / "site-packages"
     for folder in (root / ".git", package / "data", packages):

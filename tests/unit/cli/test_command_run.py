@@ -20,9 +20,7 @@ def command(digits_bundle: tuple[Path, Path], tmp_path: Path) -> list[str]:
     return ["run", str(digits_bundle[0]), "predict", "--trust", str(digits_bundle[1])]
 
 
-def test_results_are_printed_written_and_compared(
-    aotc: Run, command: list[str], tmp_path: Path
-) -> None:
+def test_results_are_printed_and_written(aotc: Run, command: list[str], tmp_path: Path) -> None:
     done = aotc(*command, "--input", "image=@x.npy", "--output", "y.npz", "--json")
     assert done.exit_code == 0
     assert done.document["results"]["probabilities"]["shape"] == [8, 10]
@@ -105,9 +103,7 @@ def test_options_that_cannot_be_met_are_refused(
     refused([*command, "--input", "image=@x.npy", *options], exit_code, code)
 
 
-def test_an_unknown_entry_point_is_refused_with_those_there_are(
-    refused: Run, command: list[str]
-) -> None:
+def test_unknown_entry_point_is_refused_with_known_ones(refused: Run, command: list[str]) -> None:
     command[2] = "nope"
     assert "predict" in refused([*command, "--input", "image=@x.npy"], 2, "AOTC-E602").stderr
 
@@ -117,9 +113,7 @@ def test_an_unwritable_place_is_told_before_anything_is_loaded(refused: Run) -> 
     refused(arguments, 2, "AOTC-E003")
 
 
-def test_a_file_that_holds_no_arrays_is_never_replaced(
-    refused: Run, command: list[str], tmp_path: Path
-) -> None:
+def test_other_file_is_never_replaced(refused: Run, command: list[str], tmp_path: Path) -> None:
     policy = Path(command[-1])
     (tmp_path / "trust.toml").write_bytes(policy.read_bytes())
     refused([*command, "--input", "image=@x.npy", "--output", "trust.toml"], 2, "AOTC-E004")

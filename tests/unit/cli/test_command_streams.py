@@ -105,8 +105,6 @@ def test_flags_that_xla_does_not_know_do_not_end_a_run(
     assert shell('"$@"', [*AOTC, "targets", "detect"], tmp_path).returncode == 0
 
 
-def test_a_stderr_that_takes_nothing_either_is_no_bug(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_broken_stderr_is_no_bug(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     done = shell('"$@" >/dev/full 2>/dev/full', commands(digits_bundle)["inspect"], tmp_path)
     assert done.returncode == 2

@@ -78,9 +78,7 @@ def test_guide_for_two_signers_works_as_it_is_written(
             assert "hint: " in said
 
 
-def test_add_key_asks_whose_a_key_is_where_a_threshold_counts_holders(
-    refused: Run, ids: dict[str, str]
-) -> None:
+def test_add_key_needs_holder_with_holder_threshold(refused: Run, ids: dict[str, str]) -> None:
     before = policy()
     done = refused([*ADD, "--name", "ci-2027"], 2, "AOTC-E025")
     assert "a threshold of 2" in done.stderr
@@ -109,9 +107,7 @@ def test_a_holder_that_the_policy_does_not_know_is_noted_where_a_threshold_count
     assert [said[: len(note or "")] for said in done["notes"]] == [note] * (note is not None)
 
 
-def test_a_key_of_whom_an_identity_is_signs_for_the_same_holder(
-    aotc: Run, ids: dict[str, str]
-) -> None:
+def test_identity_and_key_sign_for_the_same_holder(aotc: Run, ids: dict[str, str]) -> None:
     pytest.importorskip("sigstore")
     root = Sigstore().trusted_root()
     stated = {"issuer": ISSUER, "identity": IDENTITY, "trusted_root": root, "holder": "job"}
@@ -120,9 +116,7 @@ def test_a_key_of_whom_an_identity_is_signs_for_the_same_holder(
     assert aotc(*ADD, "--holder", "job", "--json").document["notes"] == []
 
 
-def test_builders_are_written_and_the_first_of_them_is_noted(
-    aotc: Run, ids: dict[str, str]
-) -> None:
+def test_builders_are_written_and_the_first_is_noted(aotc: Run, ids: dict[str, str]) -> None:
     first = aotc(*ADD, "--holder", "ci", "--builder", BUILDER, "--json").document
     assert first["builders"] == [BUILDER]
     assert first["notes"] == [
@@ -165,9 +159,7 @@ def test_check_notes_what_nobody_says_of_holders_and_builders(
     assert [each[: len(wanted)] for each in found] == [wanted] * (warning is not None)
 
 
-def test_check_notes_nothing_where_one_key_is_enough_or_alone(
-    aotc: Run, ids: dict[str, str]
-) -> None:
+def test_check_notes_nothing_for_one_key(aotc: Run, ids: dict[str, str]) -> None:
     write(policy().replace('holder = "ci"\n', "").replace("threshold = 2", "threshold = 1"))
     assert aotc("trust", "check", "trust.toml", "--json").document["warnings"] == []
     aotc("trust", "init", "--key", "ci.pub", "--name", "digits", "-o", "one.toml")
@@ -176,9 +168,7 @@ def test_check_notes_nothing_where_one_key_is_enough_or_alone(
 
 
 @pytest.mark.parametrize("holder", ["Zoë", "🚀 crew", "a\x7fb", 'of "quotes" and \\'])
-def test_holders_have_the_names_that_people_have(
-    holder: str, aotc: Run, ids: dict[str, str]
-) -> None:
+def test_holders_have_ordinary_names(holder: str, aotc: Run, ids: dict[str, str]) -> None:
     keys = ("--key", "ci.pub", "--holder", holder)
     assert aotc("trust", "init", *keys, "--name", "digits", "-o", "new.toml").exit_code == 0
     (key,) = read_policy(Path("new.toml")).keys

@@ -11,9 +11,7 @@ from aotc.cli.command_progress import _Lines, byte_progress, progress
 from tests.waiting import SECONDS, until
 
 
-def test_without_a_terminal_a_stage_says_when_it_begins_and_when_it_has_ended(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_stage_begin_and_end_are_told_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress(quiet=False) as on_stage:
         for done in (0, 1):
             on_stage("compile", done, 2)

@@ -24,9 +24,7 @@ def test_a_bad_manifest_is_one_error_with_its_place_and_hint(
     check_one_finding(spoiled, (old, new, code, where, expected, found, hint))
 
 
-def test_two_dimensions_cannot_share_a_length(
-    spoiled: Callable[[str, str], list[Finding]], good: str
-) -> None:
+def test_shared_length_is_refused(spoiled: Callable[[str, str], list[Finding]], good: str) -> None:
     more = "[dimensions.seq]\nrange = [1, 2]\nprofiles = [2]\n\n[entry_points.predict]"
     pads = "".join(
         f'out_of_profile.{name} = {{ policy = "pad", length = "n" }}\n' for name in ("batch", "seq")

@@ -63,9 +63,7 @@ def test_a_name_stands_for_devices_on_hosts(
         ("v5e:1x1\n", "the chips along each axis", "docs/reference/targets.md"),
     ],
 )
-def test_another_name_is_refused_with_what_is_wrong_with_it(
-    name: str, expected: str, hint: str
-) -> None:
+def test_invalid_name_is_refused_with_reason(name: str, expected: str, hint: str) -> None:
     with pytest.raises(tpu_topologies.UnknownTopologyError) as caught:
         tpu_topologies.parse(name)
     assert expected in caught.value.expected

@@ -100,9 +100,7 @@ def test_another_number_of_devices_than_the_mesh_has_is_refused(
     assert finding.found.endswith(found)
 
 
-def test_a_target_gets_the_devices_of_the_manifest_and_one_of_the_command_line_needs_them(
-    tmp_path: Path,
-) -> None:
+def test_target_devices_need_those_of_the_manifest(tmp_path: Path) -> None:
     read = meshed(tmp_path, "cpu-x86-64-v3", 4)
     ((target,),) = resolve_candidates(read)
     assert target.devices == 4

@@ -70,9 +70,7 @@ class Counting(XlaBackend):
         return Executable(b"code", sha256(b"code"), ("avx",), (), (), memory, cost, {"k": 1}, 0.5)
 
 
-def test_the_same_job_is_compiled_once_and_another_toolchain_compiles_it_again(
-    tmp_path: Path,
-) -> None:
+def test_same_job_is_compiled_once_per_toolchain(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, 10**6)
     first = Counting()
     made = CachedBackend(first, Tasks(store, {})).compile(JOB)

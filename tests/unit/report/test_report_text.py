@@ -139,9 +139,7 @@ def test_variables_that_the_program_read_are_shown_by_whether_they_were_set(
     assert f"asked   variables, not set: {printable('\x1b[2J')}, EQX_ON_ERROR" in lines
 
 
-def test_an_unsigned_bundle_is_signed_by_nobody(
-    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsigned_has_no_signer(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     report["signatures"] = []
     print_bundle(report)
     assert "signed  nobody" in capsys.readouterr().out

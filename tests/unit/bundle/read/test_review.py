@@ -51,9 +51,7 @@ def repack(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Repack:
     return run
 
 
-def test_a_bundle_without_evidence_is_read_as_before(
-    repack: Repack, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_evidence_is_optional(repack: Repack, digits_bundle: tuple[Path, Path]) -> None:
     bundle = repack(None)
     found = review(bundle, None, NOW)
     assert [e.evidence for e in found.executables()] == [None] * 3

@@ -88,9 +88,7 @@ def test_a_key_is_a_uri_if_it_begins_with_a_scheme(key: str, scheme: str) -> Non
 
 
 @pytest.mark.parametrize("kind", list(KeyType))
-def test_a_plug_in_signs_what_its_public_key_verifies(
-    install: Install, tmp_path: Path, kind: KeyType
-) -> None:
+def test_plug_in_signs(install: Install, tmp_path: Path, kind: KeyType) -> None:
     install("good_signer", MODULE, scheme="File")  # compared without case
     pair = generate_key_pair(tmp_path / "k", None, kind)
     signer = open_signer(f"FILE:{pair.private}", nobody)

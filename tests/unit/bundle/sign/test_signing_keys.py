@@ -105,9 +105,7 @@ def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["PKCS8", "TraditionalOpenSSL"])
-def test_an_encrypted_key_without_its_passphrase_says_that_it_needs_one(
-    tmp_path: Path, form: str
-) -> None:
+def test_encrypted_key_needs_its_passphrase(tmp_path: Path, form: str) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     kind = getattr(serialization.PrivateFormat, form)
     (tmp_path / "k.key").write_bytes(

@@ -50,9 +50,7 @@ def header(name: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [OCTAL_MAX, OCTAL_MAX + 1, 200 * GIB])
-def test_a_blob_of_an_archive_may_be_larger_than_octal_digits_say(
-    size: int, tmp_path: Path
-) -> None:
+def test_blob_may_be_larger_than_octal_digits_say(size: int, tmp_path: Path) -> None:
     path = tmp_path / "large.tar"
     padded = -(-size // BLOCK) * BLOCK
     with path.open("wb") as file:

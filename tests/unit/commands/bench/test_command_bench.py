@@ -119,9 +119,7 @@ def measured(bundle: Bundle, on_stage: Callable[[str, int, int], None]) -> dict[
     )
 
 
-def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_process_has(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bench_reports_progress(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     xla_engine.processor()  # reads them once
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such=1")
     stages: list[tuple[str, int, int]] = []
@@ -129,9 +127,7 @@ def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_p
     assert stages == [*(("cold start", n, 2) for n in range(3)), ("steady", 1, 1)]
 
 
-def test_what_a_measuring_process_refuses_keeps_its_code(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_measuring_refusal_keeps_its_code(digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle = tmp_path / "digits.aotb"
     bundle.write_bytes(digits_bundle[0].read_bytes())
 

@@ -96,9 +96,7 @@ def test_what_is_not_there_is_refused(
     assert caught.value.findings[0].where.endswith(where)
 
 
-def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
-    shown: Review, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_layout_has_a_note(shown: Review, monkeypatch: pytest.MonkeyPatch) -> None:
     opaque = dict(shown.contents.blobs)
     for executable in shown.executables():
         opaque[executable.record.executable.digest] = memoryview(b"\0opaque")

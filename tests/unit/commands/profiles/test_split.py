@@ -35,9 +35,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policies", POLICIES)
 @pytest.mark.parametrize("seed", range(6))
-def test_every_request_is_counted_as_the_loader_routes_it(
-    seed: int, policies: dict[str, str]
-) -> None:
+def test_requests_are_counted_as_the_loader_routes(seed: int, policies: dict[str, str]) -> None:
     within = space(("batch", 14), ("seq", 12), policies=policies)
     points, counts = random_traffic(seed, 60, 14, 12)
     profiles, _ = random_traffic(seed + 100, 5, 6, 12)

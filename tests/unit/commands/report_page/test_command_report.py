@@ -29,9 +29,7 @@ def test_a_page_is_written_and_told_of(aotc: Run, digits_bundle: Bundle, tmp_pat
     )
 
 
-def test_keys_of_a_policy_are_shown_by_name_and_holder(
-    aotc: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_policy_keys_are_shown_by_name(aotc: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     stated = 'holder = "release"\n'
     for more, shown in (("", "release"), ('name = "laptop"\n', "laptop, held by release")):

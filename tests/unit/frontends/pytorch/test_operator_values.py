@@ -60,9 +60,7 @@ def test_one_row_has_one_covariance() -> None:
         ("aten.cumulative_trapezoid.x", {"x": jnp.asarray([0, 2, 4, 6])}, [5.0, 12.0, 262.0]),
     ],
 )
-def test_a_trapezoid_of_short_integers_wraps_where_torch_does(
-    name: str, kwargs: dict[str, Any], expected: Any
-) -> None:
+def test_short_trapezoid_wraps_as_torch(name: str, kwargs: dict[str, Any], expected: Any) -> None:
     assert np.asarray(made(name, SHORT, **kwargs)).tolist() == expected
 
 
@@ -243,9 +241,7 @@ NOT_POSITIVE = [
 
 
 @pytest.mark.parametrize(("rows", "info"), SINGULAR)
-def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
-    rows: list[list[float]], info: int
-) -> None:
+def test_singular_matrix_is_told_by_every_operator(rows: list[list[float]], info: int) -> None:
     matrix = jnp.asarray([rows, np.eye(len(rows))], jnp.float32)
     right = jnp.ones((2, len(rows), 1), jnp.float32)
 

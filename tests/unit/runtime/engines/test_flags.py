@@ -82,9 +82,7 @@ def test_flags_that_xla_takes_are_in_the_report(digits_bundle: tuple[Path, Path]
 
 
 @pytest.mark.parametrize("flags", [None, ""])
-def test_without_flags_no_process_is_started(
-    digits_bundle: tuple[Path, Path], flags: str | None
-) -> None:
+def test_no_flags_start_no_process(digits_bundle: tuple[Path, Path], flags: str | None) -> None:
     found = loaded_twice(digits_bundle, flags)
     assert found == {"said": [None, None], "started": 0}
 
@@ -100,9 +98,7 @@ def set_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("set_flags")
-def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_probe_finds_packages_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere", "", *sys.path])
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
@@ -122,9 +118,7 @@ def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
         "import time; time.sleep(9)",
     ],
 )
-def test_only_words_of_xla_count_as_a_refusal(
-    monkeypatch: pytest.MonkeyPatch, reading: str
-) -> None:
+def test_only_xla_words_are_a_refusal(monkeypatch: pytest.MonkeyPatch, reading: str) -> None:
     monkeypatch.setattr(flags, "SECONDS", 1.0)
     flags.require(reading, "0.0")
 
@@ -146,9 +140,7 @@ def test_a_program_that_is_no_python_is_never_started_again(
 
 
 @pytest.mark.usefixtures("set_flags")
-def test_an_embedded_interpreter_asks_the_python_of_its_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_embedded_interpreter_asks_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/sbin/server")
     with pytest.raises(BackendError) as caught:
         flags.require(REFUSING.format("'no'"), "0.0")

@@ -59,9 +59,7 @@ def test_a_file_is_pinned_by_the_digest_that_was_verified(
     assert what.policy == aotc_runtime.read_policy(policy)
 
 
-def test_what_the_policy_refuses_is_not_deployed(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_rejected_bundle_is_not_deployed(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     given = {"bundle": str(digits_bundle[0]), "trust": str(versions.trust)}
     with pytest.raises(AotcError, match="AOTC-E30"):
@@ -82,9 +80,7 @@ def load(place: Path, what: Any) -> list[str]:
     return said
 
 
-def test_another_bundle_than_the_pinned_one_is_never_served(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_only_the_pinned_bundle_is_served(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)

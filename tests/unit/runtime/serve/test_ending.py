@@ -45,9 +45,7 @@ def received(client: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("count", [20, 1000], ids=["in the header", "in the body"])
-def test_sigterm_lets_requests_end_that_have_begun(
-    count: int, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_sigterm_lets_running_requests_end(count: int, digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:]) as served:
         client, rest = half_sent(served, count)
         # Until it is answered, the server has taken the other connection's bytes, too.
@@ -63,9 +61,7 @@ def test_sigterm_lets_requests_end_that_have_begun(
         assert served.events[-1] == {"event": "ended"}
 
 
-def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_sigterm_serves_on_for_a_while_unready(digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
         served.process.send_signal(signal.SIGTERM)
         served.wait_for("ending")
@@ -78,9 +74,7 @@ def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
         assert served.process.wait(SECONDS) == 0
 
 
-def test_a_third_signal_ends_the_process_whatever_is_under_way(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_third_signal_ends_the_process(digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
         client, _ = half_sent(served, 1000)
         assert served.get("/v2/health/ready")[0] == 200
@@ -166,9 +160,7 @@ def test_sigterm_under_load_loses_no_request(
     assert {status for client in clients for status in client.answers} == {200}
 
 
-def test_a_reload_that_is_asked_for_while_it_starts_does_not_end_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reload_during_start_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     monkeypatch.setattr(
         server_process, "run", lambda options: found.append(signal.getsignal(signal.SIGHUP))

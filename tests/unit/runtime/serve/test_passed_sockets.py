@@ -94,9 +94,7 @@ def test_a_server_takes_the_socket_and_whoever_has_connected_before(
             waiting.close()
 
 
-def test_the_next_server_goes_on_at_the_same_socket(
-    digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_next_server_reuses_socket(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     sockets.append(listening())
     for _ in range(2):
         with passing(digits_bundle, sockets) as process:
@@ -156,9 +154,7 @@ def test_what_is_no_socket_is_refused(digits_bundle: Bundle) -> None:
         refused(process)
 
 
-def test_processes_that_the_server_starts_do_not_have_the_socket(
-    digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_children_lack_the_socket(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     sockets.append(listening())
     with passing(digits_bundle, sockets) as process:
         try:

@@ -49,9 +49,7 @@ def test_a_bundle_of_several_entry_points_is_several_models(served: Served) -> N
 
 
 @pytest.mark.parametrize("name", ["digits", "digits.predict", "digits/versions/1.0.0"])
-def test_binary_answers_are_the_calls_to_the_bit(
-    served: Served, digits: LoadedBundle, name: str
-) -> None:
+def test_binary_answers_equal_the_calls(served: Served, digits: LoadedBundle, name: str) -> None:
     for rows in (1, 8, 64):
         x = image(rows)
         expected = digits["predict"](x)
@@ -217,8 +215,6 @@ def test_nobody_loads_or_unloads_where_that_was_not_allowed(served: Served) -> N
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/", 404), ("PUT", "/v2", 405)])
-def test_other_addresses_are_told_as_json(
-    served: Served, method: str, path: str, status: int
-) -> None:
+def test_other_addresses_are_json(served: Served, method: str, path: str, status: int) -> None:
     found, _, data = served.ask(method, path)
     assert found == status and json.loads(data)["code"] == "AOTC-E762"

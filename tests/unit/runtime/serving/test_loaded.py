@@ -55,9 +55,7 @@ def test_every_profile_is_served_by_position_and_by_name(digits: LoadedBundle) -
         assert digits["predict"].calls[label] == calls + 2
 
 
-def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
-    digits: LoadedBundle,
-) -> None:
+def test_shape_outside_profiles_names_them_and_the_policy(digits: LoadedBundle) -> None:
     error = refused(digits, image(7))
     assert error.code == "AOTC-E611"
     (finding,) = error.findings
@@ -69,9 +67,7 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
         assert caught.value.code == "AOTC-E611"
 
 
-def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
-    digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xla_error_is_ours_counted(digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     predict = digits["predict"]
     before = predict.refusals.get("AOTC-E755", 0)
     device = predict._table[(8, 64),].device
@@ -108,9 +104,7 @@ def test_a_donated_array_is_given_back_when_xla_fails(train: LoadedBundle) -> No
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), ()])
-def test_another_rank_or_fixed_axis_is_refused(
-    shape: tuple[int, ...], digits: LoadedBundle
-) -> None:
+def test_other_rank_or_axis_is_refused(shape: tuple[int, ...], digits: LoadedBundle) -> None:
     error = refused(digits, np.zeros(shape, np.float32))
     assert error.code == "AOTC-E612"
     (finding,) = error.findings

@@ -77,9 +77,7 @@ def test_files_in_the_page_cache_are_no_usage(cgroup: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("cgroup", [1, 2])
 @pytest.mark.parametrize("limited", ["", "system.slice/", "system.slice/server.service/"])
-def test_the_cgroup_of_the_process_and_each_above_it_count(
-    limited: str, cgroup: int, tmp_path: Path
-) -> None:
+def test_every_cgroup_above_counts(limited: str, cgroup: int, tmp_path: Path) -> None:
     inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
     line = {1: "7:cpu,memory:", 2: "0::"}[cgroup] + "/system.slice/server.service\n"
     contents = {

@@ -130,9 +130,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
     assert index is not None and f"sha256:{bytes(index).decode()}" == digest
 
 
-def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unstable_folder_is_last_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = a_layout(tmp_path / "bundle", b"old")
     read: list[Path] = []
 
@@ -146,9 +144,7 @@ def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
     assert len(read) == 3 * layout_folder.READS_MAX
 
 
-def test_a_folder_whose_blobs_cannot_be_listed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlistable_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is root can list everything, so the system's answer is made here."""
     a_layout(tmp_path / "bundle", b"old")
     scandir = os.scandir

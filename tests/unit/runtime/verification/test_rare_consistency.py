@@ -252,9 +252,7 @@ def test_a_policy_accepts_a_target_whose_engines_it_accepts_all_of() -> None:
     assert [*check_engines(manifests, ["xla", "iree"], "here")] == []
 
 
-def test_xlas_own_executables_may_call_what_xla_has_and_other_engines_have_other_platforms() -> (
-    None
-):
+def test_xla_may_call_its_libraries_and_other_engines_have_other_platforms() -> None:
     calls = document()
     calls["requires"]["custom_call_targets"] = ["TopK"]
     profiles(calls)[1]["custom_call_targets"] = ["TopK"]
