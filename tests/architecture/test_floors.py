@@ -1,7 +1,5 @@
 """What may import what. The layers themselves are checked by import-linter in `make lint`."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

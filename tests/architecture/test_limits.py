@@ -1,7 +1,5 @@
 """A test that waits for ever is ended and named, with the place where it waits; the others run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

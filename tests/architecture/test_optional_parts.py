@@ -1,7 +1,5 @@
 """Optional commands can be removed: their folders and their entry points, and nothing notices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Bundles that this x86-64 host builds for Arm, in the production loader on emulated processors."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

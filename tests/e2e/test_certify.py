@@ -1,7 +1,5 @@
 """Bundles under other versions of jaxlib, installed from the package index: `make test-certify`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

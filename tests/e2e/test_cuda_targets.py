@@ -3,8 +3,6 @@
 Needs the wheels of the extra `cuda13`, which `make test-cuda` installs.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import version
 from pathlib import Path

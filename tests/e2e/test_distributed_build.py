@@ -1,7 +1,5 @@
 """Builds whose executables come from the workers of an executor are the builds of this host."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -5,8 +5,6 @@ whole main line.
 sees of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

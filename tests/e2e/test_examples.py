@@ -1,7 +1,5 @@
 """The programs and model files under manifests/, from their manifests to a server without jax."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

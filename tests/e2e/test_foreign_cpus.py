@@ -2,8 +2,6 @@
 taken away to show what it is for.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Sequence

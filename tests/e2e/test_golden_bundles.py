@@ -1,7 +1,5 @@
 """Bundles that were built long ago verify, load and answer, and their sources still give them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Executables hold no instruction above their target's level, whatever the host that builds has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import machine_code

@@ -1,7 +1,5 @@
 """The helper that the other tests here rely on does refuse what it says it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax_free

@@ -1,7 +1,5 @@
 """Random keys with a type: arrays of keys to the function, their data to a server without jax."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator

@@ -2,8 +2,6 @@
 is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

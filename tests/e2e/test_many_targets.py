@@ -1,7 +1,5 @@
 """One program for two targets: built in one go, or apart and merged, cut down again, and served."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ and matrix products of libraries take room that XLA does not know: for executabl
 the analysis is a lower bound, and how much comes on top depends on the processor.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Programs over several devices, from their manifests to a server without jax."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Whatever an environment makes Python print or do, a build ends as ever, with the same bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A second build of a model file only traces it, and no result outlives a change of the file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -2,8 +2,6 @@
 report says so.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

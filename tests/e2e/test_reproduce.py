@@ -1,7 +1,5 @@
 """`aotc reproduce` and `aotc build --check-reproducible`: the same bytes again, or what differs."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

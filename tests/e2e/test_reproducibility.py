@@ -1,7 +1,5 @@
 """The same sources give the same bytes, whoever builds them, where and when."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Policies for other sizes than the profiles': proven at build, or refused with the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

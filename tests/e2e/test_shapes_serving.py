@@ -1,7 +1,5 @@
 """Calls outside of the profiles, from the build manifest to the server, against exact numbers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The executables need megabytes for temporaries, which a limit on the address space keeps from them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

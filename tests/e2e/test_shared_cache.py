@@ -1,7 +1,5 @@
 """Hosts that share a cache build what one of them has built already, whoever else writes there."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 What its users read without jax is what plain JAX gives, as these tests spell it out by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

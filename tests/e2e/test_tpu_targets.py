@@ -3,8 +3,6 @@
 Needs the extra `tpu`, which `make test-tpu` installs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

@@ -1,7 +1,5 @@
 """A tuned build from its measurements to the server, and the same build again from its choices."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ built again from its choice.
 one program, and slow to start, large or wrong where the environment says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

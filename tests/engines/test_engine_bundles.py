@@ -1,7 +1,5 @@
 """Bundles of each engine beside XLA: built, verified, refused, loaded and called as any others."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

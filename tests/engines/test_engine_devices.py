@@ -1,7 +1,5 @@
 """What an engine's device refuses and raises, asked in this process without a bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

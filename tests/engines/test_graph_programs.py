@@ -2,8 +2,6 @@
 with plain JAX, and each load every fixture.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

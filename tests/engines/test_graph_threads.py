@@ -1,7 +1,5 @@
 """Who computes a call of a graph: the thread that calls, or a pool of threads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bundles whose code IREE made: built, verified, refused, loaded and called as any others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Bundles of IREE under many threads: results, how many threads there are, forks, closing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """IREE beside XLA under `--tune`: its drivers are candidates, and both engines are measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

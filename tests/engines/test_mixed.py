@@ -1,7 +1,5 @@
 """Targets whose executables several engines made: XLA and each of the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.metadata import version

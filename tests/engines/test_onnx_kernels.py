@@ -1,7 +1,5 @@
 """Types that ONNX Runtime has no kernels for: graphs go around them, or name the operation."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 results are integers. Each function becomes a graph and is run by the loader's own device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

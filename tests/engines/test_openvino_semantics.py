@@ -4,8 +4,6 @@ Each function is compiled by the backend's worker and called by the loader's own
 set of inputs after the other and with the first again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

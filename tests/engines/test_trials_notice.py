@@ -5,8 +5,6 @@ Each fault stands in the executable alone: XLA compiles another module in place 
 which computes what the engine computed. No other engine is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The application of examples/gunicorn, started as its page says and asked."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -3,8 +3,6 @@ a change that is compared with it. In place of their services: a registry on loo
 a comment.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -2,8 +2,6 @@
 by their probes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import ssl

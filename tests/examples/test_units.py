@@ -1,7 +1,5 @@
 """The service of examples/systemd, started with its own command at a socket that it is passed."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A cache that is written by builds that are killed, stopped, refused, or two at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

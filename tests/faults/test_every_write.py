@@ -1,8 +1,6 @@
 """Killed, interrupted, without room or not allowed to write, at every call that does: there is the
 old result or the new one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """Every writing command in a folder that is read-only, and builds with too little room for their
 temporary files: one error that says what to do, and no litter."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 """Pulls that are killed, interrupted, without room or not allowed to write, at every call that
 does; and pushes that are killed at every request."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Two writers of one place at once, and a build that is killed: everybody ends well."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

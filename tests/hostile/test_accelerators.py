@@ -1,7 +1,5 @@
 """A bundle for GPUs: what its host has is asked only for it, and before anything is loaded."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Archives that are cut, extended, or hold what a bundle may not hold."""
 
-from __future__ import annotations
-
 import tarfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Somebody changes the file between its verification and its use: what runs is what was hashed."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Sizes are bounded before memory is: what a file merely claims allocates nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 get what is theirs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil

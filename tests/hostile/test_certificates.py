@@ -1,7 +1,5 @@
 """Which certificates make another version acceptable, and why the others do not."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

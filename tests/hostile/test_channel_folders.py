@@ -1,7 +1,5 @@
 """Who can write into the folder of a channel, or signs beside others, has nobody sign unseen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Who serves a channel can neither name another bundle, nor an older one, nor hold news back."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

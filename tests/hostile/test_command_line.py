@@ -1,7 +1,5 @@
 """What a person sees of a hostile bundle, and what the folder they stand in may not decide."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

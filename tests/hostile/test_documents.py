@@ -1,7 +1,5 @@
 """What documents may say and how they may be spelled; what they may not is in `generator`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One changed byte, anywhere: the bundle is refused, or reads exactly as before."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Every bad bundle of the generator, at every door: the code and exit code that it is made for."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whoever can write where caches lie makes a build compile anew, and no more."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

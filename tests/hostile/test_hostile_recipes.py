@@ -2,8 +2,6 @@
 with such names but what it does with those that a build records.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

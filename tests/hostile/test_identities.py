@@ -1,7 +1,5 @@
 """Who signs without a key of the policy: by Sigstore, from a trusted root, and asking nobody."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

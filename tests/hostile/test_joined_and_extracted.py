@@ -2,8 +2,6 @@
 differ and share names, roots that list a target twice, attestations about other roots.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime

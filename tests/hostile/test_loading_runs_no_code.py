@@ -1,7 +1,5 @@
 """Verifying and loading run no code of the bundle: an audit hook forbids whatever could."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

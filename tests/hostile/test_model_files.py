@@ -1,7 +1,5 @@
 """Model files that attack the build that reads them are refused with a code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Documents of bundles hold no number that whoever shows or adds it could not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

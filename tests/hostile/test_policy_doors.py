@@ -1,7 +1,5 @@
 """Each rule of a policy file at every door: `aotc verify`, the runtime's command, and `load`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Each rule of a policy: what lies inside is accepted, what lies outside is refused by its code."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

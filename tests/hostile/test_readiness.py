@@ -1,8 +1,6 @@
 """Bundles that a trusted key signed and that still do not become ready: they compute something
 else, or their parts do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

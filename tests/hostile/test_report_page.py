@@ -1,7 +1,5 @@
 """Whatever a bundle says stays text on its page: no element, no attribute, no template."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace

@@ -1,7 +1,5 @@
 """Clients that lie, dawdle, die or come in thousands: clear errors, and bounded memory."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

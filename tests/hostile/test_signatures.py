@@ -1,7 +1,5 @@
 """Signatures that are missing, somebody else's, about something else, or too few."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

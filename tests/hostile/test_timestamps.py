@@ -1,7 +1,5 @@
 """When a signature was made: by a timestamp of one of the policy's authorities, or nobody says."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

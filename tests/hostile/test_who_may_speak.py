@@ -1,7 +1,5 @@
 """Whose signatures make a threshold, and who may describe a build: at every door, in both forms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path

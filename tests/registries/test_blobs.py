@@ -1,7 +1,5 @@
 """Blobs reach a registry and come back whole, or not at all, whatever the registry does."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -1,7 +1,5 @@
 """Who asks is told to the registry that it is for, and to nobody else."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Push and pull with Debian's docker-registry, and with the tools that its users have."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

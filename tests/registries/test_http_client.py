@@ -1,7 +1,5 @@
 """Requests under the minimum-throughput rule, without redirects, through proxies."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl

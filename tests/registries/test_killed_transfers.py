@@ -1,7 +1,5 @@
 """Pushes and pulls that are killed at any moment, beside others of the same bundle."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

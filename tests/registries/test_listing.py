@@ -1,7 +1,5 @@
 """What a registry answers besides blobs: waits, words, lists; and who it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A load of a reference fetches the one target that it takes, and knows it without a registry."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A bundle goes to a registry and comes back with the bytes it had, and nothing moves twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """Servers of bundles that are named by references."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A store has what was fetched, whole; what is loaded from it was hashed by who loads it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,7 +1,5 @@
 """Answers that no registry gives: each is refused with a code, soon, and stops nothing else."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import time

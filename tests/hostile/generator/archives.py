@@ -1,7 +1,5 @@
 """Files that are no tar archive, or one that a bundle may not be."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Manifests of the right types that contradict themselves."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`oci-layout` and `index.json`, which nobody signs: spelled badly, or pointing elsewhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Well-spelled documents, signed by a trusted key, that say what no bundle says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Attestations that are missing, somebody else's, about something else, or badly written."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

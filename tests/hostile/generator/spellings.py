@@ -1,7 +1,5 @@
 """Signed documents in another spelling than their one, or that are something else altogether."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Who else may write to a folder: a group of several, an access list, everybody; not one's own."""
 
-from __future__ import annotations
-
 import errno
 import grp
 import os

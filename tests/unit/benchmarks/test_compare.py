@@ -1,7 +1,5 @@
 """The side-by-side benchmark: who takes part is in the table, whatever happens to them."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arrays that a function closes over become weights, wherever they are used."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import Capture, Outcome
 

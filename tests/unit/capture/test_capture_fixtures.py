@@ -1,7 +1,5 @@
 """Fixture inputs: recorded, random from a seed, or made by a `like` function."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

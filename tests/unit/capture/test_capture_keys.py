@@ -1,7 +1,5 @@
 """Random keys with a type at the border of a program: what the capture makes of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from capturing import Capture, Outcome, key_path, npz

@@ -1,7 +1,5 @@
 """A program is lowered for every platform that its targets have, which needs none of them here."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Finding the function, matching its parameters, and what its own errors come to."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs that cannot be shipped: each kind is refused by its code, and says where it is."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 

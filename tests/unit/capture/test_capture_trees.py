@@ -1,7 +1,5 @@
 """What is recorded of an entry point: its trees, paths, dtypes, weak types, and named axes."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import BATCHED, Capture
 

@@ -1,7 +1,5 @@
 """Weights sets: read from a file, made by the program, or a file held against the program."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

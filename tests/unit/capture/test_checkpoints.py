@@ -1,7 +1,5 @@
 """Weights in folders of sharded safetensors, in several files, renamed and cast."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

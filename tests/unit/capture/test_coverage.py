@@ -1,7 +1,5 @@
 """What counts as traced: by function and line, for each entry point by itself."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path

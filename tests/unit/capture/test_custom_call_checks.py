@@ -1,7 +1,5 @@
 """Custom calls of files are judged before they run: by name, and by what their kernels take."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import product

@@ -1,7 +1,5 @@
 """Digests of files that are asked for more than once, and files that change meanwhile."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Self

@@ -1,7 +1,5 @@
 """Weights of model files whose axes are stored in the order that XLA reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

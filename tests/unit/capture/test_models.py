@@ -1,7 +1,5 @@
 """Entry points that are model files: what the manifest says of them, and what the file has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

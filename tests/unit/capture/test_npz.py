@@ -1,7 +1,5 @@
 """Weights in .npz files: the arrays that numpy reads, and nothing that is none."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Which files are the program's own: what provenance names by file, and not by package."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import subprocess

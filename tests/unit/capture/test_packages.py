@@ -1,7 +1,5 @@
 """Installed packages: what is read of them, when it is read again, and which were imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES

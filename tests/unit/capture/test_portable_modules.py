@@ -1,7 +1,5 @@
 """Modules hold what is computed and how it is cut, and nothing of where it was written."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What provenance lists of a program's reads: opened files, and names of variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import py_compile

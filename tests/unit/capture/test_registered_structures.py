@@ -3,8 +3,6 @@
 What is recorded of one, the loader takes apart and puts together as its users read it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import OrderedDict, defaultdict

@@ -1,7 +1,5 @@
 """Weights files that are read while they are written elsewhere."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules in float64, and StableHLO's interpreter: what executables are judged by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Each gate is about one thing, names what goes beyond it and where, and lets the rest through."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

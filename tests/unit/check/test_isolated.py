@@ -1,7 +1,5 @@
 """What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat

@@ -1,7 +1,5 @@
 """Builds whose executables do not do what plain JAX does write no bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

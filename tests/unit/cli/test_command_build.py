@@ -1,7 +1,5 @@
 """`aotc build` refusing before it has traced or compiled anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`aotc verify`, `inspect` and `sign` on a real bundle, and on what is none."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`aotc keygen`: key pairs that load, are private, and replace nothing."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Places that a command line names: no file to read, or none to write, is said at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

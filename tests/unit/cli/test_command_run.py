@@ -1,7 +1,5 @@
 """`aotc run`: inputs from files and fills, results to files, comparisons."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`aotc sign`: several signers, both forms, and files that keep all but what a signature adds."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

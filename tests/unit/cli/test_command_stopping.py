@@ -1,7 +1,5 @@
 """Stopped by a signal: one line, the exit code of shells, no child process, no file left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What happens when stdout or stderr is closed, full, or read by nobody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`aotc targets`: the machines that can be named, and what they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path

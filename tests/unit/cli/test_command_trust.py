@@ -1,7 +1,5 @@
 """`aotc trust init`: policies that the runtime reads, and nothing in them but public keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`aotc trust add-key | revoke | show | check`: policies changed in place, shown and judged."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

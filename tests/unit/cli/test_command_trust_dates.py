@@ -1,7 +1,5 @@
 """`aotc trust revoke --since`: a key that is revoked from a time on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

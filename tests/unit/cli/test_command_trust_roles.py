@@ -1,7 +1,5 @@
 """`aotc trust`: whose keys are whose, and which builders they may speak for."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

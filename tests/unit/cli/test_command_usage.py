@@ -1,7 +1,5 @@
 """Command lines that make no sense, and errors that are nobody's fault but ours."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shlex

@@ -1,7 +1,5 @@
 """Texts of files, registries and requests steer no terminal, and forge no line of a command."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

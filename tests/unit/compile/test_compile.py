@@ -1,7 +1,5 @@
 """Compiling: the same bytes each time, and each way to fail with a code of its own."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """`exp` of a NaN that XLA's compiler knows: found, and kept from XLA's kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax

@@ -1,7 +1,5 @@
 """Parameters that become constants: the others keep their order and their attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is told of an executable is what its module, its HLO and its objects hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec

@@ -1,7 +1,5 @@
 """The wire format: whatever parses comes back byte for byte, whatever does not is refused."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest

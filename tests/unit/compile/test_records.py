@@ -1,7 +1,5 @@
 """Executables that plugins wrote are taken apart; what only looks like one is refused."""
 
-from __future__ import annotations
-
 import random
 import struct
 import sys

@@ -1,7 +1,5 @@
 """Target files: the ones we ship, where names are looked up, and bad ones with their messages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

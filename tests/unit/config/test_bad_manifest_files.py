@@ -1,7 +1,5 @@
 """Files that are no build manifest at all, and files with many problems."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

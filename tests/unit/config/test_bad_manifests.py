@@ -1,7 +1,5 @@
 """Manifests that are wrong in one way, of bad_manifests.toml: one error each, with its place."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a good build manifest becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

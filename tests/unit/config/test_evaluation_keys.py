@@ -1,7 +1,5 @@
 """Evaluations in build manifests: what is read, and what no evaluation may say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A good manifest with anything at all in one place: it works, or every reason is given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings

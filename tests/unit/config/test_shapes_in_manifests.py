@@ -1,7 +1,5 @@
 """What dimensions, profiles, relations and policies become."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Meshes and shardings in build manifests: what is accepted, and the words of each refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

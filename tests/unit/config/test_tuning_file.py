@@ -1,7 +1,5 @@
 """A tuning file says the same when it is read again, and only of the program it was made for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which ONNX graph a program becomes, without ONNX Runtime: tests/engines runs the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any

@@ -1,7 +1,5 @@
 """TPUs: names of topologies, what is said of others, and the wheel that compiles for them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

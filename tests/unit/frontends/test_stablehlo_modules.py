@@ -1,7 +1,5 @@
 """Modules of StableHLO in their three forms, and jax.export's files, as functions with weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

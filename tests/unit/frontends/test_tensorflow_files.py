@@ -2,8 +2,6 @@
 modules are jax's; what TensorFlow exports is compared with TensorFlow in `tests/frontends`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """What a build was made from, by whom, and when."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Targets that a manifest or a command line names, and the engines that they are compiled for."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 

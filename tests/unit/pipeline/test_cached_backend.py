@@ -1,7 +1,5 @@
 """What the key of an executable accounts for, one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

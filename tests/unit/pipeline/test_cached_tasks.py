@@ -1,7 +1,5 @@
 """A task runs once for each key; afterwards everybody can say why it ran."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Refusals and crashes of the program itself, through the build's one entry."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

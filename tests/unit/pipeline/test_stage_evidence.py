@@ -1,7 +1,5 @@
 """Fixtures that prove nothing are named in the result of a build."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline.build import Built, build

@@ -1,7 +1,5 @@
 """Progress of a build, and how long its tasks ran."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline import task_progress

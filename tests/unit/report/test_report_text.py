@@ -1,7 +1,5 @@
 """Reports for people: whatever a bundle says of itself is shown as text and steers nothing."""
 
-from __future__ import annotations
-
 import copy
 import re
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What people read of the tasks of a build."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline.cached_tasks import Done, Kind, Task

@@ -1,7 +1,5 @@
 """`python -m aotc_runtime verify` is `aotc verify`, and needs nothing but the runtime."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where jaxlib is not installed: bundles are verified, and loading says which extra is missing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

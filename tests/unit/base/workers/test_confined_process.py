@@ -1,7 +1,5 @@
 """What a process for a model file cannot do, tried in one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Processes that a zygote forks: they know nothing of each other, and end as others do."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

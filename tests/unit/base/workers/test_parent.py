@@ -1,7 +1,5 @@
 """Workers: their answers and refusals are the parent's, and any end but a proper one is a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Which target runs where, how well, and how that is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

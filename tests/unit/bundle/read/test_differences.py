@@ -1,7 +1,5 @@
 """Every value of a JSON document, where two differ, and where two modules do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A review reads evidence strictly, and does without it where a build left none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

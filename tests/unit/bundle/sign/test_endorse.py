@@ -1,7 +1,5 @@
 """Signing a bundle that exists: what counts as signed already, and what does not."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

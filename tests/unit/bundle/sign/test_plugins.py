@@ -1,7 +1,5 @@
 """Signers of other packages, found through real entry points; whatever they do is one finding."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

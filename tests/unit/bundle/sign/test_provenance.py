@@ -1,7 +1,5 @@
 """Provenance: valid by SLSA's own schema, and all that a build was made from."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bill of materials: valid CycloneDX, and the same each time."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path

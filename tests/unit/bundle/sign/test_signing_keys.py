@@ -1,7 +1,5 @@
 """Keys that sign: which are taken, and that what they sign is what the runtime checks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

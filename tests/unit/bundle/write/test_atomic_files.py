@@ -1,7 +1,5 @@
 """A crash at any moment leaves the old file or the new one, never half of one."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Weights that are written nowhere are hashed where they lie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Documented limits at their edge, in files that hold little but their size (sparse ones)."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """safetensors as we write them: canonical bytes, aligned, readable by anybody."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

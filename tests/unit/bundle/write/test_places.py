@@ -1,7 +1,5 @@
 """A result replaces an older result, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import zipfile

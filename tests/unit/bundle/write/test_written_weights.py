@@ -2,8 +2,6 @@
 not replace.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import tarfile

@@ -1,7 +1,5 @@
 """Which calls are tried for a policy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Inputs that trials have beside the fixture's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """A trial pads or splits as the loader does, and tells what comes of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`aotc bench`: what it measures, what it refuses, processes that fail, and the text of figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`aotc cache`, and what `aotc build` says of its tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`aotc certify` from the command line to the loader, with the jaxlib that is installed here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a run ends is a result: it passes, differs, is refused, crashes or does not end."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

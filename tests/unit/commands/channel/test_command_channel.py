@@ -1,7 +1,5 @@
 """`aotc channel`: made, published by several people, renewed, rotated, and asked."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`aotc host-info` and `aotc compat`: a fleet described, and asked before anything is deployed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`aotc diff` and `aotc explain`: exit codes, documents, and what may be looked at unsigned."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two bundles are compared in everything they say, and rules decide what of it matters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime

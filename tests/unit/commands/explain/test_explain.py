@@ -1,7 +1,5 @@
 """Every representation is what the bundle holds, with the profile and the targets it belongs to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`extract`: fewer targets, the same root and the same signatures."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

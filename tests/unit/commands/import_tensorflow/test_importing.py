@@ -2,8 +2,6 @@
 is tested in `tests/frontends/tensorflow_files`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`aotc init`: from a function to a manifest that traces, and what it refuses."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tomllib

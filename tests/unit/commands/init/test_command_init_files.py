@@ -1,7 +1,5 @@
 """`aotc init` on model files."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

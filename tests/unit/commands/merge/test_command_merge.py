@@ -1,7 +1,5 @@
 """`aotc merge` and `aotc extract`: whose inputs are taken, what is signed, and what is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """`merge`: what goes together, what does not, and what is stored once."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

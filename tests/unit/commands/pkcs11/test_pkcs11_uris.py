@@ -1,7 +1,5 @@
 """PKCS#11 URIs say exactly one thing, and never a PIN. The token itself: tests/interop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

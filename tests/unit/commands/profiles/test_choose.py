@@ -1,7 +1,5 @@
 """The chosen profiles against every possible set of profiles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`aotc profiles`: from a log to profiles in the manifest, and a gate for what was built."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Logs as people have them: every form, and every line that is left out is told."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Profiles where a dimension is split: counted as the loader does, chosen for what that costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 

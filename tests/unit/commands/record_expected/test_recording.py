@@ -2,8 +2,6 @@
 run a model. What frameworks compute is tested in `tests/frontends`.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """A call may take as long as it gets on, and no longer."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -4,8 +4,6 @@ Storage, Azurite for Azure, each a server of its own on this host.
 `make test-stores` installs them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

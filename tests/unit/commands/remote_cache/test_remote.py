@@ -1,7 +1,5 @@
 """A cache elsewhere gives and takes sealed entries; whatever happens there, the build goes on."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

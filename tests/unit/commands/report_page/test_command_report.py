@@ -1,7 +1,5 @@
 """`aotc report`: exit codes, documents, what it replaces, and whom it asks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A page about a bundle says everything, to everybody, with the same bytes, and asks nobody."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

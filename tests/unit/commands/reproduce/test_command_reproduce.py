@@ -1,7 +1,5 @@
 """`aotc reproduce`: whom its options make it believe. What it compares: tests/e2e."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """In what bundles differ: by stage, the cause first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

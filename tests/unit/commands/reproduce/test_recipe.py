@@ -1,7 +1,5 @@
 """What statements of provenance say of a build: of one, and of one only."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

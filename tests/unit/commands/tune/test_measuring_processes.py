@@ -1,7 +1,5 @@
 """Measuring processes may crash: what did it is left out with the reason, the others go on."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

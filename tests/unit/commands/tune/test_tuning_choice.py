@@ -1,7 +1,5 @@
 """The choice is a function of the figures, and prefers the default wherever it may."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

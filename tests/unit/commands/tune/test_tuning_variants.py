@@ -1,7 +1,5 @@
 """A host measures only code that it can run: the default first, nothing that the target decides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Parts of `.pt2` files that no whole file of torch's shows: ends of ranges, kinds of arguments."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

@@ -1,7 +1,5 @@
 """`.pt2` files that somebody made to break the reader: one coded error, and little memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct

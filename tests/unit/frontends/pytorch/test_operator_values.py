@@ -1,7 +1,5 @@
 """Operators with special values; what each should return is what torch 2.14 returned."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

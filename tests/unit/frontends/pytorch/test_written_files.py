@@ -1,7 +1,5 @@
 """Small models that torch wrote, read and run without torch, against what torch returned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

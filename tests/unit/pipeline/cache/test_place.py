@@ -1,7 +1,5 @@
 """Which folder is taken, and which is refused."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

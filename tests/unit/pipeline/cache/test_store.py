@@ -1,7 +1,5 @@
 """A folder gives back what was put there, or nothing; and it does not outgrow its size."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

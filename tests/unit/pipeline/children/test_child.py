@@ -1,7 +1,5 @@
 """Child processes that run the user's code: how their crashes are told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A build whose processes a zygote forks is the one of processes that start anew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a program prints while it is built, where it fails, and what it did when it crashed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Digests in OCI's spelling and no other, and work on several threads."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading

@@ -1,7 +1,5 @@
 """Findings become exceptions and text in one place each."""
 
-from __future__ import annotations
-
 import json
 import re
 

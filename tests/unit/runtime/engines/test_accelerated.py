@@ -3,8 +3,6 @@
 A client of its own stands for the accelerator. What only a GPU shows, this does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a driver says of its GPUs, and the system of TPUs, as bundles are compared with it."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from pathlib import Path

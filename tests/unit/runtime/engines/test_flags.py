@@ -1,7 +1,5 @@
 """Flags that XLA refuses are an error of ours, and no end of the process that loads a bundle."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

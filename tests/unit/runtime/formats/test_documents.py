@@ -1,7 +1,5 @@
 """OCI documents, DSSE envelopes, in-toto statements and foreign JSON."""
 
-from __future__ import annotations
-
 import base64
 
 import pytest

@@ -1,7 +1,5 @@
 """What lies exactly at a limit, or holds nothing, is accepted."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verified once, and loaded afterwards: in this process, in forked ones, and from what file."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

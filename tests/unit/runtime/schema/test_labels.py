@@ -1,7 +1,5 @@
 """What an executable is known by."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Which piece of an array each device of a mesh holds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import prod
 

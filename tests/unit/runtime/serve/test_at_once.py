@@ -2,8 +2,6 @@
 and which requests those are.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

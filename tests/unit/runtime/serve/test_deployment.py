@@ -1,7 +1,5 @@
 """Arguments of a deployment on several machines, and what it pins; nothing here needs Ray."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A server that is told to end answers what it has been asked, and then ends."""
 
-from __future__ import annotations
-
 import http.client
 import signal
 import socket

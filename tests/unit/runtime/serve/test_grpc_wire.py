@@ -1,7 +1,5 @@
 """Requests of gRPC are read as protobuf would read them, and cost what was asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Requests that wait are joined where a build has proven it, and get what they would alone."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A socket that systemd has opened: the server listens there, or says what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

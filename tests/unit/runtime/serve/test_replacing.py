@@ -1,7 +1,5 @@
 """Bundles that are replaced, refused, unloaded and added while a server is asked."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The Open Inference Protocol over HTTP, spoken to a server in a process of its own."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a policy revokes of a bundle that serves, without its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

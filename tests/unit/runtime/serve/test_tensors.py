@@ -1,7 +1,5 @@
 """Tensors of the protocol as numpy, and back: exact, or refused."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Events in the text log of a server stand in a line each, whatever files are called."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest

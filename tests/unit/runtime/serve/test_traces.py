@@ -1,7 +1,5 @@
 """Spans of requests are children of those that clients name, and calls are children of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """What a call accepts: arrays, numbers, pytrees and parameters."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What an entry point counts: calls, their latency, padding and shapes."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import threading

@@ -1,7 +1,5 @@
 """Many threads, futures, event loops and donations at once."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import threading

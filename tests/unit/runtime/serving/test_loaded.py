@@ -1,7 +1,5 @@
 """Calls: what is served, what is refused and why, and that every call is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Calls in processes of their own: without jax, with jax imported before, and with jax after."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a loaded bundle holds: weights in place, and nothing after it is closed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time

@@ -1,7 +1,5 @@
 """Replacing a bundle while it serves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """What the host is: memory from files that are given, the rest from jaxlib itself."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib.metadata import version

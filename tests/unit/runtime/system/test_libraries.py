@@ -1,7 +1,5 @@
 """A library that custom calls need is missed before anything is loaded, not when it is called."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reading through a mapped file in little memory, and how far that is."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

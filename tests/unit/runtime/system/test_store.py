@@ -1,7 +1,5 @@
 """Opening a bundle; what is refused is in tests/hostile."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

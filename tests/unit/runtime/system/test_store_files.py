@@ -1,7 +1,5 @@
 """Whatever a path leads to, reading it ends: with the bytes, or at once with the reason."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

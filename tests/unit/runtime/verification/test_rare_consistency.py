@@ -1,7 +1,5 @@
 """What few manifests say, of meshes and of several engines, compared with the rest of them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

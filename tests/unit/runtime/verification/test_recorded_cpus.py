@@ -4,8 +4,6 @@ A processor's name says nothing: hypervisors mask AVX-512, kernels leave AMX off
 a name. Only features count, and only those that a target requires.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

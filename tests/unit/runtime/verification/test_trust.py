@@ -1,7 +1,5 @@
 """Policies and keys; signatures themselves are attacked in tests/hostile."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Which way a call takes: exactly, padded to the cheapest profile, or in parts that add up."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

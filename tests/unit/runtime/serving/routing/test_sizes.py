@@ -1,7 +1,5 @@
 """Shapes without an executable: each reason in its own words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec
