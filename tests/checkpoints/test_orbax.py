@@ -220,9 +220,7 @@ def test_a_giant_shape_ends_the_reader(saved: dict[str, Path], tmp_path: Path) -
     assert error.value.code == "AOTC-E835"
 
 
-def test_arrays_are_bounded_by_the_memory_of_the_reader(
-    saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_memory_is_bounded(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     with pytest.raises(CaptureError) as error:
         opened(saved["zarr"])

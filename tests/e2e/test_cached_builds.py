@@ -397,9 +397,7 @@ def test_every_failure_is_reported_and_independent_work_finished(project: Projec
     assert not (project.root / "two.aotb").exists()
 
 
-def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
-    prepared: tuple[Project, Built], cache: LocalStore, tmp_path: Path
-) -> None:
+def test_rename_is_seen(prepared: tuple[Project, Built], cache: LocalStore, tmp_path: Path) -> None:
     assert prepared[1].compared == (
         "nothing: no build of this manifest, nor of a bundle named two, is known here"
     )
@@ -426,9 +424,7 @@ def test_a_manifest_that_was_renamed_is_compared_with_what_it_was(
     assert built(other).compared.startswith("nothing: no build of this manifest, nor of a bundle")
 
 
-def test_another_checkout_is_built_from_where_its_imports_lead(
-    cache: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_import_decides(cache: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after `pip install -e` of the first: the second one's own files are not what is built."""
     one, two = Project(tmp_path / "one"), Project(tmp_path / "two")
     for project in (one, two):

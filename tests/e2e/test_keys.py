@@ -149,9 +149,7 @@ def expected_of(program: ModuleType, key: Any, keys: Any, x: Array) -> Arrays:
 
 
 @pytest.mark.parametrize("batch", [2, 3])
-def test_key_data_give_what_plain_jax_gives_for_the_keys(
-    bundle: Bundle, program: ModuleType, batch: int, tmp_path: Path
-) -> None:
+def test_key_data_is_fine(bundle: Bundle, program: ModuleType, batch: int, tmp_path: Path) -> None:
     key, keys = jax.random.key(1), jax.random.split(jax.random.key(2), batch)
     x = np.random.default_rng(0).normal(size=(batch, 4)).astype(np.float32)
     given = {"key": data(key), "keys": data(keys), "x": x, "steps": np.asarray(STEPS)}

@@ -53,9 +53,7 @@ def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str
         ("train", ["init"]),
     ],
 )
-def test_without_room_for_libraries_the_analysis_holds_within_a_tenth(
-    built: Callable[[str], Bundle], example: str, labels: list[str]
-) -> None:
+def test_analysis_is_close(built: Callable[[str], Bundle], example: str, labels: list[str]) -> None:
     for label in labels:
         entries = [observed(*built(example), attempt)[label] for attempt in range(TRIES)]
         # What threads or Python allocate besides comes on top in some processes, and only on top.

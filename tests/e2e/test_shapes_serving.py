@@ -27,24 +27,25 @@ from aotc_runtime.serving.call_metrics import Padding
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.serving.routing.routed_calls import PaddedCall
 from aotc_runtime.system import host_probe
+from tests.conftest import Bundle
 
 Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def built(once: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Path, Path]:
+def built(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
     folder = once("shapes", lambda folder: build_signed(folder, "shapes", PROGRAM, MANIFEST))
     return folder / "shapes.aotb", folder / "trust.toml"
 
 
 @pytest.fixture
-def bundle(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+def bundle(built: Bundle) -> Iterator[LoadedBundle]:
     with aotc_runtime.load(built[0], trust=built[1]) as bundle:
         yield bundle
 
 
 @pytest.fixture(scope="module")
-def shared(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+def shared(built: Bundle) -> Iterator[LoadedBundle]:
     with aotc_runtime.load(built[0], trust=built[1]) as bundle:
         yield bundle
 
@@ -128,7 +129,7 @@ def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> No
         )
 
 
-def test_leaks_show_that_padding_has_its_fill(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_leaks_show_that_padding_has_its_fill(built: Bundle, tmp_path: Path) -> None:
     pad = {"policy": "pad", "fill": {"x": "inf"}, "mask": "", "length": "", "proof": []}
 
     def change(documents: Any) -> None:
@@ -367,7 +368,7 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
     assert refused(found.find, ((6, 4), (6, 4))).code == "AOTC-E611"
 
 
-def test_only_dimension_with_policy_is_compiled(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_only_dimension_with_policy_is_compiled(built: Bundle, tmp_path: Path) -> None:
     def change(documents: Any) -> None:
         compiling("encode")(documents)
         policies = documents.manifest["entry_points"]["encode"]["out_of_profile"]
@@ -395,7 +396,7 @@ def until_compiled(call: Callable[..., Any], *arguments: Any) -> Any:
     raise AssertionError("never compiled")
 
 
-def test_sizes_are_compiled_beside_calls(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_sizes_are_compiled_beside_calls(built: Bundle, tmp_path: Path) -> None:
     path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
     with aotc_runtime.load(path, trust=trust) as bundle:
         assert refused(bundle["later"], *rows(5)).code == "AOTC-E614", "the call does not wait"
@@ -415,7 +416,7 @@ def test_sizes_are_compiled_beside_calls(built: tuple[Path, Path], tmp_path: Pat
             assert other.report()["compilations"] == 0
 
 
-def test_calls_are_padded_until_compiled(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_calls_are_padded_until_compiled(built: Bundle, tmp_path: Path) -> None:
     pad = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
     change = compiling("later", meanwhile=pad)
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
@@ -426,7 +427,7 @@ def test_calls_are_padded_until_compiled(built: tuple[Path, Path], tmp_path: Pat
         assert bundle["later"].refusals == {}
 
 
-def test_failed_compilation_leaves_bundle_usable(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_failed_compilation_leaves_bundle_usable(built: Bundle, tmp_path: Path) -> None:
     def change(documents: Any) -> None:
         from shape_programs import add_symbolic
 
@@ -461,7 +462,7 @@ def reason(bundle: LoadedBundle, name: str, *arguments: Any) -> str:
     raise AssertionError("never compiled")
 
 
-def test_wrong_compiled_module_serves_no_call(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_wrong_compiled_module_serves_no_call(built: Bundle, tmp_path: Path) -> None:
     def other(x: Any, y: Any) -> dict[str, Any]:
         return {"sum": x + y, "total": x.sum(axis=1) + 1}
 
@@ -474,9 +475,7 @@ def test_wrong_compiled_module_serves_no_call(built: tuple[Path, Path], tmp_path
         assert report(bundle, "later")["compiles"]["compiled"] == 0
 
 
-def test_an_executable_whose_calls_find_no_memory_serves_none(
-    built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oom_call_is_failed(built: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
     with aotc_runtime.load(path, trust=trust) as bundle, monkeypatch.context() as patched:
         # Two inputs, a result as large, and one of a number for each row.
@@ -506,7 +505,7 @@ assert "jax" not in sys.modules
 """
 
 
-def test_all_of_it_works_without_jax(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_all_of_it_works_without_jax(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
     command = [sys.executable, "-c", WITHOUT_JAX, str(path), str(trust)]
@@ -527,7 +526,7 @@ for batch in (5, 6):
 """
 
 
-def test_process_may_end_while_compiling(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_process_may_end_while_compiling(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
     command = [sys.executable, "-c", ENDS_WHILE_COMPILING, str(path), str(trust)]

@@ -248,9 +248,7 @@ def test_objective_start_or_memory(place: Place, objective: str, variable: str, 
         ("SLATE_WRONG", [], "predict[batch=4]: its results differ from plain JAX by up to 1"),
     ],
 )
-def test_an_engine_that_refuses_or_differs_is_not_taken_and_a_note_says_so(
-    place: Place, variable: str, options: list[str], reason: str
-) -> None:
+def test_unfit_engine_noted(place: Place, variable: str, options: list[str], reason: str) -> None:
     place.write()
     built, inspected = place.tune(*options, **{variable: "1"})
     assert f"few was not measured with slate: {reason}" in built["notes"]

@@ -7,7 +7,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
-from tests.conftest import Once
+from tests.conftest import Bundle, Once
 from tests.engines.conftest import ENGINES
 from tests.engines.sums import (
     executable,
@@ -93,9 +93,7 @@ def test_code_for_another_architecture_is_named(sums: Path, arm: Path, tmp_path:
     assert "iree-base-compiler" in finding.hint
 
 
-def test_one_executable_of_another_architecture_or_of_xla_among_good_ones_is_told_as_well(
-    sums: Path, arm: Path, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_mixed_archives_fail(sums: Path, arm: Path, digits_bundle: Bundle, tmp_path: Path) -> None:
     for bundle, told in ((arm, "code for aarch64"), (digits_bundle[0], "no module of IREE")):
         documents = take_apart(in_memory(bundle))
         code = documents.layers[executable(documents.manifest)]

@@ -297,9 +297,7 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
     ("engines", "more", "found"),
     [('"xla"', "", None), ('"xla", "iree"', 'objective = "start"', 'objective = "start"')],
 )
-def test_mixed_is_for_the_latency_of_several_engines(
-    tmp_path: Path, engines: str, more: str, found: str | None
-) -> None:
+def test_mixed_needs_latency(tmp_path: Path, engines: str, more: str, found: str | None) -> None:
     path = write(tmp_path, engines)
     path.write_text(f"{path.read_text()}\n[tune]\nmixed = true\n{more}\n")
     with pytest.raises(AotcError) as caught:

@@ -192,9 +192,7 @@ ROWS = np.random.default_rng(7).standard_normal((4, 1)).astype(np.float32)
     ("axis", "keepdims", "row"),
     [(2, False, ROWS[:, 0]), (2, True, ROWS), (0, False, ROWS), (0, True, ROWS)],
 )
-def test_rows_behind_reductions_of_three_axes_are_those_of_their_axis(
-    reduce: Callable[..., Any], axis: int, keepdims: bool, row: Array
-) -> None:
+def test_reduced_rows_ok(reduce: Callable[..., Any], axis: int, keepdims: bool, row: Array) -> None:
     def biased(row: Array, x: Array) -> Any:
         return reduce(x, axis=axis, keepdims=keepdims) * row + row
 
@@ -410,9 +408,7 @@ def test_products_of_weights_alone_stand_beside_inputs(depth: int) -> None:
 @pytest.mark.parametrize("sizes", [(7, 3), (3, 3), (3, 7)], ids=str)
 @pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("channels", [1, 2])
-def test_steps_along_an_axis_with_a_single_result_do_not_matter(
-    sizes: tuple[int, int], pads: tuple[int, int], channels: int
-) -> None:
+def test_single_result_steps(sizes: tuple[int, int], pads: tuple[int, int], channels: int) -> None:
     """OpenVINO reads what is no input of such a convolution of one channel."""
     words = ("NHWC", "HWIO", "NHWC")
 

@@ -242,9 +242,7 @@ KEEPING = (
 
 
 @pytest.mark.parametrize("keeping", KEEPING, ids=[each.name for each in KEEPING])
-def test_an_executable_that_keeps_nan_is_accepted_where_plain_jax_loses_it(
-    keeping: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_nan_is_fine(keeping: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = _written(keeping, tmp_path)
     _compiling(keeping, monkeypatch)
     build(manifest, output=tmp_path / "program.aotb")

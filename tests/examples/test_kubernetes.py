@@ -82,9 +82,7 @@ def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_p
         lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-def test_a_bundle_that_nobody_signed_for_this_policy_stops_the_init_container(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()

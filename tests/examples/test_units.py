@@ -74,9 +74,7 @@ def connects(port: int) -> bool:
     return True
 
 
-def test_what_will_not_do_better_by_itself_is_not_started_again(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_hopeless_stays_down(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
     wrong = places((digits_bundle[0], vision_bundle[1]), tmp_path)
     done = subprocess.run(command(wrong), capture_output=True, text=True, check=False)
     service = unit("aotc.service")["Service"]

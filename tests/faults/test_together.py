@@ -12,6 +12,7 @@ import pytest
 
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole
@@ -46,18 +47,14 @@ def at_once(code: str, *arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["build a new file", "build a new folder"])
-def test_builds_to_one_path_at_once_all_end_well(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_parallel_builds_end_well(name: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     at_once(WRITER, digits_bundle[0], name, tmp_path)
     assert whole(operations(digits_bundle[0])[name], tmp_path) == "new"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("name", ["sign a file", "sign a folder"])
-def test_no_signature_is_lost_when_several_sign_at_once(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_parallel_signatures_are_kept(name: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     operations(digits_bundle[0])[name].prepare(tmp_path)
     (path,) = tmp_path.iterdir()
     at_once(SIGNER, path)

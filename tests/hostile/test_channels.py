@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Bundle
+
 pytest.importorskip("tuf", reason="pip install ./runtime './runtime/serve[channel]'")
 
 from tuf.api.exceptions import DownloadError
@@ -273,9 +275,7 @@ def spaced(digits: str) -> str:
     ],
     ids=["as it is", "upper case", "with spaces", "PEM", "PEM with other ends of lines"],
 )
-def test_a_key_that_stands_in_a_role_under_two_names_is_refused(
-    kind: KeyType, spell: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_twice_named_key_fails(kind: KeyType, spell: Callable[[str], str], tmp_path: Path) -> None:
     """python-tuf counts names of keys: who makes the root would fill a threshold alone."""
     pair = two_people(tmp_path / "pair", kind)
     one = pair.release[0]
@@ -524,7 +524,7 @@ def test_the_root_that_a_policy_names_is_read(deployed: Deployed) -> None:
 
 
 @pytest.fixture
-def policy(digits_bundle: tuple[Path, Path], deployed: Deployed) -> Path:
+def policy(digits_bundle: Bundle, deployed: Deployed) -> Path:
     """A policy that accepts the bundle, and names the channel."""
     path = deployed.folder / "trust.toml"
     stated = deployed.channel()
@@ -549,7 +549,7 @@ def index_of(bundle: Path) -> bytes:
 
 
 def test_both_commands_accept_what_the_channel_names_and_nothing_else(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     bundle = digits_bundle[0]
     assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
@@ -564,7 +564,7 @@ def test_both_commands_accept_what_the_channel_names_and_nothing_else(
 
 
 def test_a_load_asks_no_channel(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     shutil.rmtree(deployed.served)
     assert loaded(digits_bundle[0], policy) == READY
@@ -574,7 +574,7 @@ def test_a_load_asks_no_channel(
 
 
 def test_a_bundle_that_is_refused_is_asked_about_nowhere(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     text = policy.read_text("utf-8").replace('name = "digits"', 'name = "other"', 1)
     policy.write_text(text, "utf-8")
@@ -582,13 +582,13 @@ def test_a_bundle_that_is_refused_is_asked_about_nowhere(
     assert not (deployed.folder / "seen").exists()
 
 
-def test_policy_without_channel_asks_none(digits_bundle: tuple[Path, Path], capfd: Capture) -> None:
+def test_policy_without_channel_asks_none(digits_bundle: Bundle, capfd: Capture) -> None:
     bundle, trust = digits_bundle
     assert verified(bundle, trust, capfd, "--channel") == [("AOTC-E309", 5)] * 2
 
 
 def test_without_python_tuf_a_channel_cannot_be_asked(
-    digits_bundle: tuple[Path, Path],
+    digits_bundle: Bundle,
     policy: Path,
     capfd: Capture,
     monkeypatch: pytest.MonkeyPatch,
@@ -601,9 +601,7 @@ def test_without_python_tuf_a_channel_cannot_be_asked(
     "line",
     ['name = "a/b"', 'name = ""', 'source = ""', 'state = ""', 'root_file = ""', 'more = "x"', ""],
 )
-def test_a_channel_that_says_too_little_or_too_much_is_no_policy(
-    line: str, digits_bundle: tuple[Path, Path], policy: Path, capfd: Capture
-) -> None:
+def test_bad_channel_fails(line: str, digits_bundle: Bundle, policy: Path, capfd: Capture) -> None:
     key = line.partition(" ")[0]
     before, head, channel = policy.read_text("utf-8").partition("[channel]\n")
     kept = [each for each in channel.splitlines() if not each.startswith(f"{key or 'name'} ")]

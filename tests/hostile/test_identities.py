@@ -127,9 +127,7 @@ def test_identity_is_accepted_without_any_key(bench: Identifying, here: Sigstore
     "stated",
     [{"identity": f"{IDENTITY}x"}, {"identity": IDENTITY[:-1]}, {"issuer": f"{ISSUER}x"}],
 )
-def test_another_identity_and_another_issuer_vouch_for_nothing(
-    stated: dict[str, str], bench: Identifying, here: Sigstore
-) -> None:
+def test_other_identity_fails(stated: dict[str, str], bench: Identifying, here: Sigstore) -> None:
     policy = naming(trusting(here, **stated))
     (found,) = bench.findings(bench.identified(here), policy, datetime.now(UTC))
     assert found.code == "AOTC-E302" and "Sigstore's material (" in found.found
@@ -190,9 +188,7 @@ def test_material_of_another_signature_shows_nothing(bench: Identifying, here: S
 
 
 @pytest.mark.parametrize("other", [NOT_THIS, WARNING])
-def test_what_an_identity_says_of_something_else_refuses_the_bundle(
-    other: dict[str, Any], bench: Identifying, here: Sigstore
-) -> None:
+def test_foreign_proof_fails(other: dict[str, Any], bench: Identifying, here: Sigstore) -> None:
     assert bench.codes_by(bench.identified(here, **other), trusting(here)) == ["AOTC-E305"]
 
 
@@ -283,9 +279,7 @@ def test_policy_names_bad_trusted_roots(fields: str, code: str, found: str, tmp_
 
 
 @pytest.mark.parametrize(("more", "expected"), [(0, []), (4, ["AOTC-E111"])])
-def test_material_of_the_largest_size_is_read_and_of_a_larger_one_not(
-    more: int, expected: list[str], bench: Identifying, here: Sigstore
-) -> None:
+def test_material_limit(more: int, expected: list[str], bench: Identifying, here: Sigstore) -> None:
     written = here.signed(bench.statement())
     plain = json.dumps(written["verificationMaterial"]).encode()
     size = (MATERIAL_CHARACTERS_MAX + more) // 4 * 3
@@ -326,9 +320,7 @@ def test_oversized_material_is_refused_early(more: Any, bench: Identifying, here
     assert bench.codes_by(bundle, trusting(here)) == ["AOTC-E107"]
 
 
-def test_without_sigstore_a_policy_with_identities_is_refused_where_there_is_something_to_verify(
-    bench: Identifying, here: Sigstore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sigstore(bench: Identifying, here: Sigstore, monkeypatch: pytest.MonkeyPatch) -> None:
     signed = bench.identified(here)
     monkeypatch.setitem(sys.modules, "sigstore.models", None)
     assert bench.codes_by(signed, trusting(here)) == ["AOTC-E334"]
@@ -389,9 +381,7 @@ def about(bundle: Path, **other: Any) -> bytes:
     return statement(read_root(open_bundle(bundle)).entry.digest, **other)
 
 
-def test_what_is_attached_is_believed_by_a_policy_that_names_who_signed(
-    bundle: Path, here: Sigstore, tmp_path: Path, capfd: Capture
-) -> None:
+def test_attached_is_counted(bundle: Path, here: Sigstore, tmp_path: Path, capfd: Capture) -> None:
     file, trust = tmp_path / "b.sigstore.json", tmp_path / "trust.toml"
     file.write_text(json.dumps(here.signed(about(bundle))), "utf-8")
     (tmp_path / "root.json").write_text(here.trusted_root(), "utf-8")

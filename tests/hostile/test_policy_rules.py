@@ -55,9 +55,7 @@ CERTIFICATE = "https://aotc.dev/certificate/v1"
     ],
     ids=str,
 )
-def test_a_signature_counts_while_its_key_is_valid_both_ends_included(
-    window: dict[str, datetime], expected: list[str], bench: Workbench
-) -> None:
+def test_key_window_end(window: dict[str, datetime], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.signed(), bench.policy(key_of(bench.ours, **window))) == expected
 
 
@@ -151,9 +149,7 @@ def test_a_revoked_blob_is_refused_and_named_with_its_role(role: str, bench: Wor
     ],
     ids=str,
 )
-def test_the_provenance_satisfies_the_rules_on_builds_or_is_refused(
-    rules: dict[str, Any], expected: list[str], bench: Workbench
-) -> None:
+def test_build_rules_decide(rules: dict[str, Any], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.attested(), bench.policy(**rules)) == expected
 
 
@@ -177,9 +173,7 @@ RULES: dict[str, Any] = {
     ],
     ids=["all", "time", "builder", "no source", "one source more", "sign", "none", "malformed"],
 )
-def test_provenance_that_says_too_little_satisfies_no_rule(
-    build: dict[str, Any], expected: list[str], bench: Workbench
-) -> None:
+def test_mute_build_fails(build: dict[str, Any], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.attested((bench.ours, build)), bench.policy(**RULES)) == expected
 
 
@@ -267,9 +261,7 @@ def test_what_it_says_of_jaxlib_is_asked_where_jaxlib_may_run_something(bench: W
         ("split", None, False),
     ],
 )
-def test_an_entry_point_that_falls_back_further_than_the_policy_allows_is_named(
-    declared: str, furthest: Any, refused: bool, bench: Workbench
-) -> None:
+def test_fallback_is_limited(declared: str, furthest: Any, refused: bool, bench: Workbench) -> None:
     policy = bench.policy(furthest_fallback=furthest)
     found = list(check_fallbacks([declaring(bench.documents, declared)], policy))
     assert [finding.code for finding in found] == ["AOTC-E319"] * refused

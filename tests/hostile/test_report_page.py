@@ -153,9 +153,7 @@ def test_unexpected_statements_are_shown(documents: Documents, ours: LocalSigner
     assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 27
 
 
-def test_a_statement_counts_by_the_signature_and_not_by_the_key_id_it_bears(
-    documents: Documents, ours: LocalSigner, stranger: LocalSigner
-) -> None:
+def test_signature_decides(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:
     provenance = {"predicateType": "https://slsa.dev/provenance/v1"}
     good = statement(documents, ours, a_build(), **provenance)
     nameless = good.replace(ours.key_id.encode(), b"")
@@ -176,9 +174,7 @@ def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[st
     return [cell.text.strip() for cell in cells[at + 1 : at + 4]]
 
 
-def test_a_certificate_counts_by_the_signature_and_not_by_what_it_says(
-    documents: Documents, ours: LocalSigner, stranger: LocalSigner
-) -> None:
+def test_certificate_key(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:
     good = statement(documents, stranger, a_certificate(documents))
     source = certified(documents, ours, good)
     _, outcome, counts = certificate_cells(source, trusting(ours, stranger))

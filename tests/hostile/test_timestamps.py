@@ -293,9 +293,7 @@ def test_one_authority_of_several_is_enough_and_asking_them_is_bounded(
 
 
 @pytest.mark.parametrize(("early", "expected"), [(299, []), (300, []), (302, ["AOTC-E324"])])
-def test_a_timestamp_is_not_of_the_future(
-    early: int, expected: list[str], bench: Stamping, here: Authority
-) -> None:
+def test_future_is_wrong(early: int, expected: list[str], bench: Stamping, here: Authority) -> None:
     told = bench.stamped(here)
     made = moment_in(base64.b64decode(timestamp_in(take_apart(told).envelopes[0])))
     assert bench.codes(told, bench.trusting(here.trusted()), made - early * SECOND) == expected

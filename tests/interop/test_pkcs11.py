@@ -16,6 +16,7 @@ from aotc.bundle.sign.signer_plugins import PluginSigner, open_signer
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
+from tests.conftest import Bundle
 
 from .conftest import require
 from .softhsm import PIN, SoftHsm
@@ -72,9 +73,7 @@ def aotc(folder: Path, token: SoftHsm, *arguments: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", ["ed25519", "p256"])
-def test_a_bundle_signed_in_the_token_loads(
-    token: SoftHsm, digits_bundle: tuple[Path, Path], tmp_path: Path, name: str
-) -> None:
+def test_bundle_loads(token: SoftHsm, digits_bundle: Bundle, tmp_path: Path, name: str) -> None:
     bundle = tmp_path / "digits.aotb"
     bundle.write_bytes(digits_bundle[0].read_bytes())
     uri = token.uri(f"token=test;object={name}")
@@ -117,9 +116,7 @@ def test_label_id_and_token_name_one_key(token: SoftHsm, attributes: str) -> Non
     assert signer(token, "object=ed25519").key_id != by_label.key_id
 
 
-def test_a_pin_source_comes_before_the_variable(
-    token: SoftHsm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pin_source_wins(token: SoftHsm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTC_PKCS11_PIN", "wrong")
     (tmp_path / "pin").write_text(f"{PIN}\nsecond line\n")
     for source in (tmp_path / "pin", f"file:{tmp_path / 'pin'}", f"file://{tmp_path / 'pin'}"):

@@ -193,9 +193,7 @@ def test_chunks_wait_for_the_position(server: OciServer, connect: Connect) -> No
 @pytest.mark.parametrize(
     ("method", "code"), [("PATCH", None), ("PATCH", 404), ("PATCH", 416), ("PUT", 404)]
 )
-def test_an_upload_that_the_registry_has_forgotten_begins_anew(
-    method: str, code: int | None, server: OciServer, connect: Connect
-) -> None:
+def test_lost_upload(method: str, code: int | None, server: OciServer, connect: Connect) -> None:
     def forget(handler: Handler) -> None:
         server.uploads.clear()
         handler.hang_up() if code is None else handler.answer(code)

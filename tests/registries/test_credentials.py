@@ -37,9 +37,7 @@ def test_password_is_sent_on_demand(server: OciServer, connect: Connect) -> None
 
 @pytest.mark.parametrize("given", [NOBODY, Credentials("me", "wrong")])
 @pytest.mark.parametrize("token", ["", "t0ken"])
-def test_who_is_not_let_in_is_told_so(
-    given: Credentials, token: str, server: OciServer, connect: Connect
-) -> None:
+def test_login_fails(given: Credentials, token: str, server: OciServer, connect: Connect) -> None:
     server.password, server.token = "me:secret", token
     with pytest.raises(RegistryError) as caught:
         fetched(connect(credentials=given))
@@ -140,9 +138,7 @@ def send_on(server: OciServer, storage: OciServer) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "t0ken"])
-def test_a_host_that_readers_are_sent_to_is_told_nothing(
-    token: str, server: OciServer, other: OciServer, connect: Connect
-) -> None:
+def test_no_password(token: str, server: OciServer, other: OciServer, connect: Connect) -> None:
     other.blobs[REPO, DIGEST] = DATA
     server.password, server.token = "me:secret", token
     send_on(server, other)

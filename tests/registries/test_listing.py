@@ -59,9 +59,7 @@ def test_how_long_to_wait_is_read_as_http_has_it(text: str, seconds: float | Non
     ("body", "told"),
     [(b"no quota left", True), (b"<html>no quota left</html>", False), (b"", False)],
 )
-def test_a_registry_is_quoted_unless_it_answers_a_page(
-    body: bytes, told: bool, server: OciServer, connect: Connect
-) -> None:
+def test_errors_are_quoted(body: bytes, told: bool, server: OciServer, connect: Connect) -> None:
     server.faults.append(always(status(400, body)))
     found = refused(fetched, connect()).found
     assert ("quota" in found) is told and not found.endswith((":", ": "))

@@ -248,9 +248,7 @@ def test_verdict_keeps_load_blobs(loading: Loading, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("why", ["signer", "version"])
-def test_a_refusal_says_the_same_with_a_store_as_without_one(
-    why: str, loading: Loading, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_same_refusal(why: str, loading: Loading, capsys: pytest.CaptureFixture[str]) -> None:
     newer = 'minimum_version = "9.0.0"'
     policy = loading.by_a_stranger() if why == "signer" else loading.stating(newer)
     found = [

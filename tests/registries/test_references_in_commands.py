@@ -97,9 +97,7 @@ def test_weights_stay_in_the_registry_unless_they_are_asked_for(
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_verdict_says_whether_the_weights_were_hashed(
-    full: bool, server: OciServer, there: tuple[str, str], policy: Path
-) -> None:
+def test_hash_is_told(full: bool, server: OciServer, there: tuple[str, str], policy: Path) -> None:
     more = ["--full"] if full else []
     found = document("verify", there[0], "--trust", policy, *more)
     assert found["weights_hashed"] is full

@@ -111,9 +111,7 @@ def test_record_keeps_lost_attestations(registry: Registry, store: Store, root: 
     assert len(store.bundle(root).attestations) == 2
 
 
-def test_a_bundle_is_loaded_from_its_reference_and_then_without_a_registry(
-    registry: Registry, store: Store, place: str, policy: Path
-) -> None:
+def test_stored_loads_offline(registry: Registry, store: Store, place: str, policy: Path) -> None:
     read = read_policy(policy)
     first = fetched(place, read, store, None)
     registry.server.close()

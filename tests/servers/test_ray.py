@@ -61,9 +61,7 @@ def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
     return Versions(digits_bundle[0], tmp_path)
 
 
-def test_the_routes_are_those_of_a_server(
-    cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]
-) -> None:
+def test_routes_equal_it(cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]) -> None:
     cluster.deploy(*digits_bundle, replicas=2, max_tensor="64K", max_body="1M")
     assert cluster.get("/v2/health/live") == (200, {"live": True})
     assert cluster.get("/v2/health/ready") == (200, {"ready": True})
@@ -135,9 +133,7 @@ def _value(sample: str) -> float:
     return float(sample.rpartition(" ")[2])
 
 
-def test_a_killed_replica_costs_its_requests_an_error_and_no_wrong_answer(
-    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
-) -> None:
+def test_killed_replica_errs(cluster: OnRay, digits_bundle: Bundle, probabilities: bytes) -> None:
     cluster.deploy(*digits_bundle, replicas=2)
     statuses: list[int] = []
     for _ in range(2):

@@ -125,9 +125,7 @@ def test_recorded_keys_are_their_data(capture: Capture) -> None:
     [np.zeros((3, 2), np.uint32), np.zeros((3, 4), np.int32), np.zeros(3, np.uint32)],
     ids=["words", "dtype", "rank"],
 )
-def test_recorded_arrays_that_are_no_data_of_such_keys_are_refused(
-    capture: Capture, recorded: np.ndarray[tuple[int, ...], np.dtype]
-) -> None:
+def test_bad_key_data(capture: Capture, recorded: np.ndarray[tuple[int, ...], np.dtype]) -> None:
     manifest = KEYS + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files={"x.npz": npz(keys=recorded)}).refusal
     assert (refusal.code, key_path(refusal)) == (

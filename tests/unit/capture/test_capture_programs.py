@@ -68,9 +68,7 @@ def test_a_function_that_cannot_be_found_is_refused(
         ("h5pyx", "install h5pyx in the environment that runs `aotc build`"),
     ],
 )
-def test_keras_without_its_backend_is_told_to_take_jax(
-    capture: Capture, tmp_path: Path, backend: str, hint: str
-) -> None:
+def test_keras_backend_hint(capture: Capture, tmp_path: Path, backend: str, hint: str) -> None:
     """As keras 3.15 does: it imports what its default backend needs, far below its `__init__`."""
     package = tmp_path / "keras" / "src"
     package.mkdir(parents=True)
@@ -158,9 +156,7 @@ def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
         ("def f(*a, **named): return a", "entry_points.f.inputs.x", "x"),
     ],
 )
-def test_parameters_that_do_not_match_the_manifest_are_refused(
-    capture: Capture, definition: str, where: str, named: str
-) -> None:
+def test_parameters_must_match(capture: Capture, definition: str, where: str, named: str) -> None:
     refusal = capture(definition, ONE_INPUT).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E821", where)
     assert named in refusal.expected + refusal.found

@@ -52,9 +52,7 @@ ZERO, ONE = Leaf(index=0), Leaf(index=1)
         ),
     ],
 )
-def test_the_result_tree_says_what_the_function_returns(
-    capture: Capture, result: str, tree: Tree, paths: list[str]
-) -> None:
+def test_result_trees_match(capture: Capture, result: str, tree: Tree, paths: list[str]) -> None:
     captured = capture(f"""
         import dataclasses
 
@@ -129,9 +127,7 @@ def test_an_input_tree_follows_the_manifest_and_the_like_function(capture: Captu
         ("def initial(batch=1, *more):\n    1 / 0", "", "-v shows the traceback"),
     ],
 )
-def test_what_a_like_function_takes_and_the_manifest_does_not_state_is_spelled(
-    capture: Capture, definition: str, stated: str, hint: str
-) -> None:
+def test_missing_arguments_told(capture: Capture, definition: str, stated: str, hint: str) -> None:
     program = "    return jnp.zeros((batch, 3))\ndef f(state, x): return state + x[:, None]"
     refusal = capture(
         f"{definition}\n{program}",
@@ -181,9 +177,7 @@ def test_weak_types_are_recorded(capture: Capture, result: str, dtype: str, weak
         ("jnp.zeros(min(len(x), 3))", ("?",)),
     ],
 )
-def test_output_axes_carry_the_names_of_dimensions(
-    capture: Capture, result: str, shape: tuple[int | str, ...]
-) -> None:
+def test_output_axes_are_named(capture: Capture, result: str, shape: tuple[int | str, ...]) -> None:
     batched = BATCHED.replace("profiles = [1, 8]", "profiles = [1, 4, 8]")
     captured = capture(f"def f(x): return {result}", batched).f
     assert captured.outputs[0].shape == shape

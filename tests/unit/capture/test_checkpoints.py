@@ -130,9 +130,7 @@ def cut(files: Files) -> None:
         (lambda files: files.update({INDEX: b'{"weight_map": ['}), [INDEX]),
     ],
 )
-def test_what_index_and_files_do_not_agree_on_is_refused_at_once(
-    tmp_path: Path, change: Callable[[Files], None], told: list[str]
-) -> None:
+def test_index_mismatch(tmp_path: Path, change: Callable[[Files], None], told: list[str]) -> None:
     files = checkpoint()
     change(files)
     found = refused(tmp_path, files)

@@ -141,9 +141,7 @@ def test_an_input_is_what_a_function_returns(capture: Capture, files: dict[str, 
         ("4.0)", '4, dtype="int32")'),
     ],
 )
-def test_what_a_function_returns_has_to_be_what_the_file_takes(
-    of_file: str, other: str, capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_unfit_values(of_file: str, other: str, capture: Capture, files: dict[str, bytes]) -> None:
     assert capture(STATE.replace(of_file, other), LIKE, files=files).refusal.code == "AOTC-E846"
 
 
@@ -208,9 +206,7 @@ ROWS = 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
 
 
 @pytest.mark.parametrize(("name", "rows"), [("y", 3), ("y[n=2]", 2), ("y[n=8]", 8)])
-def test_profiles_without_recorded_results_are_compared_by_rows(
-    capture: Capture, files: dict[str, bytes], name: str, rows: int
-) -> None:
+def test_rows_are_compared(capture: Capture, files: dict[str, bytes], name: str, rows: int) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     known = (x[np.arange(rows) % 3] @ W).astype(np.float64)
     given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(**{name: known})}
@@ -290,9 +286,7 @@ def test_file_function_gives_first_state(capture: Capture, counter: dict[str, by
         ('donate = ["weights", "state"]', "AOTC-E846"),
     ],
 )
-def test_a_model_that_changes_is_refused_unless_the_manifest_donates_what_changes(
-    capture: Capture, counter: dict[str, bytes], more: str, code: str
-) -> None:
+def test_state_is_given(capture: Capture, counter: dict[str, bytes], more: str, code: str) -> None:
     refusal = capture("", changing(more), files=counter).refusal
     assert refusal.code == code
     assert refusal.where.endswith("entry_points.f.donate")

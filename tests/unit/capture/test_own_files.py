@@ -61,9 +61,7 @@ def test_elsewhere_modules_are_sources(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_an_archive_that_a_module_came_from_is_a_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
-) -> None:
+def test_archives_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool) -> None:
     archive = tmp_path / "lib" / "modules.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as file:
@@ -92,9 +90,7 @@ def test_read_files_are_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     }
 
 
-def test_functions_found_elsewhere_are_covered_and_their_files_sources(
-    capture: Capture, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_elsewhere_files_own(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "away.py").write_text("def twice(x):\n    return 2 * x\n")
     program = capture(

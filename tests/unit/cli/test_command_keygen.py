@@ -21,9 +21,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_plain_pair_is_private_and_loads_without_a_passphrase(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_pair_is_private(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "--plain wins over it")
     done = aotc("keygen", "ci", "--plain", "--json")
     assert done.exit_code == 0

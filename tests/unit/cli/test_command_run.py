@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import Bundle
+
 Run = Callable[..., Any]
 
 
 @pytest.fixture
-def command(digits_bundle: tuple[Path, Path], tmp_path: Path) -> list[str]:
+def command(digits_bundle: Bundle, tmp_path: Path) -> list[str]:
     """The start of a command line; x.npy lies in the current folder."""
     np.save(tmp_path / "x.npy", np.ones((8, 64), np.float32))
     return ["run", str(digits_bundle[0]), "predict", "--trust", str(digits_bundle[1])]
@@ -73,9 +75,7 @@ def test_inputs_that_cannot_be_used_are_refused_with_exit_code_2(
     refused([*command, *(f"--input={text}" for text in inputs)], 2, code)
 
 
-def test_a_mask_is_left_to_the_loader(
-    refused: Run, encoder_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_run_passes_no_mask(refused: Run, encoder_bundle: Bundle, tmp_path: Path) -> None:
     command = ["run", str(encoder_bundle[0]), "encode", "--trust", str(encoder_bundle[1])]
     given = ["--input=tokens=1x16xi32=1", "--input=mask=1x16xpred=1"]
     done = refused([*command, *given], 2, "AOTC-E013")

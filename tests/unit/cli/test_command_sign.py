@@ -367,9 +367,7 @@ def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, archiv
     assert {first["key_id"], again["key_id"]} < {*again["earlier_signers"]}
 
 
-def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
-    aotc: Run, refused: Run, archive: Path, tmp_path: Path
-) -> None:
+def test_release_policy_is_ready(aotc: Run, refused: Run, archive: Path, tmp_path: Path) -> None:
     for name in ("build", "release", "stranger"):
         aotc("keygen", name, "--plain")
     keys = ["--key", "build.pub", "--key", "release.pub"]
@@ -392,9 +390,7 @@ def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o400, False), (0o640, True),
                                             (0o604, True), (0o666, True)])  # fmt: skip
-def test_a_private_key_that_others_may_use_is_told_and_used(
-    aotc: Run, archive: Path, tmp_path: Path, mode: int, told: bool
-) -> None:
+def test_shared_key_noted(aotc: Run, archive: Path, tmp_path: Path, mode: int, told: bool) -> None:
     aotc("keygen", "k", "--plain")
     (tmp_path / "k.key").chmod(mode)
     done = aotc("sign", "b", "--key", "k.key", "--json")
@@ -404,9 +400,7 @@ def test_a_private_key_that_others_may_use_is_told_and_used(
 
 
 @pytest.mark.parametrize("text", ["{one}{other}", "key of release\n{one}", "{one}the end\n"])
-def test_a_file_with_more_than_a_private_key_signs_nothing(
-    aotc: Run, refused: Run, archive: Path, tmp_path: Path, text: str
-) -> None:
+def test_key_and_more(aotc: Run, refused: Run, archive: Path, tmp_path: Path, text: str) -> None:
     for name in ("one", "other"):
         aotc("keygen", name, "--plain")
     keys = {name: (tmp_path / f"{name}.key").read_text() for name in ("one", "other")}

@@ -19,6 +19,7 @@ import pytest
 
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
+from tests.conftest import Bundle
 from tests.waiting import SECONDS, said_at, started, until
 
 Run = Callable[..., Any]
@@ -258,9 +259,7 @@ main()
 @pytest.mark.parametrize(
     "module", ["click", "msgspec", "numpy", "aotc.cli.run_command", "jaxlib.xla_client"]
 )
-def test_ctrl_c_amid_an_import_is_no_traceback(
-    digits_bundle: tuple[Path, Path], module: str, options: list[str]
-) -> None:
+def test_ctrl_c_in_import_is_quiet(digits_bundle: Bundle, module: str, options: list[str]) -> None:
     """Half imported modules cannot be imported again, and C++ code ends the process."""
     run = ["run", str(digits_bundle[0]), "predict", "--trust", str(digits_bundle[1]), *options]
     run += ["--input", "image=1x64xf32"]
@@ -290,7 +289,7 @@ main()
 """
 
 
-def test_ctrl_c_inside_msgspec_is_not_dropped(digits_bundle: tuple[Path, Path]) -> None:
+def test_ctrl_c_inside_msgspec_is_not_dropped(digits_bundle: Bundle) -> None:
     """It asks types for their hashes, and goes on whatever they raise."""
     command = [sys.executable, "-c", DESCRIBING, "verify", str(digits_bundle[0])]
     done = subprocess.run(

@@ -93,9 +93,7 @@ def test_a_threshold_of_keys_that_nobody_holds_is_noted(aotc: Run, pair: str) ->
         "{pem}{pem}",
     ],
 )
-def test_a_file_with_more_than_a_key_is_refused(
-    aotc: Run, refused: Run, tmp_path: Path, pair: str, text: str
-) -> None:
+def test_one_key_a_file(aotc: Run, refused: Run, tmp_path: Path, pair: str, text: str) -> None:
     pem = (tmp_path / "ci.pub").read_text()
     (tmp_path / "noted.pub").write_text(text.replace("{pem}", pem))
     refused(["trust", "init", "--key", "noted.pub", "--name", "a"], 5, "AOTC-E310")

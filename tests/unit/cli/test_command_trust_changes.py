@@ -12,6 +12,7 @@ import pytest
 
 from aotc_runtime.schema.trust_policy import Revoked
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from tests.conftest import Bundle
 from tests.hostile.authorities import authority
 
 Run = Callable[..., Any]
@@ -151,9 +152,7 @@ def test_rules_are_shown_with_key_states(aotc: Run, tmp_path: Path, pems: dict[s
     assert all(word in text for word in (*states, pems["ci"][:16], "accepts.jaxlib", "0.12.0"))
 
 
-def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
-    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_warns_early(aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     path = tmp_path / "trust.toml"
     ending = f'name = "ci"\nnot_after = {in_days(20)}'
     path.write_text(path.read_text().replace('name = "ci"', ending))
@@ -173,9 +172,7 @@ def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
         assert warning.endswith(said)
 
 
-def test_check_fails_for_keys_that_are_all_revoked_or_past(
-    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_fails_keyless(aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     done = aotc("trust", "revoke", "trust.toml", "--key", pems["ci"])
     assert done.exit_code == 0 and "every bundle is refused" in done.stderr
     assert "revoked" in refused(["trust", "check", "trust.toml"], 5, "AOTC-E321").stderr
@@ -188,9 +185,7 @@ def test_check_fails_for_keys_that_are_all_revoked_or_past(
     refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")
 
 
-def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(
-    aotc: Run, refused: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_check_names_a_rule(aotc: Run, refused: Run, tmp_path: Path, digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle[0], tmp_path / "trust.toml"
     check = ["trust", "check", "trust.toml", str(bundle)]
     genuine = digits_bundle[1].read_text()
@@ -237,9 +232,7 @@ def test_check_says_what_ended_key_counts(aotc: Run, tmp_path: Path, pems: dict[
     assert "every bundle is refused that no timestamp dates back" in left.stderr
 
 
-def test_what_a_build_states_satisfies_the_rules_that_name_it(
-    aotc: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_build_satisfies_its_rules(aotc: Run, tmp_path: Path, digits_bundle: Bundle) -> None:
     """The provenance of `aotc build` itself, as `aotc inspect` shows it."""
     bundle, genuine = digits_bundle
     claim, _ = aotc("inspect", str(bundle), "--json").document["signatures"]

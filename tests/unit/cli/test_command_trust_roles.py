@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+from tests.conftest import Bundle
 from tests.documented import code_of
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
 
@@ -32,7 +33,7 @@ def ids(aotc: Run) -> dict[str, str]:
 
 
 @pytest.fixture
-def bundle(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Path:
+def bundle(digits_bundle: Bundle, tmp_path: Path) -> Path:
     return Path(shutil.copyfile(digits_bundle[0], tmp_path / "digits.aotb"))
 
 
@@ -44,9 +45,7 @@ def policy() -> str:
     return Path("trust.toml").read_text("utf-8")
 
 
-def test_the_rotation_of_the_documentation_keeps_two_people(
-    aotc: Run, ids: dict[str, str], bundle: Path, refused: Run
-) -> None:
+def test_rotation_keeps_two(aotc: Run, ids: dict[str, str], bundle: Path, refused: Run) -> None:
     """Sign with the old and the new key of CI, as trust-policy.md describes changing keys."""
     assert aotc(*ADD, "--name", "ci-2027", "--holder", "ci").exit_code == 0
     for name in ("ci", "ci-2027"):
@@ -57,9 +56,7 @@ def test_the_rotation_of_the_documentation_keeps_two_people(
     assert aotc(*verify).exit_code == 0
 
 
-def test_guide_for_two_signers_works_as_it_is_written(
-    aotc: Run, refused: Run, bundle: Path, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_two_signers_guide(aotc: Run, refused: Run, bundle: Path, digits_bundle: Bundle) -> None:
     page = ROOT / "docs" / "reference" / "trust-policy.md"
     lines = [line for line in code_of("sh", page, "Two signers").splitlines() if line]
     assert len(lines) == 7
@@ -195,9 +192,7 @@ def test_show_says_whose_a_key_is_and_for_whom_it_speaks(aotc: Run, ids: dict[st
     ]
 
 
-def test_release_signs_only_what_makes_enough_holders_with_it(
-    aotc: Run, refused: Run, ids: dict[str, str], bundle: Path
-) -> None:
+def test_release_needs_holders(aotc: Run, refused: Run, ids: dict[str, str], bundle: Path) -> None:
     """CI's second key would add nothing to its first."""
     assert aotc(*ADD, "--holder", "ci").exit_code == 0
     assert aotc("sign", str(bundle), "--key", "ci.key").exit_code == 0

@@ -63,9 +63,7 @@ MISUSED = [
 
 
 @pytest.mark.parametrize(("line", "where", "found"), MISUSED)
-def test_a_misused_command_is_told_what_is_wrong_and_how_it_is_used(
-    refused: Run, aotc: Run, line: str, where: str, found: str
-) -> None:
+def test_misuse_shows_usage(refused: Run, aotc: Run, line: str, where: str, found: str) -> None:
     arguments = shlex.split(line)
     refused(arguments, 2, "AOTC-E001")
     (finding,) = aotc(*arguments, "--json").document["findings"]

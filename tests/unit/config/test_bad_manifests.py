@@ -15,9 +15,7 @@ COUNT = 'n = { shape = [], dtype = "int32" }'
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_manifest_is_one_error_with_its_place_and_hint(
-    spoiled: Callable[[str, str], list[Finding]], bad: dict[str, str]
-) -> None:
+def test_bad_manifest(spoiled: Callable[[str, str], list[Finding]], bad: dict[str, str]) -> None:
     old, new, code, where, expected, found, hint = (bad.get(part, "") for part in PARTS)
     check_one_finding(spoiled, (old, new, code, where, expected, found, hint))
 

@@ -41,9 +41,7 @@ devices = 8
         ),
     ],
 )
-def test_a_name_stands_for_devices_on_hosts(
-    name: str, devices: int, hosts: int, options: dict[str, object]
-) -> None:
+def test_names_of_devices(name: str, devices: int, hosts: int, options: dict[str, object]) -> None:
     topology = tpu_topologies.parse(name)
     assert (topology.devices, topology.hosts, topology.options) == (devices, hosts, options)
 

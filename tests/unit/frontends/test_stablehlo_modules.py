@@ -264,9 +264,7 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
         *((data, "x.jax", None, "AOTC-E843") for data in (b"", b"x", bytes(64), b"\xff" * 100)),
     ],
 )
-def test_what_is_no_module_or_not_taken_is_refused_with_a_code(
-    data: bytes, name: str, signature: str | None, expected: str
-) -> None:
+def test_no_module_is_refused(data: bytes, name: str, signature: str | None, expected: str) -> None:
     assert code(data, name, signature) == expected
 
 

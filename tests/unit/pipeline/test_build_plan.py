@@ -121,9 +121,7 @@ def target(name: str) -> Target:
         ),
     ],
 )
-def test_engines_are_those_of_a_targets_file_or_of_the_list_that_have_code_for_it(
-    tmp_path: Path, engines: str, platforms: tuple[list[str], ...]
-) -> None:
+def test_engines_by_target(tmp_path: Path, engines: str, platforms: tuple[list[str], ...]) -> None:
     read = manifest(tmp_path, "cpu-x86-64-v3", "cpu-haswell", "cpu-neoverse-n1", more=engines)
     found = tuple([one.platform for one in each] for each in resolve_candidates(read))
     assert found == platforms

@@ -80,9 +80,7 @@ def test_same_job_is_compiled_once_per_toolchain(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["libraries", "our code"])
-def test_another_toolchain_compiles_again_whatever_its_versions_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
+def test_other_tools_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     store = LocalStore(tmp_path, 10**6)
     CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
     if other == "libraries":

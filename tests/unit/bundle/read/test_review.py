@@ -89,9 +89,7 @@ def fewer_profiles(data: bytes) -> bytes:
         (lambda data: data.replace(b'"schema"', b'"scheme"'), "AOTC-E101"),
     ],
 )
-def test_evidence_that_is_not_of_these_executables_is_refused(
-    repack: Repack, change: Callable[[bytes], bytes], code: str
-) -> None:
+def test_foreign_proof_fails(repack: Repack, change: Callable[[bytes], bytes], code: str) -> None:
     bundle = repack(change)
     read_unverified(bundle)  # what loads bundles does not look into it
     with pytest.raises(BundleFormatError) as caught:

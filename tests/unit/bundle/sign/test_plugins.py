@@ -107,9 +107,7 @@ def test_a_scheme_that_two_packages_claim_is_refused(install: Install) -> None:
     assert (code, found) == ("AOTC-E022", "one_signer:open_key, two_signer:open_key")
 
 
-def test_one_package_found_twice_on_the_path_is_one(
-    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_twice(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install("good_signer", MODULE)
     monkeypatch.syspath_prepend(tmp_path / "site-good_signer")
     assert refusal("file:gone")[0] == "AOTC-E006", "opened, and the key is not there"
@@ -145,9 +143,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("code", "title", "doing", "found"), FAILURES, ids=range(len(FAILURES)))
-def test_a_plug_in_that_fails_is_one_finding(
-    install: Install, code: str, title: str, doing: str, found: str
-) -> None:
+def test_failing_plug_in(install: Install, code: str, title: str, doing: str, found: str) -> None:
     install("bad_signer", code)
     refused = refusal("file:key")
     where = f"signer file, {doing}" if doing else "signer file"

@@ -80,9 +80,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
     ],
 )
 @pytest.mark.parametrize("passphrase", [None, b"secret"])
-def test_what_is_no_private_key_is_named_and_no_passphrase_asked_for(
-    tmp_path: Path, data: bytes, found: str, passphrase: bytes | None
-) -> None:
+def test_no_private_key(tmp_path: Path, data: bytes, found: str, passphrase: bytes | None) -> None:
     (tmp_path / "k.key").write_bytes(data)
     with pytest.raises(UsageError) as caught:
         load_private_key(tmp_path / "k.key", passphrase)

@@ -59,9 +59,7 @@ def test_what_cannot_be_removed_is_no_success(
     refused(["cache", *command, "--cache", filled], 2, "AOTC-E060")
 
 
-def test_the_folder_is_that_of_the_variable_or_the_users(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_or_user_cache(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "named"))
     assert aotc("cache", "info", "--json").document["folder"] == str(tmp_path / "named")

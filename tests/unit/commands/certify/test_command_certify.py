@@ -92,12 +92,7 @@ def test_a_certified_jaxlib_loads_where_the_policy_names_the_certifier_and_nowhe
     ]
 
 
-def test_certifying_again_replaces_the_same_and_keeps_the_others(
-    built_elsewhere: Made,
-    certify: Any,
-    key: Path,
-    aotc: Aotc,
-) -> None:
+def test_certificate_is_renewed(built_elsewhere: Made, certify: Any, key: Path, aotc: Aotc) -> None:
     bundle, policy = built_elsewhere()
     other = LocalSigner.ephemeral()
     assert aotc("keygen", "--plain", "other").exit_code == 0

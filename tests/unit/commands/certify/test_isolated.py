@@ -105,9 +105,7 @@ def test_silent_end_is_a_crash(built_elsewhere: Made, running_jaxlib: str, tmp_p
         assert trial.outcome == "crashed" and "exit status" in trial.detail
 
 
-def test_a_process_that_dies_once_everything_has_run_has_crashed_all_the_same(
-    built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
-) -> None:
+def test_late_death_is_a_crash(built_elsewhere: Made, running_jaxlib: str, tmp_path: Path) -> None:
     bundle, policy = built_elsewhere()
     dying = script(tmp_path, f'"{sys.executable}" "$@"\nexit 3')
     trial, counts = tried(bundle, read_policy(policy), running_jaxlib, dying)

@@ -269,9 +269,7 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
     refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E001")
 
 
-def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
-    refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_written_bundle_unused(refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = channel_host.opened
 
     def opened(source: Any, *more: Any) -> Any:

@@ -43,9 +43,7 @@ def test_a_python_that_is_not_there_is_refused(saved_model: Path, tmp_path: Path
     assert caught.value.code == "AOTC-E843"
 
 
-def test_the_passphrases_of_keys_are_kept_from_the_environment_that_opens_a_model(
-    saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_passphrases(saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = "-".join(f"${name}" for name in ("OTHER", *worker_environment.SECRET))
     python = python_of(tmp_path, f'echo "{named}"; exit 1')
     for name in worker_environment.SECRET:

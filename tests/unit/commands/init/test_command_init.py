@@ -489,9 +489,7 @@ def test_named_callables_are_drafted_and_traced(drafting: Drafting, tmp_path: Pa
         ("Model.__call__", [X], "method has no object"),
     ],
 )
-def test_what_no_manifest_can_call_is_refused(
-    drafting: Drafting, name: str, options: list[str], says: str
-) -> None:
+def test_uncallable_refused(drafting: Drafting, name: str, options: list[str], says: str) -> None:
     exit_code, codes, said = refusal_of(drafting, [f"calls:{name}", *options])
     assert (exit_code, codes) == (2, ["AOTC-E085"]), said
     assert says in said

@@ -105,9 +105,7 @@ def test_recorded_inputs_become_the_fixtures(aotc: Run, model: Path, tmp_path: P
     }
 
 
-def test_recorded_inputs_describe_a_function(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_function(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("scorer.py").write_text(
         "def score(x, ids):\n    return x * ids[:, None]\n", encoding="utf-8"

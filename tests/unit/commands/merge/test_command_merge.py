@@ -72,9 +72,7 @@ def test_merged_bundle_names_its_inputs(aotc: Run, one: Path, two: Path, policy:
     assert [found["root_digest"] for found in done.document["inputs"]] == roots
 
 
-def test_without_a_key_the_result_is_unsigned_and_says_so(
-    aotc: Run, refused: Run, one: Path, two: Path, policy: Path
-) -> None:
+def test_unsigned_is_told(aotc: Run, refused: Run, one: Path, two: Path, policy: Path) -> None:
     done = aotc("merge", one, two, "--layout", "c", "--trust", policy)
     assert done.exit_code == 0 and "aotc sign c --key KEY" in done.stderr
     refused(["verify", "c", "--trust", str(policy)], 5, "AOTC-E301")
@@ -121,9 +119,7 @@ def test_every_rule_of_the_policy_but_those_on_the_host_is_asked_of_the_inputs(
     refused(["merge", str(one), "-o", "c.aotb", "--trust", "strict.toml"], 5, code)
 
 
-def test_the_host_and_its_jaxlib_are_not_asked(
-    aotc: Run, one: Path, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_merge_ignores_host(aotc: Run, one: Path, digits_bundle: Bundle, tmp_path: Path) -> None:
     policy = digits_bundle[1].read_text() + "\n[accepts]\njaxlib = ['0.0.1']\n"
     (tmp_path / "other.toml").write_text(policy)
     assert aotc("merge", one, "-o", "c.aotb", "--trust", "other.toml").exit_code == 0
@@ -172,9 +168,7 @@ def test_extracting_and_looking_at_it(aotc: Run, one: Path, two: Path, policy: P
 
 
 @pytest.mark.parametrize("option", ["--output", "--layout"])
-def test_a_bundle_that_is_read_is_never_overwritten(
-    refused: Run, one: Path, two: Path, aotc: Run, option: str
-) -> None:
+def test_source_is_kept(refused: Run, one: Path, two: Path, aotc: Run, option: str) -> None:
     aotc("merge", one, two, option, "c", "--unsigned-inputs")
     Path("link").symlink_to("c")
     for place in ("c", "./c", "link"):

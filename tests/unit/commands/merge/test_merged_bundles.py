@@ -124,9 +124,7 @@ DIFFERENT: dict[str, tuple[str, Callable[[Documents], object]]] = {
 
 
 @pytest.mark.parametrize(("what", "change"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_another_program_is_refused_with_what_differs(
-    made: Made, what: str, change: Callable[[Documents], object]
-) -> None:
+def test_other_program_fails(made: Made, what: str, change: Callable[[Documents], object]) -> None:
     assert ("AOTC-E050", what) in refusal(made("one", BUILT), made("two", OTHER, change))
 
 

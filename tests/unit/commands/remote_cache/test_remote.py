@@ -70,9 +70,7 @@ def test_entry_reaches_other_host(kind: str, storage: Path, server: Server, tmp_
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "empty", "moved"])
-def test_what_is_wrong_there_is_not_used_and_told(
-    damage: str, storage: Path, server: Server, tmp_path: Path
-) -> None:
+def test_wrong_entry_is_told(damage: str, storage: Path, server: Server, tmp_path: Path) -> None:
     store = SharedStore(LocalStore(tmp_path / "a", 10_000), remote(server("good")))
     store.remote.put(KEY, b"some data")
     store.remote.put(OTHER, b"other data")

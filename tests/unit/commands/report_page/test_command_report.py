@@ -40,9 +40,7 @@ def test_policy_keys_are_shown_by_name(aotc: Run, digits_bundle: Bundle, tmp_pat
         assert f">{shown}<" in page.read_text() and "unnamed" not in page.read_text()
 
 
-def test_a_report_is_replaced_and_no_other_file(
-    aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_page_is_replaced(aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     page.write_text("<!doctype html>\n<p>somebody's home page</p>\n")
     refused(["report", digits_bundle[0], "-o", page], 2, "AOTC-E004")

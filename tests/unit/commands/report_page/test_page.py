@@ -146,9 +146,7 @@ def test_same_bundle_gives_same_page(digits_bundle: Bundle, tmp_path: Path) -> N
         (ExpectedWithin("e.npz", "0.001", "0.01"), "gives what e.npz has, within 0.01 + 0.001"),
     ],
 )
-def test_the_page_says_whether_the_reading_of_a_model_file_was_checked(
-    lm_review: Review, expected: ExpectedWithin | UnsetType, said: str
-) -> None:
+def test_review_is_told(lm_review: Review, expected: ExpectedWithin | UnsetType, said: str) -> None:
     origin = ModelOrigin("m.pt2", {"torch": "2.13"}, expected=expected)
 
     def of_model(target: ReviewedTarget) -> ReviewedTarget:

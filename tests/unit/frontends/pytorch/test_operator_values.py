@@ -259,9 +259,7 @@ def test_singular_matrix_is_told_by_every_operator(rows: list[list[float]], info
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("kind", ["float32", "complex64"])
 @pytest.mark.parametrize(("rows", "info"), NOT_POSITIVE)
-def test_a_matrix_that_is_not_positive_is_told_by_its_first_minor_that_is_not(
-    rows: list[list[float]], info: int, kind: str, upper: bool
-) -> None:
+def test_non_positive_minor(rows: list[list[float]], info: int, kind: str, upper: bool) -> None:
     matrix = np.array([rows, np.eye(len(rows))], kind)
     # The other triangle is not read.
     matrix = matrix + 9 * (np.tril(np.ones_like(matrix), -1) if upper else np.triu(matrix, 1))

@@ -85,9 +85,7 @@ def of_everybody(folder: Path) -> None:
 
 @pytest.mark.parametrize("inner", ["records", "entries", "entries/ab"])
 @pytest.mark.parametrize("shared", [of_several, of_everybody])
-def test_a_folder_in_which_others_may_write_in_part_is_refused(
-    tmp_path: Path, inner: str, shared: Callable[[Path], None]
-) -> None:
+def test_shared_folder_refused(tmp_path: Path, inner: str, shared: Callable[[Path], None]) -> None:
     cache = tmp_path / "cache"
     (cache / "entries" / "ab").mkdir(parents=True)
     (cache / "records").mkdir()

@@ -14,6 +14,7 @@ import aotc_runtime
 from aotc_runtime import AotcError
 from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pinned
 from aotc_serve.service.bundle_repository import Repository
+from tests.conftest import Bundle
 
 BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
@@ -44,9 +45,7 @@ def test_other_arguments_are_refused(change: dict[str, Any], where: str) -> None
     assert (caught.value.code, caught.value.findings[0].where) == ("AOTC-E785", where)
 
 
-def test_a_file_is_pinned_by_the_digest_that_was_verified(
-    digits_bundle: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_pins_verified_digest(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, policy = digits_bundle
     monkeypatch.chdir(bundle.parent)
     given = {"bundle": bundle.name, "trust": os.path.relpath(policy), "max_delay": "2"}
@@ -57,7 +56,7 @@ def test_a_file_is_pinned_by_the_digest_that_was_verified(
     assert what.policy == aotc_runtime.read_policy(policy)
 
 
-def test_rejected_bundle_is_not_deployed(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
+def test_rejected_bundle_is_not_deployed(digits_bundle: Bundle, tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     given = {"bundle": str(digits_bundle[0]), "trust": str(versions.trust)}
     with pytest.raises(AotcError, match="AOTC-E30"):
@@ -78,7 +77,7 @@ def load(place: Path, what: Any) -> list[str]:
     return said
 
 
-def test_only_the_pinned_bundle_is_served(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
+def test_only_the_pinned_bundle_is_served(digits_bundle: Bundle, tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)

@@ -69,9 +69,7 @@ def refused(process: subprocess.Popen[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_server_takes_the_socket_and_whoever_has_connected_before(
-    family: int, digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_socket_is_taken(family: int, digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     address = ("127.0.0.1", 0) if family == socket.AF_INET else ("::1", 0)
     try:
         sockets.append(listening(family, address))

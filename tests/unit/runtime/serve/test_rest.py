@@ -146,9 +146,7 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
 
 
 @pytest.mark.parametrize(("model", "document", "status", "code"), REFUSED.values(), ids=REFUSED)
-def test_a_request_that_does_not_fit_is_refused_with_its_code(
-    served: Served, model: str, document: Any, status: int, code: str
-) -> None:
+def test_unfit_request(served: Served, model: str, document: Any, status: int, code: str) -> None:
     found, answer = served.post(f"/v2/models/{model}/infer", document)
     assert (found, answer["code"]) == (status, code)
     assert answer["error"].startswith(code) and "Traceback" not in answer["error"]
@@ -171,9 +169,7 @@ LIES: dict[str, tuple[bytes, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("body", "headers", "code"), LIES.values(), ids=LIES)
-def test_a_body_that_lies_is_refused(
-    served: Served, body: bytes, headers: dict[str, str], code: str
-) -> None:
+def test_lying_body(served: Served, body: bytes, headers: dict[str, str], code: str) -> None:
     _, _, data = served.ask("POST", "/v2/models/digits/infer", body, headers)
     assert json.loads(data)["code"] == code
 

@@ -366,9 +366,7 @@ def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
         ),
     ],
 )
-def test_a_structure_is_told_by_its_kind_and_its_size(
-    spec: dict[str, Any], value: Any, expected: str, found: str
-) -> None:
+def test_structure_is_told(spec: dict[str, Any], value: Any, expected: str, found: str) -> None:
     with pytest.raises(ShapeError) as refused:
         list(flatten(tree(spec), value, "x"))
     (finding,) = refused.value.findings

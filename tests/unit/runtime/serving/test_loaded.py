@@ -241,9 +241,7 @@ def _to_numpy(value: Any) -> Any:
         ("memory_limit", -1, "AOTC-E556"),
     ],
 )
-def test_a_limit_that_is_no_number_is_refused(
-    argument: str, value: object, code: str, digits_bundle: Bundle
-) -> None:
+def test_bad_limits_fail(argument: str, value: object, code: str, digits_bundle: Bundle) -> None:
     with pytest.raises(ResourceError) as caught:
         aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1], **{argument: value})
     (finding,) = caught.value.findings

@@ -52,9 +52,7 @@ def test_without_any_file_it_is_the_physical_memory(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("cgroup", [1, 2])
-def test_a_cgroup_limit_counts_if_it_is_less(
-    cgroup: int, limit: str, usage: str, expected: int, tmp_path: Path
-) -> None:
+def test_least_counts(cgroup: int, limit: str, usage: str, expected: int, tmp_path: Path) -> None:
     inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
     contents = {inside + limit_file: limit, inside + usage_file: usage}
     assert available_memory(*files(tmp_path, meminfo=MEMINFO, **contents)) == expected

@@ -106,9 +106,7 @@ def a_layout(folder: Path, blob: bytes) -> str:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
-    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moved_folder_reread(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_layout(tmp_path / "bundle", b"old")
     digest = a_layout(tmp_path / "other", b"new")
     mapped: list[Path] = []

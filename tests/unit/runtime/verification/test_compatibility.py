@@ -183,9 +183,7 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
         ({"requires": {"memory_bytes": 0}}, {"memory_bytes": 0}, []),
     ],
 )
-def test_each_mismatch_has_its_code(
-    change: dict[str, Any], facts: dict[str, Any], expected: list[str]
-) -> None:
+def test_mismatch_codes(change: dict[str, Any], facts: dict[str, Any], expected: list[str]) -> None:
     assert codes(change, **facts) == expected
 
 

@@ -297,9 +297,7 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ),
     ],
 )
-def test_a_problem_names_its_place_what_would_do_and_what_stands_there(
-    change: dict[str, Any], where: str, expected: str, found: str
-) -> None:
+def test_problem_is_placed(change: dict[str, Any], where: str, expected: str, found: str) -> None:
     (finding,) = policy_problems(POLICY | change, "p")
     assert (finding.code, finding.where, finding.found) == ("AOTC-E309", where, found)
     assert finding.expected.startswith(expected)
