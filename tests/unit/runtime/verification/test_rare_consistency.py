@@ -75,18 +75,15 @@ def test_the_mesh_is_among_what_is_checked() -> None:
     [
         ({"mesh": {**MESH, "axes": []}}, ("m mesh", "none")),
         ({"mesh": {**MESH, "axes": [MESH["axes"][0]] * 2}}, ("m mesh", "data, data")),
-        (
-            {"mesh": {**MESH, "devices": [0, 1, 2, 3, 4, 4]}},
-            ("m mesh devices", "0, 1, 2, 3, 4, 4"),
-        ),
-        (
-            {"mesh": {**MESH, "devices": [1, 2, 3, 4, 5, 6]}},
-            ("m mesh devices", "1, 2, 3, 4, 5, 6"),
-        ),
-        ({"mesh": {**MESH, "devices": [0, 1, 2]}}, ("m mesh devices", "0, 1, 2")),
-        (
-            {"mesh": {**MESH, "devices": [0, 2, 1, 3, 4, 5]}},
-            ("m mesh devices", "0, 2, 1, 3, 4, 5"),
+        *(
+            ({"mesh": {**MESH, "devices": devices}}, ("m mesh devices", str(devices)[1:-1]))
+            for devices in (
+                [0, 1, 2, 3, 4, 4],
+                [1, 2, 3, 4, 5, 6],
+                [0, 1, 2],
+                [0, 1, 2, 3, 4, 5, 6],
+                [0, 2, 1, 3, 4, 5],
+            )
         ),
         ({"requires": {"devices": 1}}, ("m mesh", "6, 1 and 6")),
         ({"target": {"devices": 7}}, ("m mesh", "6, 6 and 7")),
@@ -96,6 +93,7 @@ def test_the_mesh_is_among_what_is_checked() -> None:
             ("m predict x", "axis 1: the axis data of the mesh a second time"),
         ),
         ({"input": [["data"]]}, ("m predict x", "data")),
+        ({"input": [["data"], ["model"], []]}, ("m predict x", "data, model, -")),
         ({"input": [[], []]}, ("m predict x", "-, -")),
         ({"input": [[], ["data"]]}, ("m predict x", "[2, 3]")),
         ({"output": [["model"]]}, ("m predict result", "[2]")),
