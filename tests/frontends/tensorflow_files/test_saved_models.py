@@ -116,9 +116,7 @@ def test_the_same_model_gives_the_same_file() -> None:
         ("encode", [{}], "no size for batch of the input x"),
     ],
 )
-def test_what_the_command_does_not_say_is_told(
-    signature: str, profiles: list[dict[str, int]], named: str
-) -> None:
+def test_defaults_are_told(signature: str, profiles: list[dict[str, int]], named: str) -> None:
     with pytest.raises(CaptureError, match=named):
         import_signature(FOLDER / "several_encode", PYTHON, signature, profiles, None)
 
