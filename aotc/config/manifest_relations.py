@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from aotc.config.evaluation_specs import check_evaluation
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
@@ -58,11 +57,10 @@ def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
             for parameter in parameters:
                 if parameter in owners:
                     yield Problem(
-                        code="AOTC-E807",
-                        path=("entry_points", name, kind, parameter),
-                        expected="",
+                        "AOTC-E807",
+                        ("entry_points", name, kind, parameter),
+                        "remove one of the two",
                         found=f"{owners[parameter]}.{parameter}",
-                        hint="remove one of the two",
                         cause="parameter-is-declared-twice",
                     )
                 owners.setdefault(parameter, kind)
@@ -92,11 +90,11 @@ def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
         for dimension, policy in entry.policies.items():
             if manifest.mesh and isinstance(policy, CompileHere):
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(*path, dimension),
+                    "AOTC-E807",
+                    (*path, dimension),
+                    "add profiles, or choose another policy",
                     expected="fail, pad, split",
                     found="compile, with a mesh",
-                    hint="add profiles, or choose another policy",
                 )
         used = entry.dimensions
         for dimension in entry.policies.keys() - used:
@@ -162,11 +160,11 @@ def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
     for dimension, policy in [*entry.out_of_profile.items()][:1]:
         yield Problem(
-            code="AOTC-E807",
-            path=path,
+            "AOTC-E807",
+            path,
+            "leave the policy at fail, or remove the results",
             expected=f"the policy fail for {dimension}",
             found=f"recorded results with the policy {policy.__struct_config__.tag}",
-            hint="leave the policy at fail, or remove the results",
         )
 
 
@@ -176,16 +174,16 @@ def _check_range(
     """Check the ends of a range; `dtype` is that of the leaf, None if it is not known."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
         found, cause = spell(dtype.value), "range-for-an-input-without-numbers"
-        yield Problem("AOTC-E807", path, "", found, "remove the range", cause=cause)
+        yield Problem("AOTC-E807", path, "remove the range", found=found, cause=cause)
     elif dtype is not None and "int" in dtype:
         for index, bound in enumerate(ends):
             if isinstance(bound, float):
                 yield Problem(
-                    code="AOTC-E805",
-                    path=(*path, index),
+                    "AOTC-E805",
+                    (*path, index),
+                    "write it without a fraction",
                     expected=f"an integer, as {path[-1]} is {dtype}",
                     found=spell(bound),
-                    hint="write it without a fraction",
                 )
 
 
@@ -194,8 +192,7 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
     for name, entry in manifest.entry_points.items():
         if entry.evaluation is not None:
             is_recorded = entry.fixtures.results is not None
-            of = check_evaluation(entry.evaluation, entry.leaves, is_recorded=is_recorded)
-            for each in of:
+            for each in entry.evaluation.problems(entry.leaves, is_recorded=is_recorded):
                 yield replace(each, path=("entry_points", name, "evaluation", *each.path))
 
 
@@ -226,11 +223,7 @@ def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
         for name in declared if names.issubset(declared) else ():
             if name not in names:
                 yield Problem(
-                    code="AOTC-E809",
-                    path=(kind, name),
-                    expected=f"a use in {user}",
-                    found="",
-                    hint="use it, or remove it",
+                    "AOTC-E809", (kind, name), "use it, or remove it", expected=f"a use in {user}"
                 )
 
 
@@ -241,20 +234,20 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
     if (objective or mixed) and all(len(engines) < 2 for engines in lists):
         key = "objective" if objective else "mixed"
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", key),
+            "AOTC-E809",
+            ("tune", key),
+            f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             expected="several engines",
             found="one engine",
-            hint=f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             cause="tuning-option-has-no-effect",
         )
     if mixed and objective not in (None, "latency"):
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", "mixed"),
+            "AOTC-E809",
+            ("tune", "mixed"),
+            "remove mixed, or the objective",
             expected='objective = "latency"',
             found=f"objective = {spell(objective)}",
-            hint="remove mixed, or the objective",
             cause="tuning-option-has-no-effect",
         )
 

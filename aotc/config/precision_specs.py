@@ -90,9 +90,9 @@ def check_precision(
         yield Problem(
             "AOTC-E805",
             path,
-            "one precision",
-            spell([*names]),
             "name one, build a bundle with each, and compare their metrics with `aotc diff`",
+            expected="one precision",
+            found=spell([*names]),
         )
     for other in others if any(name != FLOAT32 for name in names) else ():
-        yield Problem("AOTC-E807", path, "", f"precision and {other}", "remove one of the two")
+        yield Problem("AOTC-E807", path, "remove one of the two", found=f"precision and {other}")

@@ -170,7 +170,10 @@ def proven(
     entry_points = {
         name: replace(
             entry_point,
-            out_of_profile=proven_policies(entry_point.out_of_profile, proofs.get(name, {})),
+            out_of_profile={
+                dimension: _proven(policy, proofs.get(name, {}).get(dimension, ()))
+                for dimension, policy in entry_point.out_of_profile.items()
+            },
             evaluations=(evaluations[name],) if name in evaluations else UNSET,
             profiles=tuple(
                 replace(
@@ -404,13 +407,6 @@ type Proofs = Mapping[str, tuple[Trial, ...]]
 
 type EntryProofs = Mapping[str, Proofs]
 """The trials of a target, by entry point."""
-
-
-def proven_policies(
-    policies: Mapping[str, DimensionPolicy], proofs: Proofs
-) -> dict[str, DimensionPolicy]:
-    """The policies of an entry point, each with its proof."""
-    return {name: _proven(policy, proofs.get(name, ())) for name, policy in policies.items()}
 
 
 def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:

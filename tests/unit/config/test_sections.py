@@ -1,7 +1,5 @@
 """Which parts of a build manifest a program's results depend on: all but those that stand apart."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 
