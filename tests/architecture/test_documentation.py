@@ -1,7 +1,5 @@
 """Commands and pages agree with each other."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from pathlib import Path

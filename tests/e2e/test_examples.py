@@ -1,7 +1,5 @@
 """The programs and model files under manifests/, from their manifests to a server without jax."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -23,9 +21,7 @@ type Built = Callable[[str], tuple[Path, Path]]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_server_without_jax_gives_what_plain_jax_gives(
-    built: Built, tmp_path: Path, name: str
-) -> None:
+def test_server_without_jax_answers_as_plain_jax(built: Built, tmp_path: Path, name: str) -> None:
     example = EXAMPLES[name]
     inputs = example.inputs()
     # LAPACK takes as many threads as it would in a server.
@@ -78,9 +74,7 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     }
 
 
-def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
-    lm_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_cache_stays_on_device_and_is_used_up(lm_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, prompts())
 
     np.testing.assert_array_equal(outputs["tokens"], generated(prompts())["2x32"])
@@ -93,9 +87,7 @@ def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
     assert outputs["code"] == "AOTC-E631"
 
 
-def test_a_bundle_says_for_each_entry_point_that_it_needs_lapack(
-    gp_bundle: tuple[Path, Path],
-) -> None:
+def test_bundle_lists_entry_points_that_need_lapack(gp_bundle: tuple[Path, Path]) -> None:
     answer = CliRunner().invoke(cli, ["inspect", str(gp_bundle[0]), "--json"])
     (target,) = json.loads(answer.stdout)["targets"].values()
     needed = {"lapack_dpotrf_ffi", "lapack_dtrsm_ffi"}

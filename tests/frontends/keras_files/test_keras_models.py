@@ -73,9 +73,7 @@ QUANTIZED: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("name", QUANTIZED)
-def test_weights_of_few_bits_stay_so_and_compute_what_keras_does(
-    name: str, bits: int, tmp_path: Path
-) -> None:
+def test_narrow_weights_stay_narrow_and_match_keras(name: str, bits: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(bits)
     x = keras.Input((5, 16))
     given = rng.normal(size=(3, 5, 16)).astype("float32")

@@ -1,7 +1,5 @@
 """docs/reference/bundle-format.md and docs/reference/trust-policy.md say what the code does."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
