@@ -23,11 +23,10 @@ from aotc.capture.like_inputs import like_value, shapes
 from aotc.capture.weight_sets import Weights
 from aotc.config.build_manifest import (
     BuildManifest,
-    InputDict,
     InputLeaf,
     InputLike,
-    InputList,
     InputTree,
+    with_leaves,
 )
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -197,26 +196,19 @@ def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str])
 def abstract_input(
     spec: InputTree, sizes: Mapping[str, int], manifest: BuildManifest, at: KeyPath
 ) -> Any:
-    """The pytree of ShapeDtypeStruct that an input has at these sizes."""
-    match spec:
-        case InputLeaf(shape=shape, dtype=dtype):
-            concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in shape)
-            is_key = isinstance(dtype, KeyImpl)
-            return jax.ShapeDtypeStruct(
-                concrete, random_keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
-            )
-        case InputDict(items=items):
-            return {
-                key: abstract_input(child, sizes, manifest, (*at, key))
-                for key, child in items.items()
-            }
-        case InputList(items=items):
-            return [
-                abstract_input(child, sizes, manifest, (*at, index))
-                for index, child in enumerate(items)
-            ]
-        case InputLike():
-            return like_value(spec, sizes, manifest, at, evaluate=shapes)
+    """Return the pytree of ShapeDtypeStruct that an input has at these sizes."""
+
+    def abstract(leaf: InputLeaf | InputLike, at: KeyPath) -> Any:
+        if isinstance(leaf, InputLike):
+            return like_value(leaf, sizes, manifest, at, evaluate=shapes)
+        concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+        dtype = leaf.dtype
+        is_key = isinstance(dtype, KeyImpl)
+        return jax.ShapeDtypeStruct(
+            concrete, random_keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
+        )
+
+    return with_leaves(spec, at, abstract)
 
 
 def flat_call(

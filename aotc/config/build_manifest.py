@@ -29,6 +29,7 @@ from aotc.config.input_specs import (
     InputTree,
     dimensions_of,
     leaf_paths,
+    with_leaves,
 )
 from aotc.config.manifest_problem import Problem
 from aotc.config.manifest_specs import (
@@ -67,6 +68,7 @@ __all__ = [
     "leaf_paths",
     "profiles_of",
     "read_build_manifest",
+    "with_leaves",
 ]
 
 SCHEMA = 1

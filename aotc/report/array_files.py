@@ -75,11 +75,11 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
             if isinstance(loaded, np.ndarray):
                 return {path.stem: loaded}
             with loaded:
-                found = {name: loaded[name] for name in loaded.files}
-        others = [name for name, value in found.items() if not isinstance(value, np.ndarray)]
-        if others:  # members that are no arrays come as bytes
-            raise ValueError(f"{others[0]} is not an array")
-        return found
+                arrays = {name: loaded[name] for name in loaded.files}
+        for name, value in arrays.items():
+            if not isinstance(value, np.ndarray):  # a member that is no array comes as bytes
+                raise ValueError(f"{name} is not an array")
+        return arrays
     except (
         *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
         *(zipfile.BadZipFile, zlib.error),
