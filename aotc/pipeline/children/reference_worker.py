@@ -39,7 +39,7 @@ from aotc.config.build_manifest import (
     EntryPointSpec,
     at_once,
 )
-from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -76,8 +76,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 failed += error.findings
         raise_if(failed)
         by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
-        record_all(captured, functions, manifest, scratch, by_loader, progress)
-        try_all(plans, captured, manifest, scratch, functions, progress)
+        trial_calls = TrialCalls(captured, manifest, scratch, functions, progress)
+        record_all(trial_calls, by_loader)
+        trial_calls.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
