@@ -21,13 +21,7 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.capture import import_program, jax_trees, random_keys
 from aotc.capture.like_inputs import like_value, shapes
 from aotc.capture.weight_sets import Weights
-from aotc.config.build_manifest import (
-    BuildManifest,
-    InputLeaf,
-    InputLike,
-    InputTree,
-    with_leaves,
-)
+from aotc.config.build_manifest import BuildManifest, InputLeaf, InputLike, InputTree, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl, ParameterKind

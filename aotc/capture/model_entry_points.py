@@ -168,10 +168,7 @@ def open_models(
     weights = _weights(opened, entry_points, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
     return Models(
-        replace(manifest, entry_points=entry_points, weights=sets),
-        opened,
-        weights,
-        tuple(found),
+        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, tuple(found)
     )
 
 

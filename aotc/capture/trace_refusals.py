@@ -107,9 +107,7 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
         is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
         if chain[0].primitive.name == "empty" and not is_kernel:
             yield finding(
-                "AOTC-E848",
-                where,
-                f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}",
+                "AOTC-E848", where, f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}"
             )
 
 
@@ -213,10 +211,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
             yield finding("AOTC-E825", f"{where} output {path or 'result'}", found)
     if not leaves:
         yield finding(
-            "AOTC-E825",
-            f"{where} output",
-            f"{outputs!r:.60}",
-            cause="entry-point-returns-nothing",
+            "AOTC-E825", f"{where} output", f"{outputs!r:.60}", cause="entry-point-returns-nothing"
         )
 
 

@@ -21,13 +21,7 @@ import numpy as np
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.config.build_manifest import (
-    EntryPointSpec,
-    InputLeaf,
-    InputLike,
-    leaf_paths,
-    with_leaves,
-)
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl

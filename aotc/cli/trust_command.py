@@ -80,12 +80,7 @@ def trust() -> None:
     "--holder", "holders", multiple=True, metavar="NAME", help="Holder of each key, in order"
 )
 @click.option(
-    "-o",
-    "--output",
-    default="trust.toml",
-    show_default=True,
-    type=FILE,
-    help="Output file (.toml)",
+    "-o", "--output", default="trust.toml", show_default=True, type=FILE, help="Output file (.toml)"
 )
 @command
 def init(

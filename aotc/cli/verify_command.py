@@ -28,13 +28,7 @@ from aotc_runtime.base.rendering import say
 @fetching_options
 @command
 def verify(
-    out: Output,
-    bundle: Place,
-    trust: Path,
-    target: str,
-    channel: bool,
-    full: bool,
-    ca: Path | None,
+    out: Output, bundle: Place, trust: Path, target: str, channel: bool, full: bool, ca: Path | None
 ) -> int:
     """Verify that this host can load a bundle.
 

@@ -156,8 +156,7 @@ Name = Annotated[
 ]
 Identifier = Annotated[str, accepting(is_identifier, IDENTIFIER_EXPECTED, "choose another name")]
 FunctionReference = Annotated[
-    str,
-    accepting(is_function_reference, REFERENCE_EXPECTED, "put one colon before the function"),
+    str, accepting(is_function_reference, REFERENCE_EXPECTED, "put one colon before the function")
 ]
 Version = Annotated[
     str,

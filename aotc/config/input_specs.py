@@ -155,12 +155,7 @@ Input = Annotated[InputTree, PlainValidator(_input)]
 
 
 def check_input(
-    tree: InputTree,
-    path: KeyPath,
-    dimensions: Collection[str],
-    *,
-    enable_x64: bool,
-    of_file: bool,
+    tree: InputTree, path: KeyPath, dimensions: Collection[str], *, enable_x64: bool, of_file: bool
 ) -> Iterator[Problem]:
     """Require declared dimensions, and dtypes that are stated and not narrowed by jax.
 

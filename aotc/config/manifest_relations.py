@@ -140,9 +140,7 @@ def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_file_ranges(
-    path: KeyPath,
-    ranges: Mapping[str, tuple[float, float]],
-    dtypes: Mapping[str, DType | KeyImpl],
+    path: KeyPath, ranges: Mapping[str, tuple[float, float]], dtypes: Mapping[str, DType | KeyImpl]
 ) -> Iterator[Problem]:
     """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
     for leaf, ends in ranges.items():

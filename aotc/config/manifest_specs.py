@@ -449,9 +449,7 @@ class ManifestKeys(Section):
     """
 
     schema: Annotated[
-        int,
-        accepting(lambda v: v == 1, "1", "write schema = 1"),
-        Field(examples=["schema = 1"]),
+        int, accepting(lambda v: v == 1, "1", "write schema = 1"), Field(examples=["schema = 1"])
     ]
     name: Annotated[Name, Field(examples=['name = "digits"'])]
     version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
@@ -464,10 +462,7 @@ class ManifestKeys(Section):
     ]
     engines: Engines = ()
     enable_x64: bool = False
-    weights: Annotated[
-        Mapping[WeightsName, WeightsSpec],
-        ByName,
-    ] = field(default_factory=dict)
+    weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
     mesh: Annotated[
         Mapping[Identifier, Size],

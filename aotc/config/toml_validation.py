@@ -73,10 +73,7 @@ class Section:
 
 
 def _section(
-    section: type[Section],
-    keys: Keys,
-    raw: object,
-    read: ValidatorFunctionWrapHandler,
+    section: type[Section], keys: Keys, raw: object, read: ValidatorFunctionWrapHandler
 ) -> object:
     value, problems = None, []
     try:

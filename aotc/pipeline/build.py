@@ -143,10 +143,7 @@ def build(
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
-        with (
-            run.stage("pack"),
-            run.tasks.timed(Task(Kind.PACK, "", {})),
-        ):
+        with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,

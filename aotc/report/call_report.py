@@ -72,10 +72,7 @@ def run_once(
 
 
 def _input_leaves(
-    specs: tuple[TensorSpec, ...],
-    given: dict[str, Array | str],
-    entry_point: str,
-    adds: Set[str],
+    specs: tuple[TensorSpec, ...], given: dict[str, Array | str], entry_point: str, adds: Set[str]
 ) -> list[Array]:
     """In the order of the specs. adds: inputs that the loader passes, masks and lengths."""
     known = [spec.path for spec in specs]

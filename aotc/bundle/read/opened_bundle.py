@@ -53,10 +53,7 @@ class Opened:
 
 
 def opened(
-    source: BlobSource,
-    policy: TrustPolicy | None,
-    now: float,
-    unread: Mapping[str, int] = ALL_READ,
+    source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle that a policy accepts, except its rules on the host: verification steps 1 to 7.
 
@@ -71,10 +68,7 @@ def opened(
 
 
 def attributed(
-    source: BlobSource,
-    policy: TrustPolicy | None,
-    now: float,
-    unread: Mapping[str, int] = ALL_READ,
+    source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle whose signatures a policy accepts: verification steps 1 to 6.
 

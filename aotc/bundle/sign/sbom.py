@@ -31,10 +31,7 @@ OF_XLA = ("jaxlib", "scipy")
 
 
 def sbom(
-    root_digest: str,
-    program: CapturedProgram,
-    built: Sequence[BundleManifest],
-    finished: datetime,
+    root_digest: str, program: CapturedProgram, built: Sequence[BundleManifest], finished: datetime
 ) -> dict[str, Any]:
     """finished: UTC."""
     first = built[0]

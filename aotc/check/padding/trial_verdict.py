@@ -86,12 +86,7 @@ def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float, at: At) -> 
 
 
 def _refusal(
-    entry: EntryTrials,
-    dimensions: tuple[str, ...],
-    failed: Tried,
-    count: int,
-    what: str,
-    at: At,
+    entry: EntryTrials, dimensions: tuple[str, ...], failed: Tried, count: int, what: str, at: At
 ) -> Finding:
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     trial, outcome = max(

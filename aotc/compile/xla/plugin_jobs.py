@@ -42,11 +42,7 @@ class Platform:
 
 
 def executable(
-    job: CompileJob,
-    result: Result,
-    said: list[str],
-    platform: Platform,
-    compilation: Compilation,
+    job: CompileJob, result: Result, said: list[str], platform: Platform, compilation: Compilation
 ) -> Executable:
     """Return the executable that was compiled; `said` is what the worker printed.
 

@@ -111,10 +111,7 @@ def built_with(tools: Mapping[str, str]) -> BuiltWith:
 
 
 def _executable(
-    job: CompileJob,
-    result: Result,
-    said: list[str],
-    pipelines: tuple[Pipeline, ...],
+    job: CompileJob, result: Result, said: list[str], pipelines: tuple[Pipeline, ...]
 ) -> Executable:
     targets = xla_custom_calls.targets(result.hlo_text)
     if refused := [name for name in targets if not xla_custom_calls.is_allowed(name)]:

@@ -33,10 +33,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
         return Path.home() / ".cache" / "aotc"
     except RuntimeError as error:
         raise refusal(
-            "AOTC-E060",
-            "default cache",
-            "",
-            cause="no-default-cache-directory",
+            "AOTC-E060", "default cache", "", cause="no-default-cache-directory"
         ) from error
 
 

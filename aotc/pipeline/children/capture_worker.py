@@ -328,10 +328,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             raise
         except jax_private.SizesError as error:
             raise refusal(
-                "AOTC-E846",
-                where,
-                str(error),
-                cause="sizes-are-excluded-by-the-export",
+                "AOTC-E846", where, str(error), cause="sizes-are-excluded-by-the-export"
             ) from error
         except Exception as error:
             raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error

@@ -20,13 +20,7 @@ from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import (
-    jax_trees,
-    project_files,
-    source_imports,
-    trace_errors,
-    user_exceptions,
-)
+from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
@@ -34,11 +28,7 @@ from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
 from aotc.check.padding.trial_files import read_plans
-from aotc.config.build_manifest import (
-    BuildManifest,
-    EntryPointSpec,
-    at_once,
-)
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
 from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
