@@ -64,9 +64,7 @@ class DeviceArray:
         buffer = self._buffer
         if self._used_by:
             raise refusal(
-                "AOTC-E631",
-                f"{self.dtype.name}{list(self.shape)}",
-                f"donated to {self._used_by}",
+                "AOTC-E631", f"{self.dtype.name}{list(self.shape)}", f"donated to {self._used_by}"
             )
         return buffer
 

@@ -99,10 +99,7 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
     # Names have no wildcards, so an equal pattern has none, and none has to be compiled.
     if manifest.name != policy.name and not fnmatch.fnmatchcase(manifest.name, policy.name):
         yield finding(
-            "AOTC-E306",
-            f"{manifest.name} {manifest.version}",
-            manifest.name,
-            expected=policy.name,
+            "AOTC-E306", f"{manifest.name} {manifest.version}", manifest.name, expected=policy.name
         )
     if policy.minimum_version:
         yield from check_version(manifest, policy.minimum_version)

@@ -213,11 +213,7 @@ class IreeDevice(ProcessorDevice):
         if known.stored == aval.dtype and aval.shape and 0 not in aval.shape:
             whole = np.ascontiguousarray
             return lambda array: copy(
-                memory,
-                usage,
-                device,
-                array if array.flags.c_contiguous else whole(array),
-                number,
+                memory, usage, device, array if array.flags.c_contiguous else whole(array), number
             )
         shape, stored, view = list(aval.shape), known.stored, self._runtime.HalBufferView
 
