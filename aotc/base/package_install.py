@@ -126,11 +126,8 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
         return finding("AOTC-E557", where, quoted(f"no answer for {', '.join(wanted)}", lines))
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
-        return finding(
-            "AOTC-E558",
-            where,
-            known or quoted("no versions", lines),
-            expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
-            hint="choose a version that the index has for this Python, or another Python",
-        )
+        found = known or quoted("no versions", lines)
+        expected = f"wheels for {kind} on {sys.platform} {platform.machine()}"
+        hint = "choose a version that the index has for this Python, or another Python"
+        return finding("AOTC-E558", where, found, expected=expected, hint=hint)
     return finding("AOTC-E559", where, quoted(f"{Path(tool).name} failed", lines))

@@ -120,12 +120,8 @@ def plan_call(
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise refusal(
-            "AOTC-E821",
-            manifest.where(*at, "function"),
-            str(error),
-            cause="signature-is-not-readable",
-        ) from error
+        where = manifest.where(*at, "function")
+        raise refusal("AOTC-E821", where, str(error), cause="signature-is-not-readable") from error
     named = [p for p in parameters.values() if p.kind in _KINDS]
     tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
     passed = {parameter: table for table, given in tables.items() for parameter in given}
@@ -158,12 +154,9 @@ def _misfits(
     named = {p.name: p for p in parameters if p.kind in _KINDS}
     for parameter in named.values():
         if parameter.name not in passed and parameter.default is parameter.empty:
-            yield finding(
-                "AOTC-E821",
-                manifest.where(*at),
-                f"{parameter.name} of {function}{signature}",
-                hint=f"add `inputs.{parameter.name}`, `bind`, or `static` for it",
-            )
+            found = f"{parameter.name} of {function}{signature}"
+            hint = f"add `inputs.{parameter.name}`, `bind`, or `static` for it"
+            yield finding("AOTC-E821", manifest.where(*at), found, hint=hint)
     takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
     for extra in sorted(passed.keys() - named.keys()):
         yield finding(

@@ -155,12 +155,8 @@ def trace_profile(
     try:
         outputs = random_keys.key_avals(traced.out_info, impls)
     except Exception as error:
-        raise refusal(
-            "AOTC-E833",
-            f"{where} result",
-            f"{type(error).__name__}: {error}",
-            cause="class-cannot-hold-abstract-values",
-        ) from error
+        found, cause = f"{type(error).__name__}: {error}", "class-cannot-hold-abstract-values"
+        raise refusal("AOTC-E833", f"{where} result", found, cause=cause) from error
     leaves = [(path, random_keys.data_aval(leaf)) for path, leaf in jax_trees.leaf_paths(outputs)]
     donated = [
         (jax_trees.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated

@@ -67,12 +67,8 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
 
 def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
     """AOTC-E841 for an exception that ended the lowering for a platform of the targets."""
-    return finding(
-        "AOTC-E841",
-        where,
-        user_exceptions.describe(error, root),
-        expected=f"operations that jax lowers for {platform}",
-    )
+    found = user_exceptions.describe(error, root)
+    return finding("AOTC-E841", where, found, expected=f"operations that jax lowers for {platform}")
 
 
 def not_run(error: BaseException, where: str, root: Path) -> Finding:

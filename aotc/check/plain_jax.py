@@ -72,12 +72,8 @@ def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterato
     for path in sorted(paths.keys() | recorded.keys()):
         one, other = paths.get(path), recorded.get(path)
         if one is None or other is None or not _same_bytes(one, other):
-            yield finding(
-                "AOTC-E959",
-                f"{where} {path}",
-                "another array" if other is not None else "no array",
-                cause="recorded-weights-differ",
-            )
+            found = "another array" if other is not None else "no array"
+            yield finding("AOTC-E959", f"{where} {path}", found, cause="recorded-weights-differ")
 
 
 def _same_bytes(one: Array, other: Array) -> bool:

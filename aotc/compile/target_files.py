@@ -89,13 +89,8 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         known = sorted(path.stem for path in target_files(manifest_folder))
         close = closest(name, [NATIVE, *known])
         choices = f"{NATIVE}, or one of: {', '.join(known)}"
-    raise refusal(
-        "AOTC-E811",
-        where,
-        f"{spell(name)}{why}",
-        expected=choices,
-        hint=f"did you mean `{close}`?" if close else None,
-    )
+    hint = f"did you mean `{close}`?" if close else None
+    raise refusal("AOTC-E811", where, f"{spell(name)}{why}", expected=choices, hint=hint)
 
 
 def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Target:

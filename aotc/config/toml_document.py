@@ -190,13 +190,8 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
 
 
 def _too_deep(path: Path) -> AotcError:
-    return refusal(
-        "AOTC-E805",
-        str(path),
-        "",
-        cause="nesting-is-too-deep",
-        expected=f"at most {DEPTH_MAX} levels",
-    )
+    cause = "nesting-is-too-deep"
+    return refusal("AOTC-E805", str(path), "", cause=cause, expected=f"at most {DEPTH_MAX} levels")
 
 
 def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:

@@ -181,12 +181,8 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
         for name, entry_point in manifest.entry_points.items()
     }
     if recorded != known:
-        raise refusal(
-            "AOTC-E118",
-            where,
-            "others",
-            expected="the entry points and profiles of the bundle manifest",
-        )
+        expected = "the entry points and profiles of the bundle manifest"
+        raise refusal("AOTC-E118", where, "others", expected=expected)
     return evidence
 
 

@@ -90,13 +90,8 @@ def _problem(job: CompileJob, result: Result, said: list[str], platform: Platfor
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
-        return refusal(
-            "AOTC-E908",
-            place_of(job),
-            quoted(result.words, said[-LINES_SHOWN:]),
-            cause="device-description-is-invalid",
-            hint=platform.correct,
-        )
+        found, cause = quoted(result.words, said[-LINES_SHOWN:]), "device-description-is-invalid"
+        return refusal("AOTC-E908", place_of(job), found, cause=cause, hint=platform.correct)
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
         return refused_calls(job, refused, platform.served)
     return refused_program(job, result.words, said)

@@ -181,9 +181,5 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
 
 
 def _unfollowed(job: CompileJob, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E905",
-        place_of(job),
-        found,
-        expected=f"code for {job.target.cpu} ({job.target.triple}) and its features",
-    )
+    expected = f"code for {job.target.cpu} ({job.target.triple}) and its features"
+    return refusal("AOTC-E905", place_of(job), found, expected=expected)

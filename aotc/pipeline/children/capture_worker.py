@@ -276,13 +276,10 @@ def _check_x64(manifest: BuildManifest) -> None:
     """The program may not set what the manifest says: the reference would be another program."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
-        raise refusal(
-            "AOTC-E828",
-            manifest.where("enable_x64"),
-            f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}",
-            cause="program-changed-jax-enable-x64",
-            expected=f"enable_x64 = {stated}",
-        )
+        where = manifest.where("enable_x64")
+        found = f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}"
+        cause = "program-changed-jax-enable-x64"
+        raise refusal("AOTC-E828", where, found, cause=cause, expected=f"enable_x64 = {stated}")
 
 
 def _target_platforms(job: ProgramJob) -> dict[str, str]:

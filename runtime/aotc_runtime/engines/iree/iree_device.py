@@ -372,9 +372,5 @@ def _can_be_copied(avals: Sequence[Aval]) -> bool:
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E753",
-        where,
-        found,
-        hint="rebuild the bundle with the iree-base-compiler of the installed iree-base-runtime",
-    )
+    hint = "rebuild the bundle with the iree-base-compiler of the installed iree-base-runtime"
+    return refusal("AOTC-E753", where, found, hint=hint)
