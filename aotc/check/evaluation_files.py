@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
-from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.check.padding.trial_files import read_arrays
-from aotc.check.plain_structures import Leaf
+from aotc.check.plain_structures import Leaf, array_of, leaf_of
 from aotc_runtime.schema.manifest_labels import sizes_text
 
 type Array = np.ndarray[Any, Any]
@@ -143,15 +142,15 @@ def write_results(
     own = _results_folder(folder, target, entry_point)
     own.mkdir()
     for number, (output, labels) in enumerate(results):
-        data = write_tensors({"output": output, "labels": labels}, where=entry_point)
-        (own / f"{number:06}.safetensors").write_bytes(data)
+        data = msgspec.msgpack.encode([leaf_of(output), leaf_of(labels)])
+        (own / f"{number:06}.msgpack").write_bytes(data)
 
 
 def read_results(folder: Path, target: str, entry_point: str) -> Iterator[tuple[Array, Array]]:
     """Yield what `write_results` wrote."""
     for path in sorted(_results_folder(folder, target, entry_point).iterdir()):
-        arrays = read_arrays(path)
-        yield arrays["output"], arrays["labels"]
+        output, labels = unpacked(path.read_bytes(), tuple[Leaf, Leaf])
+        yield array_of(output), array_of(labels)
 
 
 def prepared_file(folder: Path) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
+from aotc.config.precision_specs import FLOAT32, check_precision
 from aotc.config.profile_relations import (
     check_dimensions,
     check_entry_points,
@@ -193,17 +194,28 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
                 yield replace(each, path=("entry_points", name, "evaluation", *each.path))
 
 
+def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require one declared precision, and none where a reference was computed elsewhere."""
+    for name, entry in manifest.entry_points.items():
+        others = ["mesh"] if manifest.mesh else []
+        others += ["fixtures.results"] if entry.fixtures.results is not None else []
+        path: KeyPath = ("entry_points", name, "precision")
+        yield from check_precision(entry.precision, manifest.precision, path, others)
+
+
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require that every declared dimension and weights set is used by an entry point.
+    """Require that every dimension, weights set and precision is used by an entry point.
 
     An undeclared name has a problem of its own, and may be a misspelt one of these.
     """
     entries = manifest.entry_points.values()
     used = {name for entry in entries for name in entry.dimensions}
     bound = {owner for entry in entries for owner in entry.bind.values()}
+    precisions = {name for entry in entries for name in entry.precision if name != FLOAT32}
     kinds: tuple[tuple[str, set[str], str, Mapping[str, object]], ...] = (
         ("dimensions", used, "the shape of an input", manifest.dimensions),
         ("weights", bound, "the bind table of an entry point", manifest.weights),
+        ("precision", precisions, "the key precision of an entry point", manifest.precision),
     )
     for kind, names, user, declared in kinds:
         for name in declared if names.issubset(declared) else ():
@@ -250,6 +262,7 @@ CHECKS: tuple[Check, ...] = (
     check_donations,
     check_fixtures,
     check_evaluations,
+    check_precisions,
     check_use,
     check_tune,
 )

@@ -37,6 +37,7 @@ from aotc.config.field_types import (
 )
 from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
 from aotc.config.manifest_problem import Problem
+from aotc.config.precision_specs import PrecisionName, PrecisionNames, PrecisionSpec
 from aotc.config.routing_policies import PolicyValue
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
@@ -263,6 +264,7 @@ class EntryPointSpec(Section):
         numerics: "finite" if neither arguments nor results are ever NaN or infinite.
         shardings: By pattern of leaf paths.
         evaluation: By a task metric; None without one.
+        precision: The name of its precision; () for the program as it is written.
     """
 
     function: FunctionReference = ""
@@ -286,6 +288,7 @@ class EntryPointSpec(Section):
     numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
     evaluation: EvaluationSpec | None = None
+    precision: PrecisionNames = ()
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
@@ -464,6 +467,9 @@ class ManifestKeys(Section):
     enable_x64: bool = False
     weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
+    precision: Annotated[Mapping[PrecisionName, PrecisionSpec], ByName] = field(
+        default_factory=dict
+    )
     mesh: Annotated[
         Mapping[Identifier, Size],
         accepting(
@@ -519,6 +525,13 @@ class BuildManifest(ManifestKeys):
             for name in self.entry_points
             for sizes in self.profiles(name, target)
         )
+
+    def precision_of(self, entry_point: str) -> tuple[str, PrecisionSpec] | None:
+        """Return the name and settings of an entry point's precision; None if nothing changes."""
+        for name in self.entry_points[entry_point].precision[:1]:
+            if name in self.precision:
+                return name, self.precision[name]
+        return None
 
     def files(self) -> Iterator[SourceFile]:
         """Yield the files of weights, models and fixtures, possibly repeated."""

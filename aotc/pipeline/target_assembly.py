@@ -40,6 +40,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Evaluation,
     Mesh,
     ParityNotRun,
+    Precision,
     ProfileRecord,
     Requirements,
     Sharding,
@@ -47,6 +48,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Target,
     Tolerance,
     Trial,
+    WeightPrecision,
     WeightSet,
     WeightTensor,
 )
@@ -119,7 +121,8 @@ class Assembler:
                     fixture = Blob(self._scratch.fixture(key).read_bytes(), oci_layout.FIXTURE_TYPE)
                     blobs += (module, code, fixture)
                     refs = (module.ref(), code.ref(), fixture.ref())
-                    records.append(_profile(profile, executable, refs, target))
+                    record = _profile(profile, executable, refs, target)
+                    records.append(replace(record, precision=_precision(captured)))
             entry_points[name] = _entry_point(
                 captured,
                 self._manifest.entry_points[name],
@@ -230,6 +233,14 @@ def _profile(
     )
 
 
+def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
+    if captured.precision is None:
+        return UNSET
+    return Precision(
+        name=captured.precision.name, weights=WeightPrecision(captured.precision.weights)
+    )
+
+
 def _entry_point(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
@@ -307,6 +318,7 @@ def target_evidence(
                 ),
                 reference="recorded" if entry_point.recorded else UNSET,
                 model=entry_point.model or UNSET,
+                precision=entry_point.precision or UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },

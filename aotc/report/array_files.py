@@ -77,8 +77,8 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
         *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
         *(zipfile.BadZipFile, zlib.error),
     ) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", found) from error
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal("AOTC-E012", f"{option} {path}", said) from error
 
 
 def retyped(array: Array, dtype: np.dtype[Any]) -> Array:

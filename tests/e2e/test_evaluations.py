@@ -316,9 +316,7 @@ def test_files_that_inflate_are_refused_before_they_do(tmp_path: Path) -> None:
         (f'{TOP1}\noutput = "other"', "AOTC-E847", "one of: result"),
     ],
 )
-def test_functions_and_outputs_that_do_not_fit(
-    evaluation: str, code: str, text: str, tmp_path: Path
-) -> None:
+def test_unusable_functions_rejected(evaluation: str, code: str, text: str, tmp_path: Path) -> None:
     error = refused(tmp_path, evaluation)
     assert error.code == code
     assert text in str(error)

@@ -1,7 +1,5 @@
 """Custom calls of files are judged before they run: by name, and by what their kernels take."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from itertools import product
@@ -139,9 +137,7 @@ def wrong(line: str) -> list[str]:
 
 @pytest.mark.usefixtures("wide")
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_call_with_other_sizes_types_or_settings_than_its_kernel_takes_is_refused(
-    name: str,
-) -> None:
+def test_kernel_call_with_other_sizes_types_or_settings_is_refused(name: str) -> None:
     for kind, batched in product(("float32", "complex64"), (False, True)):
         for line in module_of(name, kind, batched).splitlines():
             match = CALL.search(line)

@@ -1,7 +1,5 @@
 """Operators with special values; what each should return is what torch 2.14 returned."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
@@ -60,9 +58,7 @@ def test_one_row_has_one_covariance() -> None:
         ("aten.cumulative_trapezoid.x", {"x": jnp.asarray([0, 2, 4, 6])}, [5.0, 12.0, 262.0]),
     ],
 )
-def test_a_trapezoid_of_short_integers_wraps_where_torch_does(
-    name: str, kwargs: dict[str, Any], expected: Any
-) -> None:
+def test_short_trapezoid_wraps_as_torch(name: str, kwargs: dict[str, Any], expected: Any) -> None:
     assert np.asarray(made(name, SHORT, **kwargs)).tolist() == expected
 
 
@@ -243,9 +239,7 @@ NOT_POSITIVE = [
 
 
 @pytest.mark.parametrize(("rows", "info"), SINGULAR)
-def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
-    rows: list[list[float]], info: int
-) -> None:
+def test_singular_matrix_is_told_by_every_operator(rows: list[list[float]], info: int) -> None:
     matrix = jnp.asarray([rows, np.eye(len(rows))], jnp.float32)
     right = jnp.ones((2, len(rows), 1), jnp.float32)
 
@@ -265,9 +259,7 @@ def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("kind", ["float32", "complex64"])
 @pytest.mark.parametrize(("rows", "info"), NOT_POSITIVE)
-def test_a_matrix_that_is_not_positive_is_told_by_its_first_minor_that_is_not(
-    rows: list[list[float]], info: int, kind: str, upper: bool
-) -> None:
+def test_non_positive_minor(rows: list[list[float]], info: int, kind: str, upper: bool) -> None:
     matrix = np.array([rows, np.eye(len(rows))], kind)
     # The other triangle is not read.
     matrix = matrix + 9 * (np.tril(np.ones_like(matrix), -1) if upper else np.triu(matrix, 1))
