@@ -4,8 +4,6 @@ Index, proxy and constraints are those of the user's own configuration of that t
 installed: nothing is built, and no code of a package runs during the installation.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

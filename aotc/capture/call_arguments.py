@@ -4,8 +4,6 @@ The function is traced over one flat list of leaves: first the leaves of bound w
 of inputs, each in the order of the function's parameters.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

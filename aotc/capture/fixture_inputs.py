@@ -1,7 +1,5 @@
 """Inputs that every executable is checked with: recorded ones, or random ones from a seed."""
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping

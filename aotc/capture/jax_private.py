@@ -4,8 +4,6 @@ Seen in jax 0.11.2 and 0.12.0.1. A missing name raises CompileError (AOTC-E910) 
 found, so that a new jax fails here and not deep inside a build.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import itertools

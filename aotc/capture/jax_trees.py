@@ -1,7 +1,5 @@
 """Converts jax's pytrees to `aotc_runtime.schema.pytrees`, which need no jax to read."""
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Inputs that are whatever a function of the program returns."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Container, Mapping
 from typing import Any

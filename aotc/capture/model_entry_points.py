@@ -3,8 +3,6 @@
 From here on they are ordinary functions of the weights, which are bound, and of each input.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -3,8 +3,6 @@
 All profiles of an entry point, and what they share: `aotc.capture.traced_entry_points`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

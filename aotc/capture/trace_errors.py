@@ -1,7 +1,5 @@
 """Why a function did not trace: jax's exception, or the function's own, as a finding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from traceback import walk_tb

@@ -1,7 +1,5 @@
 """Refuses traced functions that cannot be shipped: one check for each reason."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence

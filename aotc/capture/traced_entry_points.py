@@ -4,8 +4,6 @@ Besides the profiles: its parameters and tensors as the bundle manifest describe
 carry which dimension, how much of the program was traced, and a module for sizes between profiles.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence

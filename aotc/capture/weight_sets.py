@@ -1,7 +1,5 @@
 """Weights sets: read from safetensors, or made by the program's own `init` function."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

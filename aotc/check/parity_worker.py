@@ -7,8 +7,6 @@ own entry points and compared in their structures.
 A zygote that has imported the loader and jaxlib, and has started no engine, forks it for a build.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ of signatures and structures (which no module beside it may import), nor the loa
 flattens and builds structures, and leaves have the paths that jax gives them.
 """
 
-from __future__ import annotations
-
 import inspect
 import operator
 from collections import OrderedDict

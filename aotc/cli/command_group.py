@@ -1,7 +1,5 @@
 """The group of commands, and how every kind of error ends."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

@@ -1,7 +1,5 @@
 """`aotc trust`: trust policies."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path

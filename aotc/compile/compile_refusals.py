@@ -1,7 +1,5 @@
 """Findings that all backends share, for jobs that do not compile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import version
 

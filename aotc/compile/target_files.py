@@ -4,8 +4,6 @@ A target is searched by name in a `targets` folder beside the manifest or above 
 built-in ones; or given as a path.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the value
 `read_build_manifest` returns; they may be imported from here.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Each validator raises `refusal`, with the phrase that completes "expected" and a hint.
 """
 
-from __future__ import annotations
-
 import datetime
 import keyword
 import math

@@ -3,8 +3,6 @@
 Each key of the manifest is valid by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 

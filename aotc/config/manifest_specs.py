@@ -3,8 +3,6 @@
 `aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -13,8 +13,6 @@ A key is a leaf's path, or a pattern of paths: `*` stands for any characters of 
 any number of steps. Leaves that no key matches are replicated.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod

@@ -1,7 +1,5 @@
 """TOML files with line numbers, so that every finding has its location."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

@@ -3,8 +3,6 @@
 manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence

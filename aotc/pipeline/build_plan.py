@@ -1,7 +1,5 @@
 """The plan of a build: targets, their engines in order, and a compile job for each executable."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait

@@ -1,7 +1,5 @@
 """Progress of a build: tasks counted by stage as they end, in whatever thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Arrays of a command line: read from files or filled, and written to a file."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile

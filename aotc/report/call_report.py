@@ -1,7 +1,5 @@
 """One call of a loaded bundle from the command line: inputs from files, results to a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything that a reviewer needs of a bundle: targets, inputs, signatures and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime

@@ -1,7 +1,5 @@
 """A bundle that a command looks into: read once, and only as far as the command relies on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Descriptors of an OCI layout, and index.json, which names the root and the attestations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

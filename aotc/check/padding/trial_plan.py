@@ -4,8 +4,6 @@ They are several sizes below each profile, with every kind of fill; the sums of 
 larger call is split into; and calls of different sizes side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import prod

@@ -7,8 +7,6 @@ half of what the input holds, or all from the upper half; and low beside high on
 or a difference of two that are alike has one sign only, or any.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The verdict on trials: proof for the bundle manifest, or a refusal with the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isinf
 

@@ -1,7 +1,5 @@
 """Target files for processors: what all of them have in common, and those that XLA compiles for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 

@@ -4,8 +4,6 @@ The bytes may be unsigned, and the C++ code that reads them may crash on malform
 compiled or loaded.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Converts a worker's result to an executable or an error, for backends of accelerators."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The XLA backend: modules to canonical executables, each in a child process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from io import BytesIO

@@ -1,7 +1,5 @@
 """The folder of the local cache: where it is, how large it may become, who may write to it."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Mapping
 from contextlib import suppress

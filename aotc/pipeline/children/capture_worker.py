@@ -4,8 +4,6 @@ The process is separate because it imports jax and the user's code, and because 
 closed-over constants as arguments.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Mapping, Sequence

@@ -4,8 +4,6 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

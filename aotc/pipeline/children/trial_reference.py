@@ -4,8 +4,6 @@ What the function itself cannot take, no executable can: this finds it on any ho
 for executables of targets that the build host cannot run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

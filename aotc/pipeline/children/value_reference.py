@@ -1,7 +1,5 @@
 """Selects the value trials of each executable, and runs plain JAX on their inputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
