@@ -159,13 +159,10 @@ class StoredTensor:
             cast = numbers.astype(self.dtype)
         lost = np.isfinite(numbers) & ~np.isfinite(cast)
         if lost.any():
-            raise refusal(
-                "AOTC-E830",
-                self.file.where,
-                f"{numbers[lost][0]!s} in {self.name} of {self.file.source.text}",
-                cause="cast-would-lose-weight-values",
-                expected=f"numbers that {self.dtype} holds",
-            )
+            found = f"{numbers[lost][0]!s} in {self.name} of {self.file.source.text}"
+            cause = "cast-would-lose-weight-values"
+            expected = f"numbers that {self.dtype} holds"
+            raise refusal("AOTC-E830", self.file.where, found, cause=cause, expected=expected)
         return cast.tobytes()
 
 

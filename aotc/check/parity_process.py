@@ -1,7 +1,5 @@
 """Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -298,13 +296,8 @@ def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Fin
     hint = "build for another engine, and report this with the program"
     if judgement is not None and judgement.opinion in ("plain JAX", "both"):
         hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
-    return finding(
-        "AOTC-E959",
-        f"{values.key.label} for {target}, output {values.changed}",
-        "",
-        cause="results-vary-between-calls",
-        hint=hint,
-    )
+    where = f"{values.key.label} for {target}, output {values.changed}"
+    return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)
 
 
 def _refused(refused: Finding) -> Finding:

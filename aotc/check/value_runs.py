@@ -3,8 +3,6 @@
 They run between two calls with the fixture, which have to give the same results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

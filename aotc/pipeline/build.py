@@ -3,8 +3,6 @@
 manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -143,10 +141,7 @@ def build(
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
-        with (
-            run.stage("pack"),
-            run.tasks.timed(Task(Kind.PACK, "", {})),
-        ):
+        with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,

@@ -4,8 +4,6 @@ Each is a function from what the stages before it made to what the next ones nee
 share (workers, cache, scratch folder, progress) is one `BuildRun`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -60,9 +60,7 @@ OPINIONS_MAX = 4
 """Calls that the interpreter is asked about."""
 
 _LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
-WITH_NAN = {
-    "xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION",
-}
+WITH_NAN = {"xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION"}
 """Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
 what comes before, loses NaN in maxima and minima, those of ReLU too."""
 
