@@ -289,7 +289,8 @@ def heaviside(self: Array, values: Array) -> Array:
 def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
-    return jnp.isclose(*promoted(self, other), rtol=rtol, atol=atol, equal_nan=equal_nan)
+    a, b = promoted(self, other)
+    return jnp.isclose(a, b, rtol, atol, equal_nan)
 
 
 @op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
