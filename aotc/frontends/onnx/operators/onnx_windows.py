@@ -260,28 +260,6 @@ def global_lp_pool(call: Call, x: Value) -> Value:
     return jnp.sum(jnp.abs(x) ** p, tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
 
 
-@operator("MaxUnpool", deciding=(2,))
-def max_unpool(call: Call, x: Value, index: Value, shape: Value = None) -> Value:
-    x, index = call.traced(x), call.traced(index)
-    dims = x.ndim - 2
-    size = call.attribute("kernel_shape")
-    strides = call.attribute("strides") or (1,) * dims
-    pads = call.attribute("pads") or (0,) * (2 * dims)
-    natural = [
-        (x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + size[i] for i in range(dims)
-    ]
-    small = (*x.shape[:2], *natural)
-    call.shaped(small)
-    flat = jnp.zeros(product(small), x.dtype).at[index.reshape(-1)].set(x.reshape(-1))
-    if shape is None:
-        return flat.reshape(small)
-    wanted = call.ints(shape, "a shape")
-    call.shaped(wanted)
-    inner = flat.reshape(small)
-    grown = [(0, w - s, 0) for w, s in zip(wanted, small, strict=True)]
-    return lax.pad(inner, jnp.zeros((), x.dtype), grown)
-
-
 @operator("DeformConv")
 def deform_conv(
     call: Call, x: Value, w: Value, offset: Value, bias: Value = None, mask: Value = None
