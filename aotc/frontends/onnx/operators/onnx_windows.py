@@ -186,36 +186,12 @@ def _least(dtype: Any) -> Any:
 
 
 @operator("MaxPool")
-def max_pool(call: Call, x: Value) -> tuple[Value, ...]:
+def max_pool(call: Call, x: Value) -> Value:
     x = call.traced(x)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
-    largest = reduced(x, _least(x.dtype), lax.max, window)
-    if not call.wanted(1):
-        return (largest,)
-    places = _numbered(x.shape, column_major=bool(call.attribute("storage_order", 0)))
-
-    def first(a: Any, b: Any) -> Any:
-        (x, i), (y, j) = a, b
-        better = (
-            (x > y) | ((x == y) & (i >= 0) & ((j < 0) | (i < j))) | (jnp.isnan(x) & ~jnp.isnan(y))
-        )
-        return jnp.where(better, x, y), jnp.where(better, i, j)
-
-    start = _least(x.dtype), np.asarray(-1, np.int32)
-    largest, index = reduced((x, places), start, first, window)
-    return largest, index.astype(call.computed(np.int64))
-
-
-def _numbered(shape: Sequence[int], *, column_major: bool) -> Any:
-    """The position of each element in the flat array, its space by rows or by columns."""
-    outer, space = product(shape[:2]), tuple(shape[2:])
-    if column_major:
-        inner = lax.iota(jnp.int32, product(space)).reshape(space[::-1])
-        inner = inner.transpose(tuple(reversed(range(len(space)))))
-    else:
-        inner = lax.iota(jnp.int32, product(space)).reshape(space)
-    first = lax.iota(jnp.int32, outer) * product(space)
-    return (first.reshape(*shape[:2], *[1] * len(space)) + inner).reshape(tuple(shape))
+    if call.wanted(1):
+        call.lacks("MaxPool with the places of the largest elements")
+    return reduced(x, _least(x.dtype), lax.max, window)
 
 
 @operator("AveragePool")

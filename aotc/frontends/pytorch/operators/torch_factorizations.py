@@ -1,8 +1,7 @@
 """Linear algebra: systems of equations, factorizations and what follows from them.
 
 What torch refuses while it runs (a singular matrix, one that is not positive definite) gives
-infinities or NaN; torch's `info` about it, which only assertions of exported programs read, is not
-computed. XLA calls LAPACK for most of these, which no other engine has.
+infinities or NaN. XLA calls LAPACK for most of these, which no other engine has.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.lax import linalg
 from jax.scipy.linalg import expm
 from jax.scipy.linalg import lu_solve as solve_by_factors
@@ -43,6 +42,42 @@ def _batched(one: Array, other: Array) -> tuple[Array, Array]:
     return first, second
 
 
+def _singular(factors: Array) -> Array:
+    """Return torch's `info`: the first zero on each upper factor's diagonal, from 1; 0 if none."""
+    return _first(jnp.diagonal(factors, axis1=-2, axis2=-1) == 0)
+
+
+def _first(problems: Array) -> Array:
+    """The place of the first along the last axis, from 1; 0 without any."""
+    if problems.shape[-1] == 0:
+        return jnp.zeros(problems.shape[:-1], jnp.int32)
+    first = jnp.argmax(problems, -1).astype(jnp.int32) + 1
+    return jnp.where(jnp.any(problems, -1), first, jnp.int32(0))
+
+
+def _not_positive(matrices: Array) -> Array:
+    """Return the first leading minor that is not positive, from 1; 0 if all are.
+
+    Only the lower triangle is read, as by LAPACK's potrf, which stops at this pivot.
+    """
+
+    def step(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        rest, found = state
+        column = lax.dynamic_index_in_dim(rest, place, -1, keepdims=False)
+        pivot = lax.dynamic_index_in_dim(column, place, -1, keepdims=False).real
+        here = (place + 1).astype(jnp.int32)
+        scale = jnp.where(pivot > 0, pivot, 1)[..., None, None]
+        rest = rest - column[..., :, None] * column[..., None, :].conj() / scale
+        return rest, jnp.where((found == 0) & ~(pivot > 0), here, found)
+
+    whole = jnp.tril(matrices) + _adjoint(jnp.tril(matrices, -1))
+    none = jnp.zeros(matrices.shape[:-2], jnp.int32)
+    if not matrices.shape[-1]:
+        return none
+    found: Array = lax.fori_loop(0, matrices.shape[-1], step, (whole, none))[1]
+    return found
+
+
 # Systems of equations.
 
 
@@ -56,14 +91,14 @@ def solve(A: Array, B: Array, left: bool = True) -> Array:
 
 
 @op("linalg_solve_ex")
-def solve_ex(A: Array, B: Array, left: bool = True) -> tuple[Array, None]:
-    return solve(A, B, left), None
+def solve_ex(A: Array, B: Array, left: bool = True) -> tuple[Array, Array]:
+    return solve(A, B, left), _singular(_factors(A)[0])
 
 
 @op("_linalg_solve_ex")
-def solve_with_factors(A: Array, B: Array, left: bool = True) -> tuple[Array, Array, Array, None]:
+def solve_with_factors(A: Array, B: Array, left: bool = True) -> tuple[Array, Array, Array, Array]:
     factors, pivots = _factors(A if left else _transposed(A))
-    return solve(A, B, left), factors, pivots, None
+    return solve(A, B, left), factors, pivots, _singular(factors)
 
 
 def _factors(A: Array) -> tuple[Array, Array]:
@@ -80,8 +115,9 @@ def lu_factor(A: Array, pivot: bool = True) -> tuple[Array, Array]:
 
 
 @op("linalg_lu_factor_ex")
-def lu_factor_ex(A: Array, pivot: bool = True) -> tuple[Array, Array, None]:
-    return *lu_factor(A, pivot), None
+def lu_factor_ex(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
+    factors, pivots = lu_factor(A, pivot)
+    return factors, pivots, _singular(factors)
 
 
 @op("linalg_lu_solve")
@@ -98,8 +134,8 @@ def inverse(A: Any = None, self: Any = None) -> Array:
 
 
 @op("linalg_inv_ex")
-def inverse_ex(A: Array) -> tuple[Array, None]:
-    return (inverse(A) if A.shape[-1] else A), None
+def inverse_ex(A: Array) -> tuple[Array, Array]:
+    return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
 
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
@@ -166,8 +202,8 @@ def cholesky(self: Array, upper: bool = False) -> Array:
 
 
 @op("linalg_cholesky_ex")
-def cholesky_ex(self: Array, upper: bool = False) -> tuple[Array, None]:
-    return cholesky(self, upper), None
+def cholesky_ex(self: Array, upper: bool = False) -> tuple[Array, Array]:
+    return cholesky(self, upper), _not_positive(_adjoint(self) if upper else self)
 
 
 @op("cholesky_solve")
@@ -198,12 +234,6 @@ def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[A
 
 
 eigvalsh = op("linalg_eigvalsh")(first(eigh))
-
-
-@op("linalg_eig")
-def eig(self: Array) -> tuple[Array, Array]:
-    values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
-    return values, vectors
 
 
 def _default_driver(driver: Any) -> None:
@@ -241,7 +271,6 @@ op.table(
         "cholesky_inverse": lambda self, upper=False: cholesky_solve(
             jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
         ),
-        "linalg_eigvals _linalg_eigvals": lambda self: jnp.linalg.eigvals(self),
     }
 )
 
