@@ -1,7 +1,5 @@
 """Session fixtures: each example is built once, signed with a key made for the session."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The threat model names, for each attack, tests that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

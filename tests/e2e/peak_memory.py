@@ -5,8 +5,6 @@ after that, whatever a call allocates raises the mark by exactly as many pages. 
 newer with the environment MALLOC when the process starts, and no other thread that allocates.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import mmap

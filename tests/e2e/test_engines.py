@@ -5,8 +5,6 @@ whole main line.
 sees of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -287,9 +285,7 @@ def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said])
     assert "wooden" in built["findings"][0]["where"]
 
 
-def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(
-    without: dict[str, Said],
-) -> None:
+def test_bundle_without_its_engine_is_incompatible(without: dict[str, Said]) -> None:
     refused, shown = (without[name].document for name in ("verify", "show"))
     assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
     (finding,) = shown["findings"]

@@ -4,8 +4,6 @@ Blocks of shell and of Python run in their order; a block whose first line is `#
 that file. A comment above a block says what it needs (`run with: onnx`), or why it is not run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from importlib.util import find_spec

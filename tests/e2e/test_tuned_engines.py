@@ -5,8 +5,6 @@ built again from its choice.
 one program, and slow to start, large or wrong where the environment says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -235,9 +233,7 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
     ("objective", "variable", "value"),
     [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "300")],
 )
-def test_another_objective_weighs_starts_or_memory(
-    place: Place, objective: str, variable: str, value: str
-) -> None:
+def test_objective_start_or_memory(place: Place, objective: str, variable: str, value: str) -> None:
     place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
     choice = place.tune(**{variable: value})[1]["targets"]["few"]["engine_choice"]
     assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)
@@ -252,9 +248,7 @@ def test_another_objective_weighs_starts_or_memory(
         ("SLATE_WRONG", [], "predict[batch=4]: its results differ from plain JAX by up to 1"),
     ],
 )
-def test_an_engine_that_refuses_or_differs_is_not_taken_and_a_note_says_so(
-    place: Place, variable: str, options: list[str], reason: str
-) -> None:
+def test_unfit_engine_noted(place: Place, variable: str, options: list[str], reason: str) -> None:
     place.write()
     built, inspected = place.tune(*options, **{variable: "1"})
     assert f"few was not measured with slate: {reason}" in built["notes"]

@@ -1,7 +1,5 @@
 """The search for what engines compute otherwise: its programs, and that it notices differences."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The writes of every command: what they start from, and what may be there when they stop."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ A process of its own, with one thread, since it forks. Prints one JSON document;
 for each, with its process, which goes on when it is told to (SIGCONT), and how it ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Bundles whose provenance says something, keys with windows, and the time of checking."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

@@ -2,8 +2,6 @@
 who vouches for the bundle, so that reading all of them is bounded.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

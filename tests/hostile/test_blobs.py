@@ -1,8 +1,6 @@
 """Blobs that are missing, swapped, superfluous, or of another size; and what is used is what was
 hashed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 another name: what of them was signed is looked at all the same.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,8 +2,6 @@
 nothing but the root and its attestations is asked for, at every door that takes a reference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pushes and pulls that are killed at any moment, beside others of the same bundle."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess
@@ -64,9 +62,7 @@ def require_whole(path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_pulls_that_are_killed_leave_a_whole_bundle_or_none(
-    form: Form, registry: Registry, tmp_path: Path
-) -> None:
+def test_killed_pulls_leave_whole_or_none(form: Form, registry: Registry, tmp_path: Path) -> None:
     registry.push(DIGITS)
     place, path = f"oci://{registry.server.address}/{TAG}", tmp_path / "back"
     moments = random.Random(0)
@@ -80,9 +76,7 @@ def test_pulls_that_are_killed_leave_a_whole_bundle_or_none(
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-def test_pushes_that_are_killed_leave_a_whole_bundle_or_no_tag(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_killed_pushes_leave_whole_bundle_or_no_tag(registry: Registry, tmp_path: Path) -> None:
     server, moments = registry.server, random.Random(0)
     place = f"oci://{server.address}/{TAG}"
     for _ in range(ROUNDS):

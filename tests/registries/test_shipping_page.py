@@ -1,7 +1,5 @@
 """The walk of docs/guides/push-and-pull.md works as it stands, from an empty folder."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

@@ -140,9 +140,7 @@ DAMAGED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", {**REFUSED, **DAMAGED})
-def test_what_is_no_layer_of_arrays_is_refused_before_keras_sees_it(
-    good: bytes, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_non_array_layers_rejected(good: bytes, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object, **__: object) -> None:
         pytest.fail("Keras saw it")
 
@@ -244,9 +242,7 @@ def test_members_of_another_kind_are_refused(good: bytes, name: str, data: bytes
 
 
 @pytest.mark.parametrize("name", [CONFIG, METADATA])
-def test_documents_of_very_many_values_are_refused_before_any_is_made(
-    good: bytes, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_huge_documents_rejected(good: bytes, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = members(good)
     few = zipped({**parts, name: parts[name].strip()[:-1] + b', "x": [' + b"0," * 999 + b"0]}"})
     many = zipped({**parts, name: parts[name].strip()[:-1] + b', "x": [' + b"0," * 9999 + b"0]}"})

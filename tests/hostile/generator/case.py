@@ -1,7 +1,5 @@
 """What a bad bundle is made from, and what is expected of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

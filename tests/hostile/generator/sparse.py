@@ -1,7 +1,5 @@
 """Bundles of two targets from which something is missing, but not one target as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..tampering import MemoryBundle, two_targets

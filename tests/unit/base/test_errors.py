@@ -1,7 +1,5 @@
 """The toolchain refuses with codes of its own and with the runtime's."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.base.errors import (

@@ -1,7 +1,5 @@
 """The side-by-side benchmark: who takes part is in the table, whatever happens to them."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path
@@ -56,9 +54,7 @@ def document() -> dict[str, Any]:
     }
 
 
-def test_losses_are_marked_and_missing_peers_are_named_with_the_reason(
-    document: dict[str, Any],
-) -> None:
+def test_losses_are_marked_and_missing_peers_named(document: dict[str, Any]) -> None:
     rows = {line[2:16].strip(): line[16:].split() for line in lines(document) if line[:2] == "  "}
     assert rows["slow to start"][-4:] == ["2.00", "1.00", "1.00", "0.50<"]
     assert rows["fast to start"][-4:] == ["0.50<", "1.00", "1.00", "2.00"]
@@ -67,9 +63,7 @@ def test_losses_are_marked_and_missing_peers_are_named_with_the_reason(
     assert not any("<" in cell for cell in rows["aotc"])
 
 
-def test_what_tuning_brought_is_a_table_of_ratios_before_and_after(
-    document: dict[str, Any],
-) -> None:
+def test_tuning_gains_are_a_table_of_ratios(document: dict[str, Any]) -> None:
     results = document["cases"]["mlp-batch8"]
     results["aotc --tune"] = figures(0.2, 8.0)
     rows = [line.split(" | ") for line in tuned_lines(document)]
@@ -98,9 +92,7 @@ def test_every_case_has_a_build_manifest_of_its_one_shape(case: Case) -> None:
         assert sizes == {name: [size] for name, size in case.sizes.items()}
 
 
-def test_tuning_has_xla_first_and_only_engines_that_are_installed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tuning_takes_xla_first_then_installed_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         aotc_tuned, "find_spec", lambda name: None if name.startswith(("iree", "openvino")) else 1
     )
@@ -115,9 +107,7 @@ def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path
     assert worker.bandwidth(tmp_path / "mlp-batch1", abs, 1) == {}
 
 
-def test_who_cannot_take_part_is_left_out_and_who_computes_something_else_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unfit_peers_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cases, "CASES_FOLDER", tmp_path)
     case = CASES[-1]
     assert case.model == "trivial"

@@ -3,8 +3,6 @@
 What is recorded of one, the loader takes apart and puts together as its users read it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections import OrderedDict, defaultdict
@@ -329,9 +327,7 @@ for map_ in (IntMap, TextMap):
         (Packed([0, 0]), RecordNode, ("packed",)),
     ],
 )
-def test_children_of_a_named_tuple_have_the_names_of_the_fields_that_they_become(
-    structure: Any, node: type, fields: tuple[str, ...]
-) -> None:
+def test_named_tuple_fields_are_names(structure: Any, node: type, fields: tuple[str, ...]) -> None:
     described = jax_trees.describe(numbered(structure), itertools.count(), "f result")
     assert isinstance(described, NamedTupleNode | RecordNode)
     assert (type(described), described.fields) == (node, fields)

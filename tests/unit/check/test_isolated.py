@@ -1,7 +1,5 @@
 """What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat
@@ -114,9 +112,7 @@ def test_a_crash_of_the_process_is_a_failed_build(tmp_path: Path, script: str, f
     assert found in error.findings[0].found
 
 
-def test_a_fixture_that_does_not_end_is_a_failed_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_fixture_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity_process, "SECONDS_MAX", 0.2)
     assert refused("exec sleep 60", tmp_path).code == "AOTC-E952"
 
@@ -140,9 +136,7 @@ def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_p
     )
 
 
-def test_nothing_of_the_outside_steers_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
     environment = tmp_path / "environment"

@@ -290,7 +290,7 @@ def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     a, b = promoted(self, other)
-    return jnp.isclose(a, b, rtol, atol, equal_nan)
+    return jnp.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")

@@ -1,7 +1,5 @@
 """Documented limits at their edge, in files that hold little but their size (sparse ones)."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -50,9 +48,7 @@ def header(name: str, size: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [OCTAL_MAX, OCTAL_MAX + 1, 200 * GIB])
-def test_a_blob_of_an_archive_may_be_larger_than_octal_digits_say(
-    size: int, tmp_path: Path
-) -> None:
+def test_blob_may_be_larger_than_octal_digits_say(size: int, tmp_path: Path) -> None:
     path = tmp_path / "large.tar"
     padded = -(-size // BLOCK) * BLOCK
     with path.open("wb") as file:

@@ -1,7 +1,5 @@
 """A trial pads or splits as the loader does, and tells what comes of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -251,9 +249,7 @@ def hint(trial: PlannedTrial, max_rel: float) -> str:
 @pytest.mark.parametrize(
     ("trial", "advice"), [(PADDED, "keep the padding out of sums"), (SPLIT, "depend on each other")]
 )
-def test_a_difference_the_size_of_rounding_is_told_with_the_tolerance(
-    trial: PlannedTrial, advice: str
-) -> None:
+def test_rounding_difference_is_told_with_tolerance(trial: PlannedTrial, advice: str) -> None:
     small = hint(trial, 3e-5)
     assert "raise `tolerance` of f, now rtol = 1e-05, atol = 1e-06" in small
     assert advice in small

@@ -1,7 +1,5 @@
 """`aotc bench`: what it measures, what it refuses, processes that fail, and the text of figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +13,9 @@ from aotc.commands.bench.bench_processes import measure, thread_counts
 from aotc.commands.bench.bench_text import bench_lines
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine
+from tests.conftest import Bundle
 
 Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +25,7 @@ def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def command(digits_bundle: tuple[Path, Path]) -> list[str]:
+def command(digits_bundle: Bundle) -> list[str]:
     """A command line that measures as little as there is."""
     return ["bench", str(digits_bundle[0]), "--trust", str(digits_bundle[1]), "--seconds", "0.01"]
 
@@ -52,9 +50,7 @@ def test_one_document_holds_every_figure(aotc: Run, command: list[str]) -> None:
     assert memory["first_result"] > 0 and memory["measured"] > 0
 
 
-def test_without_an_entry_point_all_are_measured_and_the_text_fits_80_columns(
-    aotc: Run, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_are_measured(aotc: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # A loaded machine takes longer than the ten seconds after which a line says how far it is.
     monkeypatch.setattr(command_progress, "EVERY_SECONDS", 3600.0)
     done = aotc(*command, "--threads", "1")
@@ -93,9 +89,7 @@ def test_what_cannot_be_measured_is_refused(
     refused([*command, *options], exit_code, code)
 
 
-def test_a_bundle_nobody_trusts_is_not_measured(
-    refused: Run, command: list[str], train_bundle: tuple[Path, Path]
-) -> None:
+def test_untrusted_is_not_measured(refused: Run, command: list[str], train_bundle: Bundle) -> None:
     command[3] = str(train_bundle[1])
     refused(command, 5, "AOTC-E302")
 
@@ -119,9 +113,7 @@ def measured(bundle: Bundle, on_stage: Callable[[str, int, int], None]) -> dict[
     )
 
 
-def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_process_has(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bench_reports_progress(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     xla_engine.processor()  # reads them once
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such=1")
     stages: list[tuple[str, int, int]] = []
@@ -129,9 +121,7 @@ def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_p
     assert stages == [*(("cold start", n, 2) for n in range(3)), ("steady", 1, 1)]
 
 
-def test_what_a_measuring_process_refuses_keeps_its_code(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_measuring_refusal_keeps_its_code(digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle = tmp_path / "digits.aotb"
     bundle.write_bytes(digits_bundle[0].read_bytes())
 

@@ -1,7 +1,5 @@
 """What a certificate says is what was found, and what did not pass is a finding."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import msgspec

@@ -1,7 +1,5 @@
 """In what bundles differ: by stage, the cause first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -116,9 +114,7 @@ def test_evidence_is_told_by_its_fields_or_if_it_is_none_by_its_bytes(side: Cont
         assert found.stage is Stage.EVIDENCE and found.what.endswith(what)
 
 
-def test_modules_that_are_too_long_or_read_the_same_have_a_line_that_says_so(
-    side: Contents,
-) -> None:
+def test_long_or_equal_modules_have_a_line_that_says_so(side: Contents) -> None:
     manifest = next(iter(side.manifests.values()))
     profiles = next(iter(manifest.entry_points.values())).profiles
     other = changed(side, lambda m: of_profile(m, module=profiles[1].module))

@@ -3,8 +3,6 @@
 `python make_files.py`, in the environment that `make test-torch` makes, writes `files` anew.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

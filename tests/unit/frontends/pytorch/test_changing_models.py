@@ -2,8 +2,6 @@
 has it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -39,9 +37,7 @@ def test_three_calls_change_a_model_as_they_change_torchs(name: str, suffix: str
 
 
 @pytest.mark.parametrize("suffix", BOTH)
-def test_states_are_inputs_after_those_of_the_model_with_their_values_in_the_file(
-    suffix: str,
-) -> None:
+def test_states_are_inputs_with_their_values_in_the_file(suffix: str) -> None:
     model = read(f"cache{suffix}")
     assert [each.name for each in model.inputs] == [
         *("x", "position", "state/decay", "state/keys", "state/last", "state/steps"),

@@ -1,7 +1,5 @@
 """Operators with special values; what each should return is what torch 2.14 returned."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable
@@ -178,9 +176,7 @@ NOT_POSITIVE = [
 
 
 @pytest.mark.parametrize(("rows", "info"), SINGULAR)
-def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
-    rows: list[list[float]], info: int
-) -> None:
+def test_singular_matrix_is_told_by_every_operator(rows: list[list[float]], info: int) -> None:
     matrix = jnp.asarray([rows, np.eye(len(rows))], jnp.float32)
     right = jnp.ones((2, len(rows), 1), jnp.float32)
 
@@ -199,9 +195,7 @@ def test_a_singular_matrix_is_told_by_every_operator_that_factors_it(
 @pytest.mark.parametrize("upper", [False, True])
 @pytest.mark.parametrize("kind", ["float32", "complex64"])
 @pytest.mark.parametrize(("rows", "info"), NOT_POSITIVE)
-def test_a_matrix_that_is_not_positive_is_told_by_its_first_minor_that_is_not(
-    rows: list[list[float]], info: int, kind: str, upper: bool
-) -> None:
+def test_non_positive_minor(rows: list[list[float]], info: int, kind: str, upper: bool) -> None:
     matrix = np.array([rows, np.eye(len(rows))], kind)
     # The other triangle is not read.
     matrix = matrix + 9 * (np.tril(np.ones_like(matrix), -1) if upper else np.triu(matrix, 1))

@@ -1,7 +1,5 @@
 """Findings become exceptions and text in one place each."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -43,9 +41,7 @@ def finding(code: str, found: str = "f") -> Finding:
         ("AOTC-E751", BackendError, 7),
     ],
 )
-def test_the_code_decides_the_family_and_the_exit_code(
-    code: str, family: type[AotcError], exit_code: int
-) -> None:
+def test_code_decides_family_and_exit(code: str, family: type[AotcError], exit_code: int) -> None:
     assert family_of(code) is family
     with pytest.raises(family) as raised:
         raise_if([finding(code)])

@@ -1,7 +1,5 @@
 """What a driver says of its GPUs, and the system of TPUs, as bundles are compared with it."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
@@ -111,9 +109,7 @@ def libraries(**found: Any) -> Callable[[str], Any]:
     return lambda name: found.get(name.removeprefix("lib").partition(".")[0].replace("-", "_"))
 
 
-def test_devices_are_those_of_libcuda_with_the_free_memory_of_nvml(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_devices_are_those_of_libcuda_with_nvml_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "_library", libraries(cuda=Cuda(), nvidia_ml=Nvml()))
     gpus = (Gpu("NVIDIA H200", (9, 0), 500), Gpu("NVIDIA B200", (10, 3), 700))
     assert cuda.read_driver() == Driver(13010, "580.95.05", gpus)

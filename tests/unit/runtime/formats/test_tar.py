@@ -1,7 +1,5 @@
 """Reading archives strictly. The attacks are in tests/hostile; here, what is accepted."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 

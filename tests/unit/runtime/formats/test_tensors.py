@@ -1,7 +1,5 @@
 """Reading safetensors strictly. The attacks are in tests/hostile; here, what is accepted."""
 
-from __future__ import annotations
-
 import json
 import struct
 from typing import Any

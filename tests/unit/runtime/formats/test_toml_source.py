@@ -1,7 +1,5 @@
 """Lines of keys: right for real files, and some answer for any text."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests of gRPC are read as protobuf would read them, and cost what was asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -189,9 +187,7 @@ def contents(field: int, data: bytes, count: int) -> InputTensor:
         (DType.FLOAT32, 1, b"\x01", 1),
     ],
 )
-def test_typed_contents_that_are_not_exactly_the_tensor_are_refused(
-    dtype: DType, field: int, data: bytes, count: int
-) -> None:
+def test_typed_contents_must_fit(dtype: DType, field: int, data: bytes, count: int) -> None:
     with refused("AOTC-E761"):
         _typed(port(dtype), contents(field, data, count), take_nothing)
 

@@ -1,7 +1,5 @@
 """The walk through a server in docs/guides/serve.md, run as it stands there, at another port."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """What is run before a bundle is called ready, and how its results are compared."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

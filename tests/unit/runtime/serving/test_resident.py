@@ -1,7 +1,5 @@
 """What a loaded bundle holds: weights in place, and nothing after it is closed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time
@@ -95,9 +93,7 @@ def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str)
 
 
 @pytest.mark.parametrize("name", ["digits", "vision"])
-def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+def test_xla_uses_aligned_tensors_in_place(name: str, request: pytest.FixtureRequest) -> None:
     path, policy = request.getfixturevalue(f"{name}_bundle")
     source, facts = open_bundle(path), detect()
     bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
@@ -176,9 +172,7 @@ def test_a_bundle_that_is_dropped_without_closing_holds_nothing(digits_bundle: B
     assert held()[2] == before and not ranges(path)
 
 
-def test_a_load_that_fails_half_way_holds_nothing(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_load_holds_nothing(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     path, policy = digits_bundle
     before = held()[2]
     original = resident_bundle._profile
@@ -198,9 +192,7 @@ def test_a_load_that_fails_half_way_holds_nothing(
     assert held()[2] == before and not ranges(path)
 
 
-def test_a_refused_load_keeps_nothing_of_its_executables(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_refused_load_keeps_no_executables(digits_bundle: Bundle, tmp_path: Path) -> None:
     """The weights are the last to be verified, and executables are deserialized before."""
     bad = bytearray(digits_bundle[0].read_bytes())
     last = list(tar_archive.read_members(memoryview(bytes(bad)), where="x").values())[-1]

@@ -1,7 +1,5 @@
 """Reading through a mapped file in little memory, and how far that is."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -93,9 +91,7 @@ def test_an_empty_file_has_no_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [as_archive, as_folder])
-def test_a_bundle_that_is_looked_into_holds_what_is_loaded(
-    write: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_inspected_bundle_holds_little(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
     assert dict(look_into(path).members) == dict(open_bundle(path).members)
 
@@ -114,9 +110,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path / "layout"
 
 
-def test_a_terminal_shows_it_and_is_clean_afterwards(
-    large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_shows_progress_and_is_clean(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", screen := Terminal())
     with line_of_progress("hash", large, quiet=False) as told:
         told(LARGE_BYTES // 2)

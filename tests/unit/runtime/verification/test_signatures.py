@@ -1,7 +1,5 @@
 """Who signed an envelope: by the signatures alone, whatever it claims, and within bounds."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.bundle.sign.signer import LocalSigner

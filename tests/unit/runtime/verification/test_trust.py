@@ -1,7 +1,5 @@
 """Policies and keys; signatures themselves are attacked in tests/hostile."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -212,9 +210,7 @@ KEY = '[[keys]]\npublic_key = """{}"""\n'
     ],
     ids=["threshold", "schema", "time", "fallback", "id", "list", "limit", "window", "name"],
 )
-def test_a_policy_made_in_python_is_checked_as_one_that_was_read(
-    change: dict[str, Any], place: str
-) -> None:
+def test_policy_of_python_is_checked_as_read(change: dict[str, Any], place: str) -> None:
     fields: dict[str, Any] = {"schema": 1, "name": "x", "keys": (TrustedKey(public_key=PEM),)}
     with pytest.raises(TrustError) as refused:
         policy_keys(TrustPolicy(**{**fields, **change}))
@@ -301,9 +297,7 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ),
     ],
 )
-def test_a_problem_names_its_place_what_would_do_and_what_stands_there(
-    change: dict[str, Any], where: str, expected: str, found: str
-) -> None:
+def test_problem_is_placed(change: dict[str, Any], where: str, expected: str, found: str) -> None:
     (finding,) = policy_problems(POLICY | change, "p")
     assert (finding.code, finding.where, finding.found) == ("AOTC-E309", where, found)
     assert finding.expected.startswith(expected)
@@ -369,9 +363,7 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
         ('"classify.top1" = inf', 'metrics."classify.top1"', "a finite number"),
     ],
 )
-def test_limits_of_metrics_are_finite_numbers_by_entry_point(
-    rules: str, place: str, expected: str, tmp_path: Path
-) -> None:
+def test_metric_limits_are_finite(rules: str, place: str, expected: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n")
     with pytest.raises(TrustError) as refused:
         read_policy(path)
