@@ -135,7 +135,7 @@ def build(
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked = check(run, program, compiled, parts)
+        checked, compiled = check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
