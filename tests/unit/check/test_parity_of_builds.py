@@ -53,6 +53,7 @@ def test_a_result_beyond_its_tolerance_fails_the_build_and_leaves_the_old_bundle
     (finding,) = caught.value.findings
     assert finding.code == "AOTC-E951"
     assert finding.where == "f for cpu-x86-64-v3, output other"
+    assert "largest error against float64" in finding.found
     assert {file.name: file.read_bytes() for file in output.parent.iterdir()} == {
         "program.aotb": older
     }
