@@ -97,6 +97,13 @@ def test_render_separates_findings_by_a_blank_line() -> None:
     assert render([one, one]).split("\n\n") == [render([one])] * 2
 
 
+def test_long_lines_are_shown_without_their_middle() -> None:
+    long = Finding("AOTC-E308", "a" + "b" * 9998 + "c", "", "short\n" + "d" * 1001, "")
+    for text in (render([long]), sentence(long)):
+        assert f"a{'b' * 499} … 9000 more characters … {'b' * 499}c" in text
+        assert len(text) < 3000 and " … 1 more characters … " in render([long])
+
+
 def test_usage_text_has_the_form_of_command_line_parsers() -> None:
     assert usage_text(finding("AOTC-E001")) == "error: f\nusage: e\nhint: h"
 
