@@ -123,11 +123,7 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
     known = versions[1] if versions else ""
     known = "" if known == "none" else known
     if NETWORK.search(said) and not known:
-        return finding(
-            "AOTC-E557",
-            where,
-            quoted(f"no answer for {', '.join(wanted)}", lines),
-        )
+        return finding("AOTC-E557", where, quoted(f"no answer for {', '.join(wanted)}", lines))
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
         return finding(
@@ -137,8 +133,4 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
             expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
             hint="choose a version that the index has for this Python, or another Python",
         )
-    return finding(
-        "AOTC-E559",
-        where,
-        quoted(f"{Path(tool).name} failed", lines),
-    )
+    return finding("AOTC-E559", where, quoted(f"{Path(tool).name} failed", lines))

@@ -151,12 +151,7 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
         pairs = zip(jax_trees.leaf_paths(called), jax.tree.leaves(traced), strict=True)
         found = next((f"{p}: {one} instead of {two}" for (p, one), two in pairs if one != two), "")
     if found:
-        yield finding(
-            "AOTC-E829",
-            where,
-            found,
-            cause="like-function-is-not-deterministic",
-        )
+        yield finding("AOTC-E829", where, found, cause="like-function-is-not-deterministic")
 
 
 def recorded_sizes(plan: CallPlan, inputs: Recorded | None) -> dict[str, int]:

@@ -61,11 +61,7 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         if frames and Path(frames[0].file).parts[-len(ERROR_IF) :] == ERROR_IF:
             checks.append(own_line(chain, root))
             continue
-        yield finding(
-            "AOTC-E822",
-            where,
-            f"{chain[0].primitive} at {_line(chain, root)}",
-        )
+        yield finding("AOTC-E822", where, f"{chain[0].primitive} at {_line(chain, root)}")
     if checks:
         yield finding(
             "AOTC-E822",
@@ -123,12 +119,7 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
     In jax 0.12 it becomes another input; `jit` raises UnexpectedTracerError only when called.
     """
     if len(closed.jaxpr.invars) != inputs:
-        yield finding(
-            "AOTC-E829",
-            where,
-            "",
-            cause="array-leaked-from-an-earlier-trace",
-        )
+        yield finding("AOTC-E829", where, "", cause="array-leaked-from-an-earlier-trace")
 
 
 def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -219,11 +210,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
         elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
             found = with_article(type(leaf).__name__)
         if found:
-            yield finding(
-                "AOTC-E825",
-                f"{where} output {path or 'result'}",
-                found,
-            )
+            yield finding("AOTC-E825", f"{where} output {path or 'result'}", found)
     if not leaves:
         yield finding(
             "AOTC-E825",
@@ -292,12 +279,7 @@ def check_donation(
         if free[data]:
             free[data] -= 1
             continue
-        yield finding(
-            "AOTC-E837",
-            f"{where} input {path}",
-            "",
-            expected=f"an output {short(leaf)}",
-        )
+        yield finding("AOTC-E837", f"{where} input {path}", "", expected=f"an output {short(leaf)}")
 
 
 def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:

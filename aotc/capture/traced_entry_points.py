@@ -20,15 +20,7 @@ import numpy as np
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import Decision, EntryPointLines
-from aotc.capture import (
-    import_program,
-    jax_trees,
-    random_keys,
-    trace_refusals,
-)
-from aotc.capture import (
-    line_coverage as coverage,
-)
+from aotc.capture import import_program, jax_trees, line_coverage, random_keys, trace_refusals
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
 from aotc.capture.profile_trace import (
@@ -133,7 +125,7 @@ def trace_entry_point(
     )
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
     on_mesh = shardings_of(manifest, name, weight_shardings, calls)
-    with coverage.recording(manifest.root) as recorded:
+    with line_coverage.recording(manifest.root) as recorded:
         profiles = tuple(
             trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
         )

@@ -13,14 +13,7 @@ import numpy as np
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Tensor
-from aotc.capture import (
-    import_program,
-    trace_refusals,
-    user_exceptions,
-)
-from aotc.capture import (
-    jax_trees as tree,
-)
+from aotc.capture import import_program, jax_trees, trace_refusals, user_exceptions
 from aotc.capture.checkpoint_tensors import open_weights, require_wanted
 from aotc.capture.weight_files import WeightsFile
 from aotc.config.build_manifest import BuildManifest
@@ -108,7 +101,7 @@ def load(name: str, manifest: BuildManifest) -> Weights:
             cause="weights-function-raised-an-exception",
             hint=user_exceptions.hint(error, "run with `-v` to see the traceback"),
         ) from error
-    named = tree.leaf_paths(values)
+    named = jax_trees.leaf_paths(values)
     for path, leaf in named:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise refusal(
@@ -121,10 +114,10 @@ def load(name: str, manifest: BuildManifest) -> Weights:
             )
         raise_if(trace_refusals.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)
-    tree.check_paths(values, where)
+    jax_trees.check_paths(values, where)
     if spec.source is None:
         made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
-        return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
+        return Weights("init", jax.tree.map(jax_trees.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
     files, tensors = open_weights(spec, in_file)
     wanted = {path or ALONE: leaf for path, leaf in named}
@@ -142,7 +135,7 @@ def in_tree(
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    ordered = {path: tensors[path] for path, _ in tree.leaf_paths(structure)}
+    ordered = {path: tensors[path] for path, _ in jax_trees.leaf_paths(structure)}
     return Weights("source", structure, ordered, files)
 
 

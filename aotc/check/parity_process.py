@@ -12,7 +12,7 @@ from aotc.base.errors import ParityError, finding, refusal
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
-from aotc.check.evaluation_files import Rows
+from aotc.check.plain_structures import Leaf
 from aotc.check.value_inputs import SPECIAL
 from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
 from aotc.check.value_verdict import Judgement
@@ -86,7 +86,7 @@ class Answer(Struct, frozen=True):
     differing: list[Differing] = []
     trials: list[list[Difference]] = []
     values: list[ValuesRan] = []
-    scores: dict[str, Rows] = {}
+    scores: dict[str, Leaf | None] = {}
 
 
 class Ran(Struct, frozen=True):
@@ -171,7 +171,10 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
             trials.append(ValueRan(trial.kind, trial.difference, not is_within))
         values.append(ValuesRan(each.key, tuple(trials), each.state))
     beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
-    differing = [_otherwise(each, target) for each in answer.differing]
+    differing = [
+        finding("AOTC-E959", f"{each.where} for {target}", each.found, expected=each.expected)
+        for each in answer.differing
+    ]
     if differing or beyond or changed:
         raise ParityError(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
@@ -184,11 +187,11 @@ def evaluate(
     folder: Path,
     processes: Processes,
     on_call: Callable[[str], None],
-) -> dict[str, Rows]:
+) -> dict[str, Leaf | None]:
     """Return the rows of every evaluation of a target, by entry point.
 
-    Results for users' metrics are left in the folder instead. Raises the errors of `score`, and
-    ParityError (AOTC-E952) if the process crashes.
+    They are None for users' metrics, whose results are left in the folder. Raises the errors of
+    `score`, and ParityError (AOTC-E952) if the process crashes.
     """
     secrets = confined_process.secrets()
     job = Job(str(bundle), str(policy), target, str(folder), secrets, evaluates=True)
@@ -301,15 +304,6 @@ def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Fin
         "",
         cause="results-vary-between-calls",
         hint=hint,
-    )
-
-
-def _otherwise(differing: Differing, target: str) -> Finding:
-    return finding(
-        "AOTC-E959",
-        f"{differing.where} for {target}",
-        differing.found,
-        expected=differing.expected,
     )
 
 

@@ -88,11 +88,9 @@ def outcome(job: Job, progress: Progress) -> Answer:
     resident = make_resident(verified)
     if job.evaluates:
         ready = make_ready(resident)
-        found = {
-            each.entry_point: score(ready, each, target, folder, progress)
-            for each in read_prepared(folder)
-        }
-        return Answer(scores={name: rows for name, rows in found.items() if rows.data})
+        prepared = read_prepared(folder)
+        scores = {e.entry_point: score(ready, e, target, folder, progress) for e in prepared}
+        return Answer(scores=scores)
     differing: list[Differing] = []
     try:
         ready = make_ready(resident)

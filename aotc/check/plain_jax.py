@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from typing import Any
@@ -69,14 +69,16 @@ def weights_as_made(
     return jax.tree_util.tree_map_with_path(kept, functions(init)())
 
 
-def misrecorded(made: Any, recorded: Mapping[str, Array], where: str) -> Iterator[Finding]:
+def misrecorded(
+    made: Any, recorded: Mapping[str, Array], where: str, replaced: Collection[str] = ()
+) -> Iterator[Finding]:
     """Yield AOTC-E959 for each array of a weights set that is not recorded as `init` returned it.
 
-    `made` is what it returned; `recorded` is by path.
+    `made` is what it returned; `recorded` is by path. Paths in `replaced` are not recorded.
     """
     leaves = jax.tree_util.tree_flatten_with_path(made)[0]
     paths = {path_of(*steps) or "value": np.asarray(leaf) for steps, leaf in leaves}
-    for path in sorted(paths.keys() | recorded.keys()):
+    for path in sorted((paths.keys() | recorded.keys()) - {*replaced}):
         one, other = paths.get(path), recorded.get(path)
         if one is None or other is None or not _same_bytes(one, other):
             yield finding(

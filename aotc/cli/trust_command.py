@@ -8,14 +8,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import (
-    FILE,
-    HELP_OPTION,
-    Output,
-    command,
-    print_notes,
-    report_findings,
-)
+from aotc.cli.command_output import FILE, HELP_OPTION, Output, command, print_notes, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 

@@ -8,13 +8,7 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.reference_options import (
-    PLACE,
-    SOURCE_HELP,
-    Place,
-    fetching_options,
-    trust_option,
-)
+from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, fetching_options, trust_option
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 
+from aotc.base.entry_points import registered
 from aotc.base.errors import quoted, refusal
 from aotc.base.stages import CompileJob
 from aotc.compile.compiler_protocol import GROUP
@@ -57,14 +58,8 @@ def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
 
 def no_backend(platform: str, hint: str) -> AotcError:
     """Return AOTC-E909 for a platform that nothing compiles for here."""
-    found = sorted({point.name for point in entry_points(group=GROUP)})
-    return refusal(
-        "AOTC-E909",
-        f"platform {platform}",
-        "",
-        expected="one of: " + ", ".join(found),
-        hint=hint,
-    )
+    expected = "one of: " + ", ".join(sorted(registered(GROUP)))
+    return refusal("AOTC-E909", f"platform {platform}", "", expected=expected, hint=hint)
 
 
 def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:

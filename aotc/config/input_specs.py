@@ -183,21 +183,15 @@ def check_input(
                 if isinstance(axis, str):
                     yield from _undeclared((*path, "shape", index), axis, dimensions)
             if dtype is None and not of_file:
-                yield Problem(
-                    code="AOTC-E804",
-                    path=(*path, "dtype"),
-                    expected="",
-                    found="",
-                    hint=_ARRAY_HINT,
-                )
+                yield Problem("AOTC-E804", (*path, "dtype"), _ARRAY_HINT)
             if dtype in WIDE_DTYPES and not enable_x64:
                 allowed = [known for known in DType if known not in WIDE_DTYPES]
                 yield Problem(
-                    code="AOTC-E805",
-                    path=(*path, "dtype"),
+                    "AOTC-E805",
+                    (*path, "dtype"),
+                    "set `enable_x64 = true`, or use a 32-bit dtype",
                     expected=f"one of: {', '.join(allowed)}",
                     found=spell(dtype.value),
-                    hint="set `enable_x64 = true`, or use a 32-bit dtype",
                     cause="64-bit-dtypes-are-disabled",
                 )
 

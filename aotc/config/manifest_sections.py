@@ -30,7 +30,7 @@ APART: Mapping[tuple[str, ...], str] = {
 name. A program that opens the manifest itself depends on all of it, as on any other file.
 """
 
-NAMED = ("weights", "dimensions", "target", "entry_points")
+NAMED = ("weights", "dimensions", "precision", "target", "entry_points")
 """Tables by name, whose order means nothing: a component for each name."""
 
 

@@ -60,11 +60,9 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
     """Require a sharding over axes of the mesh, each used once."""
     if not mesh:
         yield Problem(
-            code="AOTC-E807",
-            path=path,
-            expected="",
-            found="",
-            hint="add `mesh = { data = 2 }`, or remove the shardings",
+            "AOTC-E807",
+            path,
+            "add `mesh = { data = 2 }`, or remove the shardings",
             cause="sharding-without-a-mesh",
         )
         return
@@ -76,11 +74,11 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
                 yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
             elif name in seen:
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(*path, index),
+                    "AOTC-E807",
+                    (*path, index),
+                    "write [] here",
                     expected="each axis of the mesh at most once",
                     found=spell(name),
-                    hint="write [] here",
                     cause="duplicate-value",
                 )
             seen.add(name)

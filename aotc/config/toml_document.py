@@ -218,9 +218,9 @@ def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
     for path, value in _walk(data):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             yield Problem(
-                code="AOTC-E805",
-                path=path,
+                "AOTC-E805",
+                path,
+                "correct the number",
                 expected="an integer from -2^63 to 2^63 - 1",
                 found="a larger integer" if value > 0 else "a smaller integer",
-                hint="correct the number",
             )

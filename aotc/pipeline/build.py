@@ -19,13 +19,7 @@ from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import prepared
-from aotc.bundle.write.bundle_writer import (
-    Form,
-    TargetParts,
-    assemble,
-    pack,
-    require_place,
-)
+from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.installed_packages import packages_behind

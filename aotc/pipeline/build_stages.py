@@ -25,12 +25,7 @@ from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
-from aotc.pipeline.build_plan import (
-    EngineFallback,
-    Wanted,
-    compile_jobs,
-    first_refusal,
-)
+from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
@@ -420,13 +415,7 @@ def check(
         failures.add(over_limits(request.manifest, found))
         failures.raise_collected()
     return [
-        proven(
-            each,
-            ran[name],
-            proofs.get(name, {}),
-            parity.value_plans,
-            found[name].of if name in found else {},
-        )
+        proven(each, ran[name], proofs.get(name, {}), parity.value_plans, found.get(name, {}))
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]

@@ -157,7 +157,7 @@ class ParityCheck:
         missing: list[tuple[Task, Judge]] = []
         for part in parts:
             judge = Judge(self._scratch, self._workers.processes, part.manifest)
-            task = self._task(part)
+            task = Task(Kind.PARITY, f"of {judge.target}", self.parts_of(part))
             ran = self._tasks.recall(task.key, Ran)
             if ran is None:
                 missing.append((task, judge))
@@ -211,9 +211,6 @@ class ParityCheck:
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
         return ran
-
-    def _task(self, part: TargetParts) -> Task:
-        return Task(Kind.PARITY, f"of {part.manifest.target.name}", self.parts_of(part))
 
     def parts_of(self, part: TargetParts) -> dict[str, str]:
         """Return cache key components: all that the results of a target's executables depend on."""

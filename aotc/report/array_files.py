@@ -75,20 +75,17 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
             if isinstance(loaded, np.ndarray):
                 return {path.stem: loaded}
             with loaded:
-                return {name: _array(name, loaded[name]) for name in loaded.files}
+                found = {name: loaded[name] for name in loaded.files}
+        others = [name for name, value in found.items() if not isinstance(value, np.ndarray)]
+        if others:  # members that are no arrays come as bytes
+            raise ValueError(f"{others[0]} is not an array")
+        return found
     except (
         *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
         *(zipfile.BadZipFile, zlib.error),
     ) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", found) from error
-
-
-def _array(name: str, value: Any) -> Array:
-    """A member of an .npz file; one that is no array comes as bytes."""
-    if not isinstance(value, np.ndarray):
-        raise ValueError(f"{name} is not an array")
-    return value
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal("AOTC-E012", f"{option} {path}", said) from error
 
 
 def retyped(array: Array, dtype: np.dtype[Any]) -> Array:

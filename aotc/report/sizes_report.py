@@ -93,20 +93,11 @@ NO_SIZES = "-"
 def parse_profile(text: str) -> dict[str, int]:
     """`batch=8,seq=16` as sizes by name. Raises UsageError (AOTC-E014)."""
     if text.strip() == NO_SIZES:
-        raise refusal(
-            "AOTC-E014",
-            f"--profile {text}",
-            "",
-            cause="profile-has-no-sizes",
-        )
+        raise refusal("AOTC-E014", f"--profile {text}", "", cause="profile-has-no-sizes")
     sizes = {}
     for part in text.split(","):
         name, _, size = part.strip().partition("=")
         if not name or not (size.isascii() and size.isdecimal()) or name in sizes:
-            raise refusal(
-                "AOTC-E014",
-                f"--profile {text}",
-                repr(part),
-            )
+            raise refusal("AOTC-E014", f"--profile {text}", repr(part))
         sizes[name] = int(size)
     return sizes

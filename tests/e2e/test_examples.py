@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from example_programs import EXAMPLES, generated, prompts, require_same
-from hostile.doors import toolchain
 from jax_free import HERE, MANIFESTS, Arrays, Server
 
 import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
-from tests.documented import code_of
 
 type Built = Callable[[str], tuple[Path, Path]]
 
@@ -105,21 +102,6 @@ def test_bundle_lists_entry_points_that_need_lapack(gp_bundle: tuple[Path, Path]
 
 LARGEST = 100_000
 """Bytes of a model file that is committed."""
-
-
-PAGE = MANIFESTS.parent / "docs" / "reference" / "model-files.md", "Five examples"
-
-
-def test_documented_walk_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "manifests").symlink_to(MANIFESTS)
-    monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line, comments=True) for line in code_of("sh", *PAGE).splitlines()]
-    assert [words[:2] for words in commands] == [
-        ["aotc", each] for each in ("keygen", "trust", "build", "verify")
-    ]
-    for _, *arguments in commands:
-        assert toolchain(arguments) == 0, arguments
-    exec(compile(code_of("python", *PAGE), "docs/reference/model-files.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from aotc_runtime.loader import verify_report
+from aotc_runtime.schema.bundle_manifest import WeightPrecision
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator
 from aotc_runtime.schema.trust_policy import (
     Accepts,
@@ -469,3 +470,92 @@ def test_a_limit_that_is_no_number(limit: float, bench: Workbench) -> None:
 def test_values_of_metrics_are_finite_numbers(value: str, bench: Workbench) -> None:
     evaluated(bench, reference=value)
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E101"]
+
+
+def hold(bench: Workbench, dtype: str, tensor: str = "hidden_2/kernel") -> None:
+    """State the element type of a weight."""
+    for each in bench.documents.manifest["weights"]["params"]["tensors"]:
+        if each["name"] == tensor:
+            each["dtype"] = dtype
+
+
+def state(bench: Workbench, **precision: str) -> None:
+    """State the precision of every executable."""
+    for profile in bench.documents.manifest["entry_points"]["predict"]["profiles"]:
+        profile["precision"] = precision
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tensor", "accepted", "refused"),
+    [
+        ("float32", "hidden_2/kernel", ["float32"], False),
+        ("float32", "hidden_2/kernel", ["int8", "int4"], True),
+        ("bfloat16", "hidden_2/kernel", ["float32"], False),
+        ("int8", "hidden_2/kernel", ["int8"], False),
+        ("int8", "hidden_2/kernel", ["float32", "int8"], False),
+        ("int8", "hidden_2/kernel", ["float32", "int4"], True),
+        ("uint8", "hidden_2/kernel", ["float32"], True),
+        ("int4", "hidden_2/kernel", ["float32", "int8"], True),
+        ("uint4", "hidden_2/kernel", ["int4"], False),
+        ("int8", "hidden_2/bias", ["float32"], False),
+    ],
+)
+def test_a_precision_that_the_policy_does_not_accept(
+    dtype: str, tensor: str, accepted: list[str], refused: bool, bench: Workbench
+) -> None:
+    hold(bench, dtype, tensor)
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    policy = bench.policy(precisions=tuple(map(WeightPrecision, accepted)))
+    found = bench.findings(bundle, policy)
+    assert [each.code for each in found] == ["AOTC-E338"] * refused
+    assert all(each.expected == f"{' or '.join(accepted)} (precisions)" for each in found)
+
+
+def test_the_name_of_a_precision_does_not_change_what_counts(bench: Workbench) -> None:
+    hold(bench, "int4")
+    state(bench, name="float32", weights="int4")
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    strict = bench.policy(precisions=(WeightPrecision.FLOAT32, WeightPrecision.INT8))
+    (found,) = bench.findings(bundle, strict)
+    assert (found.code, found.found) == ("AOTC-E338", "int4")
+
+
+def test_weights_that_are_constants_of_an_executable_count(bench: Workbench) -> None:
+    hold(bench, "int8")
+    for profile in bench.documents.manifest["entry_points"]["predict"]["profiles"]:
+        weights = [each for each in profile["arguments"] if each["from"] == "weight"]
+        profile["arguments"] = [each for each in profile["arguments"] if each["from"] != "weight"]
+        profile["tuned"] = {
+            "choice": "default",
+            "options": {},
+            "captured": weights,
+            "candidates": [],
+            "rounds": 1,
+            "margin": "0.1",
+            "processor": "any",
+            "threads": 1,
+            "jaxlib": "0.12.0.1",
+        }
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    strict = bench.policy(precisions=(WeightPrecision.FLOAT32,))
+    assert bench.codes(bundle, strict) == ["AOTC-E338"]
+
+
+@pytest.mark.parametrize("held", ["float32", "int4"])
+def test_a_stated_precision_without_such_weights(held: str, bench: Workbench) -> None:
+    hold(bench, held)
+    state(bench, name="small", weights="int8")
+    profiles = bench.documents.manifest["entry_points"]["predict"]["profiles"]
+    assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"] * len(profiles)
+
+
+@pytest.mark.parametrize("stated", [{"weights": "int8"}, {"name": "", "weights": "int8"}])
+def test_a_precision_has_a_name_and_a_known_element_type(
+    stated: dict[str, str], bench: Workbench
+) -> None:
+    for each in (stated, {"name": "small", "weights": "int2"}):
+        state(bench, **each)
+        assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E101"]

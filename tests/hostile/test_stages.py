@@ -185,7 +185,7 @@ STAGES = {
 def test_a_load_does_what_the_page_says_in_its_order() -> None:
     """docs/reference/trust-policy.md, Order of a load."""
     page = (ROOT / "docs" / "reference" / "trust-policy.md").read_text("utf-8")
-    section = page[page.index("### Order of a load") : page.index("### Stages in the code")]
+    section = page[page.index("### Order of a load") : page.index("### Notes to the steps")]
     stated = re.findall(r"^\| (\w) \| `(\w+)` \|", section, re.MULTILINE)
     assert "".join(letter for letter, _ in stated) == "abcdefgh"
     calls = [name for _, name in stated]

@@ -24,6 +24,9 @@ __all__ = ["pytestmark"]
 
 MIB = 2**20
 MEMORY = 64 * MIB
+STREAMS_MAX = 32
+"""Calls at a time on a connection, as the guide has it."""
+
 ENHANCE_YOUR_CALM = 11
 """The error of HTTP/2 for calls beyond those allowed."""
 
@@ -35,7 +38,7 @@ GOOD = infer_request(X.tobytes())
 @pytest.fixture(scope="module")
 def served(digits_bundle: tuple[Path, Path]) -> Iterator[Served]:
     limits = ["--max-memory", "64M", "--max-body", "16M", "--workers", "16"]
-    limits += ["--header-seconds", "3", "--write-seconds", "3", "--max-requests", "500"]
+    limits += ["--header-seconds", "3", "--write-seconds", "3", "--max-requests", "200"]
     # What is silent has to be noticed before.
     limits += ["--body-seconds", "9999"]
     options = ["--grpc-port", "0", *limits]
@@ -89,7 +92,7 @@ def test_calls_without_a_message_keep_no_others_out(served: Served) -> None:
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Http2(served.grpc)) for _ in range(8)]
         for connection in connections:
-            for number in range(100):
+            for number in range(STREAMS_MAX):
                 connection.begin(2 * number + 1, "ModelInfer")
         answered(served)
         codes = {connection.answer()[1] for connection in connections}
@@ -176,7 +179,7 @@ def test_headers_larger_than_allowed_are_refused(served: Served) -> None:
 
 def test_connections_that_take_no_answer_are_cut(served: Served) -> None:
     with Http2(served.grpc, window=0) as connection:
-        for number in range(100):
+        for number in range(STREAMS_MAX):
             connection.begin(2 * number + 1, "ModelInfer")
             connection.send(2 * number + 1, GOOD)
         answered(served)
@@ -191,7 +194,7 @@ def test_more_calls_on_a_connection_than_allowed_are_refused(served: Served) -> 
         for number in range(200):
             connection.begin(2 * number + 1, "ModelInfer")
         refused = 0
-        while refused < 72:
+        while refused < 200 - STREAMS_MAX:
             found = connection.frame()
             assert found is not None
             refused += found[0] == RESET and int.from_bytes(found[3]) == ENHANCE_YOUR_CALM

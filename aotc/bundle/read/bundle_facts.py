@@ -35,7 +35,7 @@ _ENTRY_POINT = (
     *("function", "parameters", "inputs", "result", "outputs", "dimensions", "relations"),
     *("bound", "static", "tolerance", "numerics", "lifted", "specialized", "evaluations"),
 )
-_MODULE = ("module", "input_shapes", "output_shapes")
+_MODULE = ("module", "input_shapes", "output_shapes", "precision")
 _EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")
 """Fields that are compared as they stand in a manifest."""
 
@@ -107,6 +107,8 @@ class Fact:
                 return str(value.digest)
             case "symbolic" | "numerics":
                 return "none" if value is UNSET else str(value)
+            case "precision":
+                return "none" if value is UNSET else f"{value.name} ({value.weights})"
         data = canonical_json.encode(value)
         return data.decode() if len(data) <= SHOWN_MAX else sha256(data)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
+from aotc.base.entry_points import load
 from aotc.base.errors import refusal
 from aotc_runtime.base.errors import AotcError, TrustError
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -87,7 +88,7 @@ def open_signer(uri: str, ask: Ask) -> PluginSigner:
     scheme = scheme_of(uri)
     point = _plugin(scheme)
     with _as_finding(scheme, "import"):
-        open_key = cast(OpenKey, point.load())
+        open_key = cast(OpenKey, load(point))
     with _as_finding(scheme, "opening the key"):
         key = open_key(uri, ask)
     with _as_finding(scheme, "public key"):

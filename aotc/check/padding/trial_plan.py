@@ -32,11 +32,7 @@ from aotc.check.padding.trial_records import (
     is_float,
 )
 from aotc.check.padding.trial_run import shape_at
-from aotc.config.build_manifest import (
-    DimensionSpec,
-    EntryPointSpec,
-    at_once,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, at_once
 from aotc_runtime.schema.bundle_manifest import Dimension, DType, Pad, Split
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
 from aotc_runtime.serving.routing.joined_rows import mixable

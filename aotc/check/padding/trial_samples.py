@@ -16,13 +16,7 @@ from typing import Any
 import numpy as np
 
 from aotc.check.padding.trial_records import HIGH, LOW, REVERSED, is_integer
-from aotc.config.build_manifest import (
-    EntryPointSpec,
-    InputLeaf,
-    InputLike,
-    at_once,
-    leaf_paths,
-)
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, at_once, leaf_paths
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad, TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.serving.routing.padded_arrays import fill_value

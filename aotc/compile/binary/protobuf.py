@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aotc_runtime.formats.protobuf_wire import (
-    BYTES,
-    VARINT,
-    read_field,
-    write_varint,
-)
+from aotc_runtime.formats.protobuf_wire import BYTES, VARINT, read_field, write_varint
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,7 @@ from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inpu
 from aotc.check.value_trials import PlannedValues, Plans, value_file, write_plans
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.pipeline.children.trial_reference import (
-    SECONDS_MIN,
-    TIMES_LONGER,
-    PlainJax,
-    ended_after,
-)
+from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax, ended_after
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import TensorSpec, WeightArgument

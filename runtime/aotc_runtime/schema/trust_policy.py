@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from aotc_runtime.base import limits
-from aotc_runtime.schema.bundle_manifest import Digest, OutOfProfilePolicy
+from aotc_runtime.schema.bundle_manifest import Digest, OutOfProfilePolicy, WeightPrecision
 
 KeyId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 """SHA-256 of a SubjectPublicKeyInfo in DER, hex."""
@@ -144,6 +144,7 @@ class TrustPolicy(_Table, frozen=True):
     bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
     them says when a signature was made, its key is asked about that time.  metrics: the least value
     that every target must have been evaluated with, or the largest where less is better.
+    precisions: of weights, by what the bundle holds of them; None allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -163,6 +164,7 @@ class TrustPolicy(_Table, frozen=True):
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
     metrics: dict[RequiredMetric, float] = {}
+    precisions: Annotated[tuple[WeightPrecision, ...], Meta(min_length=1)] | None = None
     channel: Channel | None = None
 
     def binds_builders(self) -> bool:

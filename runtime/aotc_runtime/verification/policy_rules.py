@@ -21,6 +21,7 @@ from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     EvaluationRan,
     OutOfProfilePolicy,
+    WeightPrecision,
     engine_name,
     engine_of,
 )
@@ -29,6 +30,7 @@ from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
 from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, Accepts, SizeLimits, TrustPolicy
 from aotc_runtime.verification.bundle_contents import roles_of
 from aotc_runtime.verification.bundle_versions import version_key
+from aotc_runtime.verification.rare_consistency import precisions_of
 
 
 def check_reference(is_pinned: bool, policy: TrustPolicy, where: str) -> Iterator[Finding]:
@@ -137,9 +139,9 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
                     )
 
 
-def check_numerics(manifests: Iterable[BundleManifest]) -> Iterator[Finding]:
+def check_numerics(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
     """Verification step 7: AOTC-E336, for every entry point that states finite numbers."""
-    for manifest in manifests:
+    for manifest in manifests if policy.numerics is not None else ():
         for name, entry_point in manifest.entry_points.items():
             if entry_point.numerics is not UNSET:
                 where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
@@ -174,6 +176,19 @@ def check_metrics(
                 yield finding(
                     "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
                 )
+
+
+def check_precisions(
+    manifests: Iterable[BundleManifest], accepted: Sequence[WeightPrecision] | None
+) -> Iterator[Finding]:
+    """Verification step 7: AOTC-E338, for every entry point with weights in other precisions."""
+    for manifest in manifests if accepted else ():
+        for name, entry_point in manifest.entry_points.items():
+            found = {each for p in entry_point.profiles for each in precisions_of(p, manifest)}
+            if refused := sorted(found - {*(accepted or ())}):
+                where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
+                expected = f"{' or '.join(accepted or ())} (precisions)"
+                yield finding("AOTC-E338", where, " and ".join(refused), expected=expected)
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:

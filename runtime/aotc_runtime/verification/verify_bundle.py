@@ -364,11 +364,9 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
         from aotc_runtime.verification import policy_rules
 
         yield from policy_rules.check_fallbacks(manifests, policy)
-    if policy.numerics is not None:
+    if policy.numerics is not None or policy.metrics or policy.precisions is not None:
         from aotc_runtime.verification import policy_rules
 
-        yield from policy_rules.check_numerics(manifests)
-    if policy.metrics:
-        from aotc_runtime.verification import policy_rules
-
+        yield from policy_rules.check_numerics(manifests, policy)
         yield from policy_rules.check_metrics(manifests, policy.metrics)
+        yield from policy_rules.check_precisions(manifests, policy.precisions)

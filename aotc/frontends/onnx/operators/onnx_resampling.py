@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.operators.onnx_layout import axes_of
 
 type Taps = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -269,20 +269,7 @@ def upsample(call: Call, x: Value, scales: Value = None) -> Value:
     return _resized(call, x, axes, new, factors, [(0.0, 1.0)] * len(axes))
 
 
-@operator("AffineGrid", deciding=(1,))
-def affine_grid(call: Call, theta: Value, size: Value) -> Value:
-    theta = call.traced(theta)
-    _, _, *space = call.ints(size, "a shape")
-    lines = []
-    for length in space:
-        at = np.arange(length, dtype=np.float64)
-        if call.attribute("align_corners"):
-            lines.append(at * (2 / (length - 1)) - 1 if length > 1 else at * 0)
-        else:
-            lines.append((2 * at + 1) / length - 1)
-    mesh = jnp.meshgrid(*(jnp.asarray(line, theta.dtype) for line in lines), indexing="ij")
-    points = jnp.stack([*reversed(mesh), jnp.ones(mesh[0].shape, theta.dtype)], -1)
-    return jnp.einsum("...k,nck->n...c", points, theta)
+expanded("AffineGrid", deciding=(1,))
 
 
 def _reflected(at: Any, low: float, high: float) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.operators.onnx_layout import axis_of
 
 
@@ -74,23 +73,7 @@ def stft(call: Call, x: Value, step: Value, window: Value = None, length: Value 
     return _transformed(frames, 2, None, inverse=False, onesided=onesided).astype(x.dtype)
 
 
-def _window(*coefficients: float) -> Callable[..., Value]:
-    def make(call: Call, size: Value) -> Value:
-        count = _number(call, size, "a size")
-        dtype = call.dtype(call.attribute("output_datatype"))
-        call.shaped([count])
-        over = count if call.attribute("periodic") else count - 1
-        angle = 2 * np.pi / max(over, 1) * jnp.arange(count, dtype=jnp.float32)
-        signs = [(-1) ** i * c for i, c in enumerate(coefficients)]
-        total = sum(c * jnp.cos(i * angle) for i, c in enumerate(signs))
-        return total.astype(call.computed(dtype))
-
-    return make
-
-
-operator("HannWindow", deciding=(0,))(_window(0.5, 0.5))
-operator("HammingWindow", deciding=(0,))(_window(25 / 46, 21 / 46))
-operator("BlackmanWindow", deciding=(0,))(_window(0.42, 0.5, 0.08))
+expanded("BlackmanWindow", "HammingWindow", "HannWindow", deciding=(0,))
 
 
 @operator("MelWeightMatrix", deciding=(0, 1, 2, 3, 4))

@@ -219,67 +219,9 @@ def _adaptive_average(self: Array, output_size: Numbers, *, rank: int) -> Array:
     return _adaptive(x, each(output_size, rank), jnp.mean).astype(self.dtype)
 
 
-def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> tuple[Array, Array]:
-    sizes = each(output_size, rank)
-    return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
-
-
-def _parts(size: int, wanted: int) -> tuple[Array, Array]:
-    """For each part of an axis the places in it, and which of them are places of another part."""
-    starts = [i * size // wanted for i in range(few(wanted, "parts"))]
-    ends = [-(-(i + 1) * size // wanted) for i in range(wanted)]
-    most = max(end - start for start, end in zip(starts, ends, strict=True))
-    places = np.array(starts)[:, None] + np.arange(most)[None, :]
-    beyond = places >= np.array(ends)[:, None]
-    return jnp.asarray(np.minimum(places, size - 1), canonical(INT)), jnp.asarray(beyond)
-
-
-def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
-    """Return flat indices of largest elements in the pooled axes: first of equals, last of NaN.
-
-    Raises:
-        Unsupported: The size of an axis varies, unless each axis has one part.
-    """
-    rank = len(sizes)
-    space = x.shape[x.ndim - rank :]
-    wanted = [size if part is None else part for size, part in zip(space, sizes, strict=True)]
-    if all(isinstance(part, int) and part == 1 for part in wanted):
-        flat = x.reshape(*x.shape[: x.ndim - rank], math.prod(space))
-        place = _largest_place(flat).astype(canonical(INT))
-        return place.reshape(*place.shape, *[1] * rank)
-    if not all(isinstance(size, int) for size in space):
-        raise Unsupported("places of adaptive pooling of an axis whose size varies")
-    values, number, outside = x, jnp.zeros((), canonical(INT)), jnp.zeros((), bool)
-    for axis, (size, part) in enumerate(zip(space, wanted, strict=True)):
-        places, beyond = _parts(size, part)
-        # Each axis becomes two: parts, and the places in one.
-        values = jnp.take(values, places, axis=x.ndim - rank + 2 * axis)
-        shape = [1] * (2 * axis) + [*places.shape] + [1] * (2 * (rank - axis - 1))
-        number = number * size + places.reshape(shape)
-        outside = outside | beyond.reshape(shape)
-    order = [*range(x.ndim - rank)]
-    order += [x.ndim - rank + 2 * axis for axis in range(rank)]
-    order += [x.ndim - rank + 2 * axis + 1 for axis in range(rank)]
-    lowest = jnp.asarray(_lowest(x.dtype), x.dtype)
-    values = jnp.where(outside, lowest, values).transpose(order)
-    numbers = jnp.broadcast_to(number, outside.shape)
-    kept = [axis - (x.ndim - rank) for axis in order[x.ndim - rank :]]
-    parts = values.shape[: values.ndim - rank]
-    count = math.prod(values.shape[values.ndim - rank :])
-    best = _largest_place(values.reshape(*parts, count))
-    numbers = numbers.transpose(kept).reshape(*parts[len(parts) - rank :], count)
-    numbers = jnp.broadcast_to(numbers, (*parts, numbers.shape[-1]))
-    return jnp.take_along_axis(numbers, best[..., None], -1)[..., 0]
-
-
-def _largest_place(x: Array) -> Array:
-    """Return the place of the largest element of the last axis: first of equals, last of NaN."""
-    first = jnp.argmax(x, -1)
-    if category(x.dtype) != 2:
-        return first
-    missing = jnp.isnan(x)
-    last = x.shape[-1] - 1 - jnp.argmax(jnp.flip(missing, -1), -1)
-    return jnp.where(jnp.any(missing, -1), last, first)
+def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> tuple[Array, None]:
+    """Return the largest elements; their places, torch's second result, are not computed."""
+    return _adaptive(self, each(output_size, rank), jnp.max), None
 
 
 for _rank in (1, 2, 3):

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.pytorch.operators.torch_elementwise import add, between, div, mul, sub
+from aotc.frontends.pytorch.operators.torch_elementwise import between
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.torch_dtypes import (
     INT,
@@ -198,22 +198,7 @@ def vector_norm(
     self: Array, ord: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
     x = _given(self, dtype)
-    axes = axes_of(x, dim)
-
-    def norm(x: Array) -> Array:
-        x = jnp.abs(x)
-        if ord == math.inf:
-            return jnp.max(x, axis=axes, keepdims=keepdim)
-        if ord == -math.inf:
-            return jnp.min(x, axis=axes, keepdims=keepdim)
-        if ord == 0:
-            return jnp.sum((x != 0).astype(x.dtype), axis=axes, keepdims=keepdim)
-        if ord == 1:
-            return jnp.sum(x, axis=axes, keepdims=keepdim)
-        if ord == 2:
-            return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes, keepdims=keepdim))
-        return jnp.power(jnp.sum(jnp.power(x, ord), axis=axes, keepdims=keepdim), 1 / ord)
-
+    norm = partial(jnp.linalg.vector_norm, axis=axes_of(x, dim), keepdims=keepdim, ord=ord)
     return wide_reduction(norm, x)
 
 
@@ -379,48 +364,6 @@ def _quantile(
     return made if jnp.ndim(share) else jnp.squeeze(made, 0)
 
 
-@op("trapezoid.dx", "trapz.dx")
-def trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    if y.shape[at] == 0:
-        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
-    first, last = (lax.index_in_dim(y, place, at, keepdims=False) for place in (0, -1))
-    return mul(sub(sum_(y, at), mul(add(first, last), 0.5)), dx)
-
-
-@op("trapezoid.x", "trapz.x")
-def trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    if y.shape[at] == 0:
-        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
-    left, right = _neighbours(y, at)
-    return div(sum_(mul(add(left, right), _steps(x, y, at)), at), 2.0)
-
-
-@op("cumulative_trapezoid.x")
-def cumulative_trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    return div(cumsum(mul(add(*_neighbours(y, at)), _steps(x, y, at)), dim), 2.0)
-
-
-def _neighbours(x: Array, axis: int) -> tuple[Array, Array]:
-    """Return all elements along an axis but the last, and all but the first."""
-    size = x.shape[axis]
-    return (
-        lax.slice_in_dim(x, 0, max(size - 1, 0), axis=axis),
-        lax.slice_in_dim(x, min(1, size), size, axis=axis),
-    )
-
-
-def _steps(x: Array, y: Array, axis: int) -> Array:
-    """Return the differences of neighbours of `x` along an axis of `y`."""
-    shape = [1] * max(y.ndim - x.ndim, 0) + [*x.shape]
-    if x.ndim == 1:
-        shape = [x.shape[0] if each == axis else 1 for each in range(y.ndim)]
-    left, right = _neighbours(x.reshape(shape), axis)
-    return sub(right, left)
-
-
 @op("cov")
 def cov(
     self: Array, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
@@ -432,16 +375,6 @@ def cov(
     centred = x - jnp.mean(x, 1, keepdims=True)
     made = centred @ centred.conj().T / max(x.shape[1] - correction, 0)
     return jnp.squeeze(made)  # one row makes a number
-
-
-@op("corrcoef")
-def corrcoef(self: Array) -> Array:
-    made = cov(self)
-    if made.ndim == 0:
-        return made / made
-    spread = jnp.sqrt(jnp.diagonal(made).real)
-    made = made / spread[:, None] / spread[None, :]
-    return jnp.clip(made, -1, 1) if is_float(made) else made
 
 
 @op("searchsorted.Tensor", "searchsorted.Scalar")
@@ -497,9 +430,7 @@ op.table(
         "nanquantile nanquantile.scalar": partial(_quantile, skip_nan=True),
         "trace": lambda self: jnp.trace(_summed(self, None)),
         "dist": lambda self, other, p=2: vector_norm((self - other).reshape(-1), p),
-        "cumulative_trapezoid.dx": lambda y, dx=1, dim=-1: cumsum(
-            mul(add(*_neighbours(y, axes_of(y, dim)[0])), dx / 2.0), dim
-        ),
+        "corrcoef": lambda self: jnp.corrcoef(self),
         "isin.Tensor_Tensor": lambda elements, test_elements, invert=False: jnp.isin(
             elements, test_elements, invert=invert
         ),

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from served import binary_request
 
-from aotc_serve.http.http_app import application
+from aotc_serve.http.http_app import Rest
 from aotc_serve.inference.request_spans import Traces
 from aotc_serve.inference.server_metrics import Metrics
 from aotc_serve.inference.server_options import Limits
@@ -39,7 +39,7 @@ def traced(
     async def run() -> list[int]:
         traces = Traces(provider.get_tracer("test"))
         service = Service(repository, Limits(), Metrics(), 2, delay, traces)
-        app = application(service, control=False)
+        app = Rest(service, control=False).application()
         try:
             return await asyncio.gather(*(asked(app, *request) for request in requests))
         finally:
