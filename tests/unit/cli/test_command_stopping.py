@@ -116,10 +116,7 @@ def building(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., A
         (tmp_path / "slow.py").write_text(source)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": hang_up_counts}
         with started(
-            [*AOTC, "build", "slow.toml", *options],
-            cwd=tmp_path,
-            text=True,
-            **(terminal or pipes),
+            [*AOTC, "build", "slow.toml", *options], cwd=tmp_path, text=True, **(terminal or pipes)
         ) as process:
             until(under_way, "the build is under way", process)
             yield process

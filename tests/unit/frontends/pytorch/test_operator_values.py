@@ -148,10 +148,7 @@ def test_sinc_of_infinities_is_nan() -> None:
 
 
 def test_functions_that_are_wrong_for_large_arguments_are_refused() -> None:
-    for name in (
-        *("igamma", "igammac", "special_gammainc", "special_gammaincc"),
-        "special_zeta",
-    ):
+    for name in (*("igamma", "igammac", "special_gammainc", "special_gammaincc"), "special_zeta"):
         assert f"aten.{name}.default" not in OPERATORS
 
 
