@@ -57,6 +57,7 @@ import json, re, resource, sys
 from pathlib import Path
 import numpy as np
 import aotc_runtime
+import aotc_runtime.base.codes  # texts of errors, which the first error imports
 
 def limit(room):
     size = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
