@@ -190,6 +190,8 @@ def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> 
     assert names == ["xla-default", "xla-captured", "slate-default"]
     assert profile["tuned"]["choice"] == "slate-default"
     assert profile["parity"]["status"] == "ran"
+    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
+    assert "Engines" in tuned.page and "slate-default" in tuned.page
 
 
 def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
@@ -208,11 +210,6 @@ def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
     kernel = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     np.testing.assert_allclose(result, image @ kernel + np.arange(3), atol=1e-5)
     assert report["engine"] == "slate" and "jaxlib.xla_client" not in modules
-
-
-def test_people_are_told_in_text_and_in_the_page(tuned: Tuned) -> None:
-    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
-    assert "Engines" in tuned.page and "slate-default" in tuned.page
 
 
 def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -> None:
