@@ -18,7 +18,7 @@ pytest_plugins = ["limits"]
 # starts inherit it; what a server has by default, tests/e2e/test_examples.py has.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What a test builds, it builds; tests of the cache name one.
+# What a test builds, it builds; tests of the cache name one, and pages take `examples_cache`.
 os.environ["AOTC_CACHE"] = "off"
 
 Bundle = tuple[Path, Path]
