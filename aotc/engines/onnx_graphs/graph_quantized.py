@@ -45,6 +45,8 @@ def fuse(program: Block, weights: Collection[int]) -> None:
                 _quantize(operation, numbers)
             case "stablehlo.multiply":
                 _dequantize(operation)
+            case "stablehlo.add":
+                _is_paired(operation)
             case "stablehlo.convolution" | "stablehlo.dot_general":
                 _is_paired(operation) or _whole(operation) or _weighted(operation)
 
@@ -183,19 +185,19 @@ def _fits(value: Value, element: str) -> bool:
 
 
 def _is_paired(operation: Operation) -> bool:
-    """Mark the dequantized factors of a product, of which an engine makes one of integers."""
-    one, other = (maker(each, DEQUANTIZE) for each in operation.operands)
-    if one is None or other is None or not _is_single(one.operands[1]):
+    """Mark what is dequantized for one operation, of which an engine makes one of integers."""
+    one, other = (maker(_source(each), DEQUANTIZE) for each in operation.operands)
+    if one is None or other is None or _source(one.operands[1]).size != 1:
         return False
     one.attributes["is_paired"] = other.attributes["is_paired"] = True
     return True
 
 
-def _is_single(value: Value) -> bool:
-    """Return whether all elements of a value are one number."""
-    while value.size > 1 and (made_by := maker(value, *SPREAD)):
+def _source(value: Value) -> Value:
+    """Return what a value repeats, or has in another shape."""
+    while made_by := maker(value, *SPREAD):
         (value,) = made_by.operands
-    return value.size == 1
+    return value
 
 
 def _whole(operation: Operation) -> bool:
@@ -216,7 +218,11 @@ def _whole(operation: Operation) -> bool:
 
 
 def _weighted(operation: Operation) -> bool:
-    """Match products whose right factor is dequantized, in blocks of its contracted axis or not."""
+    """Match products whose right factor is dequantized, in blocks of its contracted axis or not.
+
+    Of its numbers in `blocks`, those along the axes `summed` are contracted with the other factor;
+    `free` are the other axes in the result's order.
+    """
     if operation.name != "stablehlo.dot_general" or operation.result.element != "f32":
         return False
     numbers = operation.attributes["dot_dimension_numbers"]
@@ -243,10 +249,8 @@ def _weighted(operation: Operation) -> bool:
         WEIGHTED,
         left,
         *made_by.operands,
-        dot_dimension_numbers=numbers,
-        axis=axis,
-        order=order,
-        is_split=is_split,
+        dot_dimension_numbers={**numbers, "rhs_contracting_dimensions": (0,)},
         blocks=value.shape,
-        shape=shape,
+        summed=(axis, axis + 1) if is_split else (axis,),
+        free=tuple(each + (is_split and each > axis) for each in order if each != axis),
     )

@@ -107,14 +107,15 @@ def _widened(
 
 def _weighted(rule: Rule) -> list[Tensor]:
     """Multiply by quantized weights: MatMulNBits where ONNX Runtime is fast, else in float32."""
-    graph, attributes = rule.graph, rule.operation.attributes
-    left, numbers = rule.whole(0), graph.reshape(rule.whole(1), attributes["blocks"])
-    scale = rule.operands[2] if len(rule.operands) > 2 else None
-    packed = _packed(rule, numbers, scale)
+    graph, left, packed = rule.graph, rule.whole(0), _packed(rule)
+    result = rule.operation.result.shape
     if packed is None:
-        right = graph.reshape(_full(rule, numbers, scale), attributes["shape"])
-        return [product(rule, left, graph.transpose(right, attributes["order"]))]
-    (axis,) = attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
+        numbers, *others = (_flat(rule, each) for each in range(1, len(rule.operands)))
+        right = _widened(graph, numbers, next(iter(others), None), others[1:])
+        right = graph.full(right, numbers.shape)
+        right = graph.reshape(right, (prod(right.shape[:-1]), right.shape[-1]))
+        return [graph.reshape(product(rule, left, right), result)]
+    (axis,) = _contracted(rule)
     free = [each for each in range(len(left.shape)) if each != axis]
     left = graph.transpose(left, (*free, axis))
     columns, blocks, size = packed.shape
@@ -129,13 +130,34 @@ def _weighted(rule: Rule) -> list[Tensor]:
         block_size=size,
         accuracy_level=4 if graph.names.kernels.activations else 1,
     )
-    return [graph.reshape(made, rule.operation.result.shape)]
+    return [graph.reshape(made, result)]
 
 
-def _full(rule: Rule, numbers: Tensor, scale: Tensor | None) -> Tensor:
-    return rule.graph.full(
-        _widened(rule.graph, numbers, scale, rule.operands[3:]), rule.operation.attributes["blocks"]
+def _contracted(rule: Rule) -> Sequence[int]:
+    axes: Sequence[int] = rule.operation.attributes["dot_dimension_numbers"][
+        "lhs_contracting_dimensions"
+    ]
+    return axes
+
+
+def _turned(rule: Rule, tensor: Tensor) -> Tensor:
+    """Quantized numbers, or what is repeated for them, with the contracted axes first."""
+    blocks, free, summed = (
+        rule.operation.attributes[name] for name in ("blocks", "free", "summed")
     )
+    if prod(tensor.shape) == prod(blocks):
+        tensor = rule.graph.reshape(tensor, blocks)
+    shape = (1,) * (len(blocks) - len(tensor.shape)) + tensor.shape
+    return rule.graph.transpose(rule.graph.reshape(tensor, shape), (*summed, *free))
+
+
+def _flat(rule: Rule, place: int) -> Tensor:
+    """An operand as `_turned`, with one axis for all columns: OpenVINO takes no others."""
+    deep, tensor = len(rule.operation.attributes["summed"]), _turned(rule, rule.operands[place])
+    columns = _turned(rule, rule.whole(1)).shape[deep:]
+    if prod(tensor.shape[deep:]) != 1:
+        tensor = rule.graph.full(tensor, (*tensor.shape[:deep], *columns))
+    return rule.graph.reshape(tensor, (*tensor.shape[:deep], prod(tensor.shape[deep:])))
 
 
 class _Packed(NamedTuple):
@@ -146,57 +168,58 @@ class _Packed(NamedTuple):
     shape: tuple[int, int, int]
 
 
-def _packed(rule: Rule, numbers: Tensor, scale: Tensor | None) -> _Packed | None:
+def _packed(rule: Rule) -> _Packed | None:
     """Return weights as MatMulNBits takes them; None where they stay as they are.
 
     Of 8 bits, it is fast where it may round the other factor, and slow in float32.
     """
     graph, attributes, element = rule.graph, rule.operation.attributes, rule.operation.operands[1]
     bits, kernels = 4 if element.element in NARROW else 8, graph.names.kernels
-    axis, shape, is_split = attributes["axis"], attributes["shape"], attributes["is_split"]
-    zeros = rule.operands[3:]
-    if not kernels.operators or (bits == 8 and not kernels.activations) or 0 in shape:
+    is_fixed, numbers = rule.operands[1].name in graph.names.fixed, _turned(rule, rule.whole(1))
+    zeros = [_turned(rule, each) for each in rule.operands[3:]]
+    if not kernels.operators or not is_fixed or 0 in numbers.shape:
         return None
-    if numbers.name not in graph.names.fixed or (zeros and bits == 4):
+    if (bits == 8 and not kernels.activations) or (bits == 4 and zeros):
         return None
-    depth = shape[axis]
-    within = numbers.shape[axis + 1] if is_split else depth
+    deep = len(attributes["summed"])
+    depth, within = prod(numbers.shape[:deep]), numbers.shape[deep - 1]
     size = next((each for each in _BLOCKS if within % each == 0), 0)
     if not size:
         return None
-    rest = [place for place in attributes["order"] if place != axis]
-    columns, blocks = prod(shape[place] for place in rest), depth // size
-    order = [place + (is_split and place > axis) for place in rest]
-    order += [axis, axis + 1] if is_split else [axis]
+    columns, blocks = prod(numbers.shape[deep:]), depth // size
 
-    def by_blocks(each: Tensor) -> Tensor | None:
+    def by_column(each: Tensor, *inner: int) -> Tensor:
+        """Put the contracted axes last."""
+        axes = range(len(each.shape))
+        return graph.reshape(graph.transpose(each, (*axes[deep:], *axes[:deep])), (columns, *inner))
+
+    def by_block(each: Tensor) -> Tensor | None:
         """One number for each block of each column."""
-        each = graph.reshape(each, (1,) * (len(numbers.shape) - len(each.shape)) + each.shape)
-        if each.shape[order[-1]] != 1:
+        if each.shape[deep - 1] != 1:
             return None
-        whole = [1 if place == order[-1] else n for place, n in enumerate(numbers.shape)]
-        each = graph.transpose(graph.full(each, whole), order)
-        apart = blocks // (depth // within)
-        each = graph.reshape(each, (columns, blocks // apart, 1))
-        return graph.reshape(graph.full(each, (columns, blocks // apart, apart)), (columns, blocks))
+        few = depth // within
+        each = graph.full(each, (*numbers.shape[: deep - 1], 1, *numbers.shape[deep:]))
+        each = graph.full(by_column(each, few, 1), (columns, few, blocks // few))
+        return graph.reshape(each, (columns, blocks))
 
-    scales = by_blocks(graph.constant(1, "f32") if scale is None else scale)
-    middle = 0 if element.element.startswith("u") else 1 << (bits - 1)
-    offsets = by_blocks(zeros[0]) if zeros else graph.constant(np.full((columns, blocks), 0), "i32")
+    one = graph.constant(np.ones((1,) * len(numbers.shape)), "f32")
+    scales = by_block(_turned(rule, rule.operands[2]) if len(rule.operands) > 2 else one)
+    offsets = by_block(zeros[0] if zeros else graph.cast(one, "i32"))
     if scales is None or offsets is None:
         return None
-    inputs = [graph.transpose(numbers, order), scales, offsets]
-    packed = _shifted(graph, inputs[0], "ui8", middle)
+    middle = 0 if element.element.startswith("u") else 1 << (bits - 1)
+    packed = by_column(_shifted(graph, numbers, "ui8", middle), depth)
+    inputs = [packed, scales]
     if bits == 4:
         pairs = graph.cast(graph.reshape(packed, (columns, depth // 2, 2)), "i32")
         even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
         high = graph.each("Mul", odd, graph.like(16, odd))
-        packed = graph.cast(graph.each("Add", even, high), "ui8")
-    inputs[0] = graph.reshape(packed, (columns, blocks, size * bits // 8))
-    if bits == 4:
-        del inputs[2]
-    else:
-        inputs[2] = _shifted(graph, offsets, "ui8", middle)
+        inputs[0] = graph.cast(graph.each("Add", even, high), "ui8")
+    if zeros:
+        inputs.append(_shifted(graph, offsets, "ui8", middle))
+    elif not middle:
+        inputs.append(graph.constant(np.zeros((columns, -(-blocks * bits // 8))), "ui8"))
+    inputs[0] = graph.reshape(inputs[0], (columns, blocks, size * bits // 8))
     return _Packed(inputs, bits, (columns, blocks, size))
 
 

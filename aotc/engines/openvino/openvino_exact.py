@@ -17,7 +17,7 @@ ELEMENTS = ("i1", "i8", "ui8", "i32", "f32")
 
 _EXACT: Mapping[str, str] = {
     "i1 i8 ui8 i32 f32": (
-        "broadcast_in_dim case compare concatenate constant convert dynamic_slice "
+        "broadcast_in_dim case compare concatenate constant dynamic_slice "
         "dynamic_update_slice gather iota pad reshape reverse select slice transpose while"
     ),
     "i32 f32": "abs add multiply negate scatter sign subtract",
@@ -36,6 +36,7 @@ EXACT: Mapping[str, frozenset[str]] = {
         for elements, names in _EXACT.items()
         for name in names.split()
     },
+    "stablehlo.convert": frozenset({*ELEMENTS, *NARROW}),
     **{
         name: frozenset({"f32"})
         for name in (
