@@ -161,6 +161,7 @@ def build(
         *notes,
         *build_notes.never_split(bundle.manifests),
         *build_notes.not_evaluated(bundle.manifests),
+        *build_notes.widened(bundle.manifests),
         *build_tuning.notes(
             request.not_tuned,
             compiled.executables,
