@@ -282,10 +282,7 @@ def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Shar
         origin=origin,
         tensors=tuple(
             WeightTensor(
-                name=name,
-                dtype=info.dtype,
-                shape=info.shape,
-                sharding=shardings.get(name, ()),
+                name=name, dtype=info.dtype, shape=info.shape, sharding=shardings.get(name, ())
             )
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()
