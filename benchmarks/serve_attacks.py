@@ -26,6 +26,7 @@ from benchmarks.measure import ROOT, machine
 
 sys.path.insert(0, str(ROOT / "tests"))
 
+from aotc_serve.grpc.grpc_server import STREAMS_MAX
 from tests.servers.http2 import Http2, infer_request
 
 MIB = 2**20
@@ -164,11 +165,12 @@ def no_answers(_: int, address: str, end: float) -> None:
     """Take no answer."""
     with contextlib.ExitStack() as stack:
         while time.time() < end:
-            with contextlib.suppress(OSError):
-                connection = stack.enter_context(Http2(address, window=0))
-                for number in range(100):
-                    connection.begin(2 * number + 1, "ModelInfer")
-                    connection.send(2 * number + 1, infer_request(ZEROS))
+            for _ in range(3):
+                with contextlib.suppress(OSError):
+                    connection = stack.enter_context(Http2(address, window=0))
+                    for number in range(STREAMS_MAX):
+                        connection.begin(2 * number + 1, "ModelInfer")
+                        connection.send(2 * number + 1, infer_request(ZEROS))
             time.sleep(0.1)
 
 
@@ -202,7 +204,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "http: clients that go": going,
     "http: JSON": repeated(*JSON),
-    "grpc: calls, silent": halves(0, 8, 100),
+    "grpc: calls, silent": halves(0, 32, STREAMS_MAX),
     "grpc: messages, announced": halves(1, 64),
     "grpc: messages, half": halves(20 * MIB, 24),
     "grpc: fields": messages(

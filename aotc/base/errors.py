@@ -4,8 +4,6 @@ The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. Tha
 inside functions, because nothing needs it before there is something to report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding

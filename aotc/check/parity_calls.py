@@ -3,8 +3,6 @@
 Their results are compared as that caller reads them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +10,7 @@ from aotc.base.errors import EngineFailedError, ParityError, finding, refusal
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
-from aotc.check.evaluation_files import Rows
+from aotc.check.plain_structures import Leaf
 from aotc.check.value_inputs import SPECIAL
 from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
 from aotc.check.value_verdict import Judgement
@@ -98,7 +96,7 @@ class Answer(Struct, frozen=True):
     differing: list[Differing] = []
     trials: list[list[Difference]] = []
     values: list[ValuesRan] = []
-    scores: dict[str, Rows] = {}
+    scores: dict[str, Leaf | None] = {}
 
 
 class Ran(Struct, frozen=True):
@@ -200,11 +198,11 @@ def evaluate(
     folder: Path,
     processes: Processes,
     on_call: Callable[[str], None],
-) -> dict[str, Rows]:
+) -> dict[str, Leaf | None]:
     """Return the rows of every evaluation of a target, by entry point.
 
-    Results for users' metrics are left in the folder instead. Raises the errors of `score`, and
-    ParityError (AOTC-E952) if the process crashes.
+    They are None for users' metrics, whose results are left in the folder. Raises the errors of
+    `score`, and ParityError (AOTC-E952) if the process crashes.
     """
     secrets = confined_process.secrets()
     job = Job(str(bundle), str(policy), target, str(folder), secrets, evaluates=True)
@@ -311,13 +309,8 @@ def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Fin
     hint = "build for another engine, and report this with the program"
     if judgement is not None and judgement.opinion in ("plain JAX", "both"):
         hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
-    return finding(
-        "AOTC-E959",
-        f"{values.key.label} for {target}, output {values.changed}",
-        "",
-        cause="results-vary-between-calls",
-        hint=hint,
-    )
+    where = f"{values.key.label} for {target}, output {values.changed}"
+    return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)
 
 
 def _otherwise(differing: Differing, target: str) -> Finding:

@@ -4,8 +4,6 @@ Each is a function from what the stages before it made to what the next ones nee
 share (workers, cache, scratch folder, progress) is one `BuildRun`.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +24,7 @@ from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
-from aotc.pipeline.build_plan import (
-    EngineFallback,
-    Wanted,
-    compile_jobs,
-    first_refusal,
-)
+from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
 from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
@@ -431,13 +424,7 @@ def check(
         failures.add(over_limits(manifest, found))
         failures.raise_collected()
     checked = [
-        proven(
-            each,
-            ran[name],
-            proofs.get(name, {}),
-            parity.value_plans,
-            found[name].of if name in found else {},
-        )
+        proven(each, ran[name], proofs.get(name, {}), parity.value_plans, found.get(name, {}))
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]

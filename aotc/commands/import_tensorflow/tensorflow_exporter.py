@@ -38,6 +38,9 @@ OUTSIDE = re.compile(
 VALUES_DECIDE = re.compile(r"^(Unique\w*|Where|NonMaxSuppression\w*|BooleanMask|ListDiff|SetSize)$")
 """Operations whose results have sizes that depend on values."""
 
+BEFORE_REASONS = ("Graph execution error", "Detected at node", "<stack traces", "File ")
+"""Beginnings of lines of TensorFlow's messages that come before the reason."""
+
 
 class Refused(Exception):
     """What cannot be exported, a line for each reason."""
@@ -57,7 +60,7 @@ def _export(job: Mapping[str, Any], folder: Path) -> None:
     try:
         loaded = tf.saved_model.load(job["saved_model"])
     except Exception as error:
-        raise Refused(f"no SavedModel: {_first_line(error)}") from error
+        raise Refused(f"no SavedModel: {_failed_operation(error)}") from error
     names = sorted(loaded.signatures)
     wanted = job["signature"] or (names[0] if len(names) == 1 else "serving_default")
     if wanted not in names:
@@ -275,8 +278,16 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     )
 
 
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:300]
+def _failed_operation(error: Exception) -> str:
+    """Return the reason of an error while loading, with the operation that failed, if one did."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(BEFORE_REASONS)]
+    found = (said or lines or [type(error).__name__])[0][:300]
+    if node := re.search(r"\{\{node ([^}]{1,100})", str(error)):
+        found = f"operation {node[1]}: {found}"
+    if isinstance(error, tf.errors.PermissionDeniedError):
+        found += " (models cannot access other files or the network)"
+    return found
 
 
 def _cause(error: Exception) -> str:

@@ -128,7 +128,7 @@ async def _serve(options: Options) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=BACKLOG if uvloop is not None else ACCEPTED_AT_ONCE,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_keep_alive=int(options.limits.idle_seconds) or 1,
         timeout_graceful_shutdown=int(options.drain_seconds) or 1,
     )

@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers
+from tensorflow.python.trackable import resource
 
 F32 = tf.float32
 BATCHES = [{"batch": 1}, {"batch": 4}]
@@ -251,6 +252,28 @@ def refused_python(path, rng):
         return {"y": tf.numpy_function(np.sin, [x], F32)}
 
     save(path, call)
+    return None, BATCHES, {}
+
+
+class _Written(resource.TrackableResource):
+    """Writes a file while its model is loaded."""
+
+    def _create_resource(self):
+        return tf.raw_ops.MutableHashTableV2(key_dtype=tf.int64, value_dtype=tf.int64)
+
+    def _initialize(self):
+        tf.io.write_file("/tmp/aotc-written-while-loading", "text")
+
+
+@model
+def refused_file(path, rng):
+    @tf.function(input_signature=[spec([None])])
+    def call(x):
+        return {"y": x}
+
+    written = _Written()
+    assert written.resource_handle is not None
+    save(path, call, written=written)
     return None, BATCHES, {}
 
 

@@ -1,7 +1,5 @@
 """What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat
@@ -114,9 +112,7 @@ def test_a_crash_of_the_process_is_a_failed_build(tmp_path: Path, script: str, f
     assert found in error.findings[0].found
 
 
-def test_a_fixture_that_does_not_end_is_a_failed_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_fixture_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity_process, "SECONDS_MAX", 0.2)
     assert refused("exec sleep 60", tmp_path).code == "AOTC-E952"
 
@@ -165,9 +161,7 @@ def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_p
     )
 
 
-def test_nothing_of_the_outside_steers_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
     environment = tmp_path / "environment"
@@ -177,10 +171,8 @@ def test_nothing_of_the_outside_steers_the_process(
     assert "PATH" in names or "PATH" not in os.environ
 
 
-OUTCOME = """
+TRIED = """
 import socket, sys
-from aotc.check import parity_worker
-from aotc.check.parity_process import Job
 
 def tried(work):
     try:
@@ -189,18 +181,35 @@ def tried(work):
         return "refused"
     return "done"
 
-def detect_all(devices):
+def begin(*_):
     key = sys.argv[-1]
     works = (lambda: open(key).read()), socket.socket, (lambda: open(key + ".more", "w"))
     print(*map(tried, works))
     sys.exit()
 
-parity_worker.detect_all = detect_all
-parity_worker.outcome(Job(*sys.argv[1:-1], secrets=(sys.argv[-1],)), None)
+secrets = (sys.argv[-1],)
+"""
+"""What a process that runs executables may still do when it starts its engine."""
+
+PARITY = """
+from aotc.check import parity_worker
+from aotc.check.parity_process import Job
+
+parity_worker.detect_all = begin
+parity_worker.outcome(Job(*sys.argv[1:-1], secrets), None)
+"""
+
+TRUTH = """
+from aotc.pipeline.children import truth_worker
+from aotc.pipeline.parity_check import TruthJob
+
+truth_worker.Scratch = begin
+truth_worker.work(TruthJob(sys.argv[-2], "", (), {}, (), secrets), None)
 """
 
 
-def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worker", [PARITY, TRUTH], ids=["parity", "truth"])
+def test_executables_for_processors_run_confined(worker: str, tmp_path: Path) -> None:
     key, policy, folder = (tmp_path / name for name in ("release.key", "trust.toml", "folder"))
     key.write_text("secret")
     folder.mkdir()
@@ -208,7 +217,7 @@ def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
     policy.write_text(policy_text("digits", [public]))
     arguments = [GOLDEN / "digits.aotb", policy, "cpu-x86-64-v3", folder, key]
     done = subprocess.run(
-        [sys.executable, "-c", OUTCOME, *map(str, arguments)],
+        [sys.executable, "-c", TRIED + worker, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,

@@ -172,7 +172,10 @@ class Calls:
             try:
                 connection.claim.resize(unread)
             except AotcError as error:
-                self._refuse_all(connection, error, now)
+                for call in list(connection.waiting):
+                    # A call that has only begun may have a small message.
+                    if now - call.since >= LOOK_SECONDS:
+                        self._refuse(call, error)
                 return True
             if unread >= connection.unread_before + PACE_BYTES or unread < connection.unread_before:
                 connection.unread_before, connection.since = unread, now
@@ -181,12 +184,6 @@ class Calls:
             if is_silent or now - call.since >= limits.body_seconds:
                 self._refuse(call, _late(limits))
         return unread is not None or not connection.waiting
-
-    def _refuse_all(self, connection: Connection, error: AotcError, now: float) -> None:
-        """Refuse the calls that wait for large messages."""
-        for call in list(connection.waiting):
-            if now - call.since >= LOOK_SECONDS:
-                self._refuse(call, error)
 
     async def _find(self, connections: list[Connection]) -> None:
         found = await asyncio.to_thread(find_sockets)

@@ -52,8 +52,8 @@ ENVELOPE = 2**16
 SMALL_MESSAGE_MAX = 2**13
 """Bytes of a request that carries no tensors."""
 
-STREAMS_MAX = 128
-"""Calls on one connection; clients wait with more."""
+STREAMS_MAX = 32
+"""Calls on one connection. More wait at the client, so that others do not wait behind them."""
 
 NOT_COMPRESSED = 1
 """The set of algorithms that has none: compressed messages are refused before they are inflated."""

@@ -48,18 +48,9 @@ if TYPE_CHECKING:
 
 EXTENSIONS = ["binary_tensor_data", "model_repository"]
 
-
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 CONTROL_BODY_MAX = 2**16
-
-
-def application(service: Service, *, control: bool, change: str = BY_SERVER) -> ASGIApp:
-    """Return the routes of a server.
-
-    `control` lets clients load and unload models; `change` is the cause of the error otherwise.
-    """
-    return Rest(service, control, change).application()
 
 
 async def _while_connected[T](request: Request, answering: Coroutine[None, None, T]) -> T:
@@ -80,7 +71,10 @@ async def _while_connected[T](request: Request, answering: Coroutine[None, None,
 
 
 class Rest:
-    """Endpoints; each gives a response or raises an AotcError."""
+    """Endpoints; each gives a response or raises an AotcError.
+
+    `control` lets clients load and unload models; `change` is the cause of the error otherwise.
+    """
 
     def __init__(self, service: Service, control: bool, change: str = BY_SERVER) -> None:
         self._service, self._control, self._change = service, control, change

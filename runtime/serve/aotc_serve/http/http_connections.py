@@ -9,6 +9,7 @@ closed that has waited longest for a complete request, so that idle clients keep
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,9 @@ CAUSES = {
 """Causes of the errors here, by code."""
 
 TOO_MANY = "too-many-connections"
+
+ESTABLISHED = b"\1"
+"""State of a TCP connection that neither side has ended (linux/tcp_states.h)."""
 
 NO_MEMORY = "server-is-out-of-request-memory"
 
@@ -129,6 +133,12 @@ def bounded(
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(_Transport(transport))  # type: ignore[arg-type]
+            sock = transport.get_extra_info("socket")
+            if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != ESTABLISHED:
+                # Answering requests whose client has gone would delay all others in the queue.
+                self._is_full = True
+                transport.abort()
+                return
             if len(admitted) >= limits.connections and not self._make_room():
                 self._refuse_full()
                 return

@@ -38,7 +38,6 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32, 64, 128),
             registry=self._registry,
         )
-
         self._refused = Counter(
             "aotc_server_refused_bundles",
             "Bundles that were refused beside what serves; code: of the first finding",

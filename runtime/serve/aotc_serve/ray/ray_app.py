@@ -32,7 +32,7 @@ except ImportError as error:
         cause="ray-serve-is-not-installed",
     ) from error
 
-from aotc_serve.http.http_app import application
+from aotc_serve.http.http_app import Rest
 from aotc_serve.http.http_messages import refused
 from aotc_serve.inference.error_statuses import BY_DEPLOYMENT
 from aotc_serve.inference.server_metrics import Metrics
@@ -64,7 +64,7 @@ class Bundle:
 
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the routes of a server, but for its metrics."""
-        routes = application(self._service, control=False, change=BY_DEPLOYMENT)
+        routes = Rest(self._service, control=False, change=BY_DEPLOYMENT).application()
         no_metrics = refused(
             refusal(
                 "AOTC-E767",

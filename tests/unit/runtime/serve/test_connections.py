@@ -1,7 +1,5 @@
 """Which requests a connection asks for an answer at once, and which are the application's."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading
@@ -34,12 +32,14 @@ def at_once(url: bytes, headers: Any, body: bytes) -> Response:
 
 
 @contextmanager
-def listening(app: ASGIApp = application) -> Iterator[int]:
+def listening(
+    app: ASGIApp = application, sockets: list[socket.socket] | None = None
+) -> Iterator[int]:
     """The port of a server whose answers say where they were made."""
     protocol = bounded(Limits(), Metrics(), Memory(2**30), at_once)
     config = uvicorn.Config(app, port=0, http=protocol, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, args=(sockets,))
     thread.start()
     try:
         until(lambda: server.started, "the server")
@@ -114,6 +114,16 @@ def test_a_client_that_sends_many_together_has_one_answer_at_once(port: int) -> 
 def test_a_body_that_comes_later_is_the_applications_to_wait_for(port: int) -> None:
     """This one waits for none: its answer comes before the rest was sent."""
     assert answered(port, request()[:-1]) == [BY_APPLICATION]
+
+
+def test_a_client_that_ends_before_it_is_accepted_is_not_answered() -> None:
+    """Thousands of them would delay the client behind them in the queue."""
+    queue = socket.create_server(("127.0.0.1", 0))
+    with queue, socket.create_connection(queue.getsockname(), SECONDS) as client:
+        client.sendall(request())
+        client.shutdown(socket.SHUT_WR)
+        with listening(sockets=[queue]), pytest.raises(ConnectionResetError):
+            client.recv(65536)
 
 
 class Closing(asyncio.Transport):
