@@ -1,7 +1,5 @@
 """Code blocks of the documentation, and the shell that they run in."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

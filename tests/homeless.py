@@ -1,7 +1,5 @@
 """A user without a home."""
 
-from __future__ import annotations
-
 import pwd
 
 import pytest

@@ -2,8 +2,6 @@
 plugin of pytest, loaded by `tests/conftest.py`.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

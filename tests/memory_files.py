@@ -2,8 +2,6 @@
 disk would be asked to keep.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from functools import cache

@@ -1,7 +1,5 @@
 """Modules in text form, as jax's own reader has them."""
 
-from __future__ import annotations
-
 from jaxlib.mlir import ir
 
 from aotc.compile.mlir.mlir_context import new_context

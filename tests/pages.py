@@ -1,7 +1,5 @@
 """A page of HTML read strictly: every element is closed, in order, and says what it has to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Versions of a bundle, and clients that ask while one takes the place of another."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

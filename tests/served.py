@@ -1,7 +1,5 @@
 """A server of bundles in a process of its own, and a client of HTTP that knows nothing of ours."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import subprocess

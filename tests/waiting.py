@@ -1,7 +1,5 @@
 """Waiting for other processes, which may never do what a test waits for."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

@@ -5,13 +5,11 @@ evidence.md describes every field. Facts of the bundle manifest (memory, cost, t
 custom-call targets) are not repeated here.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from aotc_runtime.schema.bundle_manifest import Decimal
+from aotc_runtime.schema.bundle_manifest import Decimal, SignedDecimal
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 
 type Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -253,17 +251,66 @@ class ModelOrigin(_Part, frozen=True):
     layers: dict[str, Count] = {}
 
 
+class QuantizedWeight(_Part, frozen=True):
+    """A weight that the build stored in fewer bits.
+
+    Attributes:
+        set: Its weights set.
+        tensor: Its name in the program.
+        original: Digest of its bytes there.
+        was: Its element type there.
+        dtype: The element type of the stored numbers.
+        values: Name of the stored numbers in the same set.
+        scale: Name of their scales in the same set.
+        contracted: Axes that products sum over, whose numbers share a scale.
+        group: How many numbers along the last of these axes share a scale, and no others; 0 for
+            one scale over all of them.
+        max_error: The largest absolute difference.
+        snr_db: Power of the weight over that of the differences, in decibels.
+    """
+
+    set: str
+    tensor: str
+    original: str
+    was: str
+    dtype: Literal["int8", "int4"]
+    values: str
+    scale: str
+    contracted: tuple[Count, ...]
+    group: Count
+    max_error: Decimal
+    snr_db: SignedDecimal
+
+
+class AppliedPrecision(_Part, frozen=True):
+    """The precision of an entry point, and what the build did for it.
+
+    `name` is the build manifest's; `kept` maps weights that stay as they are to the reason.
+    """
+
+    name: str
+    quantized: tuple[QuantizedWeight, ...]
+    kept: dict[str, str]
+
+    @property
+    def weights(self) -> Literal["int8", "int4"]:
+        """Return the element type of the quantized weights."""
+        return self.quantized[0].dtype
+
+
 class EntryPointEvidence(_Part, frozen=True):
     """The coverage and the executables of one entry point.
 
     `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
     results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
+    With `precision`, parity's reference is plain JAX with the quantized weights.
     """
 
     coverage: Coverage
     profiles: tuple[ProfileEvidence, ...]
     reference: Literal["recorded"] | UnsetType = UNSET
     model: ModelOrigin | UnsetType = UNSET
+    precision: AppliedPrecision | UnsetType = UNSET
 
 
 class EngineRefusal(_Part, frozen=True):

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from aotc.base.evidence import ControlFlow, Coverage, ExecutableEvidence, ModelOrigin
+from aotc.base.evidence import (
+    AppliedPrecision,
+    ControlFlow,
+    Coverage,
+    ExecutableEvidence,
+    ModelOrigin,
+)
 from aotc.base.source_locations import EntryPointLines
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import (
@@ -145,6 +151,7 @@ class CapturedEntryPoint:
         unexpected: Labels of profiles without recorded results of the framework.
         uncompiled: Label to digest of programs that only plain JAX runs: at the sizes of trials,
             and on one device instead of a mesh. UNTRACED if it could not be traced there.
+        precision: Of its weights; None for the program as it is written.
     """
 
     name: str
@@ -170,6 +177,7 @@ class CapturedEntryPoint:
     model: ModelOrigin | None = None
     unexpected: tuple[str, ...] = ()
     uncompiled: dict[str, str] = field(default_factory=dict)
+    precision: AppliedPrecision | None = None
 
     @property
     def by_key(self) -> dict[ExecutableKey, CapturedProfile]:

@@ -1,7 +1,5 @@
 """Inputs that every executable is checked with: recorded ones, or random ones from a seed."""
 
-from __future__ import annotations
-
 import io
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -153,12 +151,7 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
         pairs = zip(jax_trees.leaf_paths(called), jax.tree.leaves(traced), strict=True)
         found = next((f"{p}: {one} instead of {two}" for (p, one), two in pairs if one != two), "")
     if found:
-        yield finding(
-            "AOTC-E829",
-            where,
-            found,
-            cause="like-function-is-not-deterministic",
-        )
+        yield finding("AOTC-E829", where, found, cause="like-function-is-not-deterministic")
 
 
 def recorded_sizes(plan: CallPlan, inputs: Recorded | None) -> dict[str, int]:
@@ -404,23 +397,17 @@ def _drawn(
         return generator.integers(0, 2, shape).astype(np.bool_)
     if jnp.issubdtype(dtype, jnp.integer):
         if path not in spec.ranges:
-            raise refusal(
-                "AOTC-E831",
-                where("ranges"),
-                f"{path} {dtype.name}",
-                cause="range-is-missing-for-random-inputs",
-                hint=f'add `ranges = {{ "{path}" = [lowest, highest] }}`',
-            )
+            found = f"{path} {dtype.name}"
+            cause = "range-is-missing-for-random-inputs"
+            hint = f'add `ranges = {{ "{path}" = [lowest, highest] }}`'
+            raise refusal("AOTC-E831", where("ranges"), found, cause=cause, hint=hint)
         low, high = (int(bound) for bound in spec.ranges[path])
         info = jnp.iinfo(dtype)
         if low < info.min or high > info.max:
-            raise refusal(
-                "AOTC-E831",
-                where("ranges", path),
-                f"[{low}, {high}]",
-                cause="random-input-cannot-be-generated",
-                expected=f"[{info.min}, {info.max}] for {dtype.name}",
-            )
+            found = f"[{low}, {high}]"
+            cause = "random-input-cannot-be-generated"
+            expected = f"[{info.min}, {info.max}] for {dtype.name}"
+            raise refusal("AOTC-E831", where("ranges", path), found, cause=cause, expected=expected)
         return np.asarray(generator.integers(low, high, shape, endpoint=True)).astype(dtype)
     if path in spec.ranges:
         low_float, high_float = spec.ranges[path]

@@ -1,7 +1,5 @@
 """Refuses traced functions that cannot be shipped: one check for each reason."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,18 +59,10 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         if frames and Path(frames[0].file).parts[-len(ERROR_IF) :] == ERROR_IF:
             checks.append(own_line(chain, root))
             continue
-        yield finding(
-            "AOTC-E822",
-            where,
-            f"{chain[0].primitive} at {_line(chain, root)}",
-        )
+        yield finding("AOTC-E822", where, f"{chain[0].primitive} at {_line(chain, root)}")
     if checks:
-        yield finding(
-            "AOTC-E822",
-            where,
-            "equinox.error_if at " + shortened(list(dict.fromkeys(checks))),
-            cause="equinox-error-check-in-the-program",
-        )
+        found = "equinox.error_if at " + shortened(list(dict.fromkeys(checks)))
+        yield finding("AOTC-E822", where, found, cause="equinox-error-check-in-the-program")
 
 
 def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -111,9 +101,7 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
         is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
         if chain[0].primitive.name == "empty" and not is_kernel:
             yield finding(
-                "AOTC-E848",
-                where,
-                f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}",
+                "AOTC-E848", where, f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}"
             )
 
 
@@ -123,12 +111,7 @@ def check_inputs(closed: Any, inputs: int, where: str) -> Iterator[Finding]:
     In jax 0.12 it becomes another input; `jit` raises UnexpectedTracerError only when called.
     """
     if len(closed.jaxpr.invars) != inputs:
-        yield finding(
-            "AOTC-E829",
-            where,
-            "",
-            cause="array-leaked-from-an-earlier-trace",
-        )
+        yield finding("AOTC-E829", where, "", cause="array-leaked-from-an-earlier-trace")
 
 
 def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -140,13 +123,9 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         dtype = variable.aval.dtype
         is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
         if is_key and variable.aval.size * dtype.itemsize > EMBEDDED_BYTES_MAX:
-            yield finding(
-                "AOTC-E832",
-                where,
-                short(variable.aval),
-                cause="random-keys-are-too-large-to-embed",
-                expected=f"at most {EMBEDDED_BYTES_MAX} bytes",
-            )
+            cause = "random-keys-are-too-large-to-embed"
+            expected = f"at most {EMBEDDED_BYTES_MAX} bytes"
+            yield finding("AOTC-E832", where, short(variable.aval), cause=cause, expected=expected)
 
 
 def _line(chain: jax_private.Chain, root: Path) -> str:
@@ -219,17 +198,10 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
         elif not isinstance(leaf, (jax.Array, bool, int, float, complex)):
             found = with_article(type(leaf).__name__)
         if found:
-            yield finding(
-                "AOTC-E825",
-                f"{where} output {path or 'result'}",
-                found,
-            )
+            yield finding("AOTC-E825", f"{where} output {path or 'result'}", found)
     if not leaves:
         yield finding(
-            "AOTC-E825",
-            f"{where} output",
-            f"{outputs!r:.60}",
-            cause="entry-point-returns-nothing",
+            "AOTC-E825", f"{where} output", f"{outputs!r:.60}", cause="entry-point-returns-nothing"
         )
 
 
@@ -266,12 +238,8 @@ def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[F
     wanted = signature(first, first_where)
     for where, values in profiles[1:]:
         if signature(values, where) != wanted:
-            yield finding(
-                "AOTC-E827",
-                where,
-                _structure(values),
-                expected=f"{what} as in {first_where}: {_structure(first)}",
-            )
+            expected = f"{what} as in {first_where}: {_structure(first)}"
+            yield finding("AOTC-E827", where, _structure(values), expected=expected)
 
 
 def _structure(outputs: Any) -> str:
@@ -292,12 +260,7 @@ def check_donation(
         if free[data]:
             free[data] -= 1
             continue
-        yield finding(
-            "AOTC-E837",
-            f"{where} input {path}",
-            "",
-            expected=f"an output {short(leaf)}",
-        )
+        yield finding("AOTC-E837", f"{where} input {path}", "", expected=f"an output {short(leaf)}")
 
 
 def check_dtype(dtype: Any, path: str, where: str) -> Iterator[Finding]:

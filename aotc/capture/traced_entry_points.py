@@ -4,8 +4,6 @@ Besides the profiles: its parameters and tensors as the bundle manifest describe
 carry which dimension, how much of the program was traced, and a module for sizes between profiles.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +18,7 @@ import numpy as np
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import Coverage
 from aotc.base.source_locations import Decision, EntryPointLines
-from aotc.capture import (
-    import_program,
-    jax_trees,
-    random_keys,
-    trace_refusals,
-)
-from aotc.capture import (
-    line_coverage as coverage,
-)
+from aotc.capture import import_program, jax_trees, line_coverage, random_keys, trace_refusals
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
 from aotc.capture.profile_trace import (
@@ -133,7 +123,7 @@ def trace_entry_point(
     )
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
     on_mesh = shardings_of(manifest, name, weight_shardings, calls)
-    with coverage.recording(manifest.root) as recorded:
+    with line_coverage.recording(manifest.root) as recorded:
         profiles = tuple(
             trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
         )
@@ -288,12 +278,9 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
     try:
         module, names = export_module(call, sorted(targets), lifted)
     except Exception as error:
-        raise refusal(
-            "AOTC-E839",
-            where,
-            f"{type(error).__name__}: {first_line(error)}",
-            cause="function-is-not-traceable-at-symbolic-sizes",
-        ) from error
+        found = f"{type(error).__name__}: {first_line(error)}"
+        cause = "function-is-not-traceable-at-symbolic-sizes"
+        raise refusal("AOTC-E839", where, found, cause=cause) from error
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))
     return ExportedEntryPoint(module, tuple(arguments))
@@ -314,12 +301,8 @@ def _policy_findings(
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)
         if reason := symbolic.specialized.get(dimension):
-            yield finding(
-                "AOTC-E838",
-                where,
-                str(reason),
-                expected=f"the same operations at every size of {dimension}",
-            )
+            expected = f"the same operations at every size of {dimension}"
+            yield finding("AOTC-E838", where, str(reason), expected=expected)
             continue
         for cause, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
             yield finding("AOTC-E839", where, found, cause=cause)

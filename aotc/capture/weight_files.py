@@ -14,12 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.capture.file_digests import (
-    changed_meanwhile,
-    digest_of_open,
-    state_of,
-    state_of_open,
-)
+from aotc.capture.file_digests import changed_meanwhile, digest_of_open, state_of, state_of_open
 from aotc.capture.model_files.model_archive import Damaged, read_archive
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.errors import AotcError
@@ -164,13 +159,10 @@ class StoredTensor:
             cast = numbers.astype(self.dtype)
         lost = np.isfinite(numbers) & ~np.isfinite(cast)
         if lost.any():
-            raise refusal(
-                "AOTC-E830",
-                self.file.where,
-                f"{numbers[lost][0]!s} in {self.name} of {self.file.source.text}",
-                cause="cast-would-lose-weight-values",
-                expected=f"numbers that {self.dtype} holds",
-            )
+            found = f"{numbers[lost][0]!s} in {self.name} of {self.file.source.text}"
+            cause = "cast-would-lose-weight-values"
+            expected = f"numbers that {self.dtype} holds"
+            raise refusal("AOTC-E830", self.file.where, found, cause=cause, expected=expected)
         return cast.tobytes()
 
 

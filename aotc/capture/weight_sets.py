@@ -1,7 +1,5 @@
 """Weights sets: read from safetensors, or made by the program's own `init` function."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +11,7 @@ import numpy as np
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Tensor
-from aotc.capture import (
-    import_program,
-    trace_refusals,
-    user_exceptions,
-)
-from aotc.capture import (
-    jax_trees as tree,
-)
+from aotc.capture import import_program, jax_trees, trace_refusals, user_exceptions
 from aotc.capture.checkpoint_tensors import open_weights, require_wanted
 from aotc.capture.weight_files import WeightsFile
 from aotc.config.build_manifest import BuildManifest
@@ -65,12 +56,8 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            raise refusal(
-                "AOTC-E830",
-                where,
-                f"{name}, and a tensor whose name is a prefix of it",
-                cause="tensor-names-conflict",
-            )
+            found = f"{name}, and a tensor whose name is a prefix of it"
+            raise refusal("AOTC-E830", where, found, cause="tensor-names-conflict")
         node[last] = tensors[name]
     return root
 
@@ -79,13 +66,8 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
     """Refuse a dtype that jax would silently narrow to 32 bits. Raises CaptureError (AOTC-E828)."""
     narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if narrowed != dtype:
-        raise refusal(
-            "AOTC-E828",
-            where,
-            f"{path}: {dtype}",
-            expected=str(narrowed),
-            hint="set `enable_x64 = true` in the build manifest, or convert the tensor",
-        )
+        hint = "set `enable_x64 = true` in the build manifest, or convert the tensor"
+        raise refusal("AOTC-E828", where, f"{path}: {dtype}", expected=str(narrowed), hint=hint)
 
 
 def load(name: str, manifest: BuildManifest) -> Weights:
@@ -101,14 +83,11 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
     except (Exception, SystemExit) as error:
-        raise refusal(
-            "AOTC-E829",
-            where,
-            user_exceptions.describe(error, manifest.root),
-            cause="weights-function-raised-an-exception",
-            hint=user_exceptions.hint(error, "run with `-v` to see the traceback"),
-        ) from error
-    named = tree.leaf_paths(values)
+        found = user_exceptions.describe(error, manifest.root)
+        cause = "weights-function-raised-an-exception"
+        hint = user_exceptions.hint(error, "run with `-v` to see the traceback")
+        raise refusal("AOTC-E829", where, found, cause=cause, hint=hint) from error
+    named = jax_trees.leaf_paths(values)
     for path, leaf in named:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
             raise refusal(
@@ -121,10 +100,10 @@ def load(name: str, manifest: BuildManifest) -> Weights:
             )
         raise_if(trace_refusals.check_dtype(leaf.dtype, path, where))
         check_x64(path or "the result", leaf.dtype, where)
-    tree.check_paths(values, where)
+    jax_trees.check_paths(values, where)
     if spec.source is None:
         made = {path or ALONE: np.asarray(leaf) for path, leaf in named}
-        return Weights("init", jax.tree.map(tree.abstract, values), made, made=values)
+        return Weights("init", jax.tree.map(jax_trees.abstract, values), made, made=values)
     structure = jax.tree.map(_abstract, values)
     files, tensors = open_weights(spec, in_file)
     wanted = {path or ALONE: leaf for path, leaf in named}
@@ -142,7 +121,7 @@ def in_tree(
     for name, array in tensors.items():
         check_x64(name, array.dtype, where)
     structure = jax.tree.map(_abstract, nested(tensors, where))
-    ordered = {path: tensors[path] for path, _ in tree.leaf_paths(structure)}
+    ordered = {path: tensors[path] for path, _ in jax_trees.leaf_paths(structure)}
     return Weights("source", structure, ordered, files)
 
 

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
+from aotc.check.padding.trial_files import read_arrays
 from aotc.check.plain_structures import Leaf, array_of, leaf_of
-from aotc_runtime.schema.bundle_manifest import TensorSpec
+from aotc_runtime.schema.manifest_labels import sizes_text
 
 type Array = np.ndarray[Any, Any]
 
+type Call = Callable[[dict[str, Array], dict[str, int]], Array]
+"""Returns the scored result of inputs by path, at sizes by dimension."""
 
-class Rows(Struct, frozen=True):
-    """The rows that a metric computes of samples: float64 [samples, columns]."""
-
-    columns: int
-    data: bytes
-
-    @classmethod
-    def of(cls, rows: Array) -> Rows:
-        """Return an array for another process."""
-        return cls(rows.shape[1], np.ascontiguousarray(rows, np.float64).tobytes())
-
-    @property
-    def array(self) -> Array:
-        """The array."""
-        return np.frombuffer(self.data, np.float64).reshape(-1, self.columns)
+PLAIN_JAX = ""
+"""The name of plain JAX among the targets of `Prepared.scores`."""
 
 
 class Block(Struct, frozen=True):
@@ -48,30 +40,34 @@ class Prepared(Struct, frozen=True):
         entry_point: Its name.
         metric: As bundles name it.
         output: Index of the result that is scored.
-        target: Name of the array of labels.
         axis: First axis of that result: a dimension, or a number of samples.
+        counted: Paths of the inputs whose first axis counts samples.
         pads: Whether a last batch may be padded.
         blocks: Of the data, in order.
         digest: Of the data.
         code: Digest of the file with the metric; "" for a built-in one.
-        reference: Rows of plain JAX.
+        scores: Rows of the metric by target; None while its results wait for a user's metric.
     """
 
     entry_point: str
     metric: str
     output: int
-    target: str
     axis: int | str
+    counted: tuple[str, ...]
     pads: bool
     blocks: tuple[Block, ...]
     digest: str
     code: str
-    reference: Rows
+    scores: dict[str, Leaf | None] = {}
 
     @property
     def samples(self) -> int:
         """The number of samples in all blocks."""
         return sum(block.samples for block in self.blocks)
+
+    def scored(self, target: str, rows: Leaf | None) -> Prepared:
+        """Return the data with the rows of one more target."""
+        return replace(self, scores={**self.scores, target: rows})
 
     def batches(self, block: Block, profiles: Sequence[Mapping[str, int]]) -> list[int] | None:
         """Return the number of samples of each call; None if no profiles serve all of them."""
@@ -82,6 +78,34 @@ class Prepared(Struct, frozen=True):
             each[axis] for each in profiles if {**each, **block.sizes, axis: each[axis]} == {**each}
         ]
         return cut(block.samples, sizes, pads=self.pads) if sizes else None
+
+    def results(
+        self, folder: Path, profiles: Sequence[Mapping[str, int]], call: Call, where: str
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield the results and labels of each batch.
+
+        Raises CaptureError (AOTC-E847) for samples that do not fit into the profiles.
+        """
+        for number, block in enumerate(self.blocks):
+            batches = self.batches(block, profiles)
+            if batches is None:
+                at = f" at {sizes_text(block.sizes)}" if block.sizes else ""
+                found = f"{block.samples} samples{at}"
+                cause = "samples-do-not-fill-the-profiles"
+                expected = f"batches of {'; '.join(map(sizes_text, profiles))}"
+                raise refusal("AOTC-E847", where, found, cause=cause, expected=expected)
+            arrays = read_arrays(block_file(folder, self.entry_point, number))
+            labels = arrays.pop(LABELS)
+            start = 0
+            for size in batches:
+                part = slice(start, start + size)
+                inputs = {
+                    path: array[part] if path in self.counted else array
+                    for path, array in arrays.items()
+                }
+                samples = {self.axis: size} if isinstance(self.axis, str) else {}
+                yield call(inputs, {**block.sizes, **samples}), labels[part]
+                start += size
 
 
 def cut(samples: int, sizes: Sequence[int], *, pads: bool) -> list[int] | None:
@@ -98,17 +122,8 @@ def cut(samples: int, sizes: Sequence[int], *, pads: bool) -> list[int] | None:
     return [*found, *([samples] if samples else [])]
 
 
-def has_samples(spec: TensorSpec, axis: int | str) -> bool:
-    """Return whether the first axis of an input counts samples."""
-    return bool(spec.shape) and spec.shape[0] == axis
-
-
-def input_of(
-    arrays: Mapping[str, Array], spec: TensorSpec, axis: int | str, samples: slice
-) -> Array:
-    """Return an input of a call: of these samples of a block, or whole if it has none."""
-    array = arrays[f"inputs/{spec.path}"]
-    return array[samples] if has_samples(spec, axis) else array
+LABELS = "/labels"
+"""The name of labels in a block's file, beside inputs by path, which begin with a parameter."""
 
 
 def block_file(folder: Path, entry_point: str, number: int) -> Path:
@@ -116,55 +131,38 @@ def block_file(folder: Path, entry_point: str, number: int) -> Path:
     return folder / f"evaluation.{entry_point}.{number:06}.safetensors"
 
 
-def _output_file(folder: Path, target: str, entry_point: str, number: int) -> Path:
-    return folder / f"evaluated.{target}.{entry_point}.{number:06}.msgpack"
+def _results_folder(folder: Path, target: str, entry_point: str) -> Path:
+    return folder / f"evaluated.{target}.{entry_point}"
 
 
-def write_output(folder: Path, target: str, entry_point: str, number: int, output: Array) -> None:
-    """Write the result of a block by a target's executables."""
-    leaf = leaf_of(output, is_number=False)
-    data = msgspec.msgpack.encode(leaf)
-    _output_file(folder, target, entry_point, number).write_bytes(data)
+def write_results(
+    folder: Path, target: str, entry_point: str, results: Iterator[tuple[Array, Array]]
+) -> None:
+    """Write the results of a target's executables and their labels, for a user's metric."""
+    own = _results_folder(folder, target, entry_point)
+    own.mkdir()
+    for number, (output, labels) in enumerate(results):
+        data = msgspec.msgpack.encode([leaf_of(output), leaf_of(labels)])
+        (own / f"{number:06}.msgpack").write_bytes(data)
 
 
-def read_output(folder: Path, target: str, entry_point: str, number: int) -> Array:
-    """Return what `write_output` wrote."""
-    data = _output_file(folder, target, entry_point, number).read_bytes()
-    return array_of(unpacked(data, Leaf))
+def read_results(folder: Path, target: str, entry_point: str) -> Iterator[tuple[Array, Array]]:
+    """Yield what `write_results` wrote."""
+    for path in sorted(_results_folder(folder, target, entry_point).iterdir()):
+        output, labels = unpacked(path.read_bytes(), tuple[Leaf, Leaf])
+        yield array_of(output), array_of(labels)
 
 
-def targets_with_outputs(folder: Path, entry_point: str) -> list[str]:
-    """Return the targets with results of an entry point that no metric has scored yet."""
-    suffix = f".{entry_point}.{0:06}.msgpack"
-    return sorted(
-        path.name.removeprefix("evaluated.").removesuffix(suffix)
-        for path in folder.glob(f"evaluated.*{suffix}")
-    )
+def prepared_file(folder: Path) -> Path:
+    """Return the file with the description of the data of all entry points."""
+    return folder / "evaluations.msgpack"
 
 
 def write_prepared(folder: Path, prepared: Sequence[Prepared]) -> None:
     """Write the description of the data of all entry points."""
-    (folder / "evaluations.msgpack").write_bytes(msgspec.msgpack.encode(list(prepared)))
+    prepared_file(folder).write_bytes(msgspec.msgpack.encode(list(prepared)))
 
 
 def read_prepared(folder: Path) -> list[Prepared]:
     """Return what `write_prepared` wrote."""
-    return unpacked((folder / "evaluations.msgpack").read_bytes(), list[Prepared])
-
-
-def write_scores(folder: Path, scores: Mapping[str, Mapping[str, Rows]]) -> None:
-    """Write rows by target and entry point."""
-    (folder / "scores.msgpack").write_bytes(msgspec.msgpack.encode(scores))
-
-
-def read_scores(folder: Path) -> dict[str, dict[str, Rows]]:
-    """Return what `write_scores` wrote."""
-    return unpacked((folder / "scores.msgpack").read_bytes(), dict[str, dict[str, Rows]])
-
-
-def slices(batches: Sequence[int]) -> Iterator[slice]:
-    """Yield the samples of each batch."""
-    start = 0
-    for size in batches:
-        yield slice(start, start + size)
-        start += size
+    return unpacked(prepared_file(folder).read_bytes(), list[Prepared])

@@ -4,14 +4,14 @@ A metric makes one row of numbers for each sample, and its value of all rows: me
 or ranks. So samples can be scored batch by batch, and drawn again for an interval.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+from aotc.base.errors import refusal
 
 type Array = np.ndarray[Any, Any]
 
@@ -26,19 +26,33 @@ class MetricError(Exception):
     """A metric cannot be computed of outputs or labels; the text is for messages."""
 
 
+type ScoreRows = Callable[[Array, Array], Array]
+"""Returns the rows of a batch of outputs and labels: float64 [samples, columns]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric.
 
     Attributes:
-        rows: Scores a batch of outputs and labels: float64 [samples, columns].
-        value: The metric of rows.
+        name: As bundles and trust policies write it.
+        rows: Scores a batch; None for a user's function where it is not imported.
+        value: Returns the metric of rows.
         method: How its confidence interval is computed.
     """
 
-    rows: Callable[[Array, Array], Array]
+    name: str
+    rows: ScoreRows | None
     value: Callable[[Array], float]
     method: Literal["wilson", "bootstrap"] = "bootstrap"
+
+    def score(self, output: Array, labels: Array, where: str) -> Array:
+        """Return the rows of a batch. Raises CaptureError (AOTC-E849) if it has no metric."""
+        assert self.rows is not None, "the process that imports the function scores"
+        try:
+            return self.rows(output, labels)
+        except MetricError as error:
+            raise refusal("AOTC-E849", where, f"{self.name}: {error}") from error
 
 
 def _mean(rows: Array) -> float:
@@ -61,6 +75,11 @@ def _text(array: Array) -> str:
     return f"{array.dtype.name}{list(array.shape)}"
 
 
+def _same_shape(output: Array, labels: Array) -> None:
+    if output.shape != labels.shape:
+        raise MetricError(f"labels {_text(labels)} for a result {_text(output)}")
+
+
 def _numbers(output: Array) -> Array:
     if output.dtype.kind == "c":
         raise MetricError(f"complex numbers {_text(output)}")
@@ -74,7 +93,13 @@ def _column(values: Array) -> Array:
     return np.asarray(values, np.float64)[:, None]
 
 
-def _top(k: int) -> Callable[[Array, Array], Array]:
+def _sums(values: Array) -> Array:
+    """Return the sum of each sample's values, and their number."""
+    values = values.reshape(len(values), -1)
+    return np.stack([values.sum(axis=1), np.full(len(values), values.shape[1], float)], axis=1)
+
+
+def _top(k: int) -> ScoreRows:
     def rows(output: Array, labels: Array) -> Array:
         """Return whether fewer than k classes come before the label, with ties in order."""
         if k == 1 and output.ndim == 1 and output.dtype.kind in "iu":
@@ -94,38 +119,32 @@ def _top(k: int) -> Callable[[Array, Array], Array]:
     return rows
 
 
-def _errors(power: int) -> Callable[[Array, Array], Array]:
+def _errors(power: int) -> ScoreRows:
     def rows(output: Array, labels: Array) -> Array:
-        """Return the sum of the errors of each sample, and their number."""
-        if output.shape != labels.shape:
-            raise MetricError(f"labels {_text(labels)} for a result {_text(output)}")
-        errors = np.abs(_numbers(output) - _numbers(labels)) ** power
-        errors = errors.reshape(len(errors), -1)
-        return np.stack([errors.sum(axis=1), np.full(len(errors), errors.shape[1], float)], axis=1)
+        _same_shape(output, labels)
+        return _sums(np.abs(_numbers(output) - _numbers(labels)) ** power)
 
     return rows
 
 
 def _token_losses(output: Array, labels: Array) -> Array:
-    """Negative log likelihood of the labels under softmax, summed by sample, and their number."""
+    """Return the negative log likelihood of the labels under softmax."""
     if output.ndim < 2:
         raise MetricError(f"a result {_text(output)} in place of [samples, ..., classes]")
     scores = _numbers(output)
     known = _labels(labels, scores.shape[:-1], scores.shape[-1])[..., None]
     scores = scores - scores.max(axis=-1, keepdims=True)
     log_sum = np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-    losses = (log_sum - np.take_along_axis(scores, known, axis=-1)).reshape(len(scores), -1)
-    return np.stack([losses.sum(axis=1), np.full(len(losses), losses.shape[1], float)], axis=1)
+    return _sums(log_sum - np.take_along_axis(scores, known, axis=-1))
 
 
 def _cosines(output: Array, labels: Array) -> Array:
-    if output.shape != labels.shape:
-        raise MetricError(f"labels {_text(labels)} for a result {_text(output)}")
+    _same_shape(output, labels)
     one, two = (_numbers(each).reshape(len(each), -1) for each in (output, labels))
     norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
     if not norms.all():
         raise MetricError("a vector of length 0, which has no cosine")
-    return ((one * two).sum(axis=1) / norms)[:, None]
+    return _column((one * two).sum(axis=1) / norms)
 
 
 def _scores(output: Array, labels: Array) -> Array:
@@ -150,21 +169,23 @@ def _auc(rows: Array) -> float:
     return float((ranks[ones].sum() - count * (count + 1) / 2) / (count * (len(rows) - count)))
 
 
-def metric_of(name: str) -> Metric | None:
-    """Return a built-in metric by the name that bundles have; None for a function."""
-    if name.startswith("top") and name[3:].isdecimal():
-        return Metric(_top(int(name[3:])), _mean, "wilson")
-    return {
-        "rmse": Metric(_errors(2), lambda rows: math.sqrt(_ratio(rows))),
-        "mae": Metric(_errors(1), _ratio),
-        "perplexity": Metric(_token_losses, lambda rows: float(np.exp(_ratio(rows)))),
-        "cosine": Metric(_cosines, _mean),
-        "auc": Metric(_scores, _auc),
-    }.get(name)
+def metric_of(name: str, function: ScoreRows | None = None) -> Metric:
+    """Return a metric by the name that bundles have.
 
-
-OF_USERS = Metric(lambda output, labels: output, _mean)
-"""A function that returns a number for each sample, whose mean is the metric."""
+    `function` has the rows of a user's metric: a number for each sample, whose mean is the metric.
+    """
+    if ":" in name:
+        return Metric(name, function, _mean)
+    if name.startswith("top"):
+        return Metric(name, _top(int(name[3:])), _mean, "wilson")
+    rows, value = {
+        "rmse": (_errors(2), lambda rows: math.sqrt(_ratio(rows))),
+        "mae": (_errors(1), _ratio),
+        "perplexity": (_token_losses, lambda rows: float(np.exp(_ratio(rows)))),
+        "cosine": (_cosines, _mean),
+        "auc": (_scores, _auc),
+    }[name]
+    return Metric(name, rows, value)
 
 
 def interval(metric: Metric, rows: Array) -> tuple[float, float]:

@@ -3,8 +3,6 @@
 They run between two calls with the fixture, which have to give the same results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,7 +69,9 @@ class _Runs:
 
     def all_of(self, kinds: Sequence[str]) -> ValuesRan:
         profile, spec, key = self._profile, self._spec, self._profile.key
-        inputs, expected = self._fixture()
+        views = tensor_views(self._verified.blob(profile.record.fixture).data, profile.label)
+        inputs = [views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs]
+        expected = [views[f"outputs/{tensor.path}"][0] for tensor in spec.outputs]
         given = self._called(inputs, FIXTURE)
         first = None if given is None else [array.copy() for array in given]
         trials = [ran for kind in kinds if (ran := self._trial(kind)) is not None]
@@ -89,13 +89,6 @@ class _Runs:
             write_found(found_file(self._folder, self._target, key, FIXTURE), again)
         alike = all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
         return ValuesRan(key, tuple(trials), IDENTICAL if alike else WITHIN, changed)
-
-    def _fixture(self) -> tuple[list[Array], list[Array]]:
-        """Return its inputs and plain JAX's results, as the bundle has them."""
-        spec, profile = self._spec, self._profile
-        views = tensor_views(self._verified.blob(profile.record.fixture).data, profile.label)
-        inputs = [views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs]
-        return inputs, [views[f"outputs/{tensor.path}"][0] for tensor in spec.outputs]
 
     def _trial(self, kind: str) -> ValueRan | None:
         spec = self._spec
@@ -127,7 +120,8 @@ class _Runs:
         try:
             results = as_arrays(profile, execute(profile, copies))
         except profile.device.error as error:
-            self.differing.append(Differing(where, "a result", first_line(error)))
+            failure = Differing(where, "", first_line(error), is_failure=True)
+            self.differing.append(failure)
             return None
         for tensor, before, after in zip(self._spec.inputs, inputs, copies, strict=True):
             if before.tobytes() != after.tobytes():

@@ -1,7 +1,5 @@
 """The group of commands, and how every kind of error ends."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -112,6 +110,8 @@ def run_command(arguments: Sequence[str], stops: Stops) -> int:
         return 2
     except click.ClickException as error:
         return _misused(error, out)
+    except AotcError as error:  # before the command runs, which reports its own
+        return fail(out, error)
     except BrokenPipeError:
         silence_stdout()
         return READER_WENT_AWAY
@@ -214,29 +214,16 @@ def _failed(error: Exception, out: Output) -> int:
 def _hindered(error: Exception) -> AotcError | None:
     """AOTC-E032 for what lies in how the command was started, and not in the command."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return refusal(
-            "AOTC-E032",
-            "this process",
-            f"{error.strerror}",
-        )
+        return refusal("AOTC-E032", "this process", f"{error.strerror}")
     if _wants_memory(error):
         from aotc.base.workers.worker_parent import address_space
 
         if (limit := address_space()) is None:
             return None
-        return refusal(
-            "AOTC-E032",
-            "this process",
-            f"{limit / 2**20:.0f} MiB of address space",
-            cause="process-memory-limit-is-too-low",
-        )
+        found = f"{limit / 2**20:.0f} MiB of address space"
+        return refusal("AOTC-E032", "this process", found, cause="process-memory-limit-is-too-low")
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-        return refusal(
-            "AOTC-E032",
-            ascii(error.object[:200]),
-            "",
-            cause="file-name-is-not-utf-8",
-        )
+        return refusal("AOTC-E032", ascii(error.object[:200]), "", cause="file-name-is-not-utf-8")
     if isinstance(error, FileNotFoundError) and not _has_current_folder():
         return refusal("AOTC-E032", "current directory", "", cause="current-directory-was-removed")
     return None

@@ -7,15 +7,14 @@ implements is an entry point of the group `aotc.options`, named like the option 
 The optional commands of aotc itself are registered in the same way.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import click
+
+from aotc.base.entry_points import load, registered
 
 CORE = {
     "build": "aotc.cli.build_command:build",
@@ -48,16 +47,13 @@ class Commands(Mapping[str, click.Command]):
     """
 
     def __getitem__(self, name: str) -> click.Command:
-        command: click.Command
-        if name in CORE:
-            command = EntryPoint(name, CORE[name], "aotc.commands").load()
-        else:
-            command = _registered("aotc.commands")[name].load()
+        point = EntryPoint(name, CORE[name], "aotc.commands") if name in CORE else None
+        command: click.Command = load(point or registered("aotc.commands")[name])
         return command
 
     def __iter__(self) -> Iterator[str]:
         yield from CORE
-        yield from (name for name in _registered("aotc.commands") if name not in CORE)
+        yield from (name for name in sorted(registered("aotc.commands")) if name not in CORE)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -74,20 +70,7 @@ class Commands(Mapping[str, click.Command]):
 
 def optional(option: str) -> Any:
     """Import the implementation of an option. Raises click.UsageError if none is registered."""
-    point = _registered("aotc.options").get(option.removeprefix("--"))
+    point = registered("aotc.options").get(option.removeprefix("--"))
     if point is None:
         raise click.UsageError(f"{option} is not in this installation of aotc")
-    return point.load()
-
-
-@cache
-def _registered(group: str) -> dict[str, EntryPoint]:
-    """Entry points by name. Raises click.UsageError for a name that two distributions register."""
-    found: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=group)):
-        other = found.setdefault(point.name, point)
-        if other.value != point.value:
-            raise click.UsageError(
-                f"{point.name} is registered twice in {group}: {other.value} and {point.value}"
-            )
-    return found
+    return load(point)

@@ -1,21 +1,12 @@
 """`aotc trust`: trust policies."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import (
-    FILE,
-    HELP_OPTION,
-    Output,
-    command,
-    print_notes,
-    report_findings,
-)
+from aotc.cli.command_output import FILE, HELP_OPTION, Output, command, print_notes, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
@@ -87,12 +78,7 @@ def trust() -> None:
     "--holder", "holders", multiple=True, metavar="NAME", help="Holder of each key, in order"
 )
 @click.option(
-    "-o",
-    "--output",
-    default="trust.toml",
-    show_default=True,
-    type=FILE,
-    help="Output file (.toml)",
+    "-o", "--output", default="trust.toml", show_default=True, type=FILE, help="Output file (.toml)"
 )
 @command
 def init(

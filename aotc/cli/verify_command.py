@@ -1,20 +1,12 @@
 """`aotc verify`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.reference_options import (
-    PLACE,
-    SOURCE_HELP,
-    Place,
-    fetching_options,
-    trust_option,
-)
+from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, fetching_options, trust_option
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 
@@ -34,13 +26,7 @@ from aotc_runtime.base.rendering import say
 @fetching_options
 @command
 def verify(
-    out: Output,
-    bundle: Place,
-    trust: Path,
-    target: str,
-    channel: bool,
-    full: bool,
-    ca: Path | None,
+    out: Output, bundle: Place, trust: Path, target: str, channel: bool, full: bool, ca: Path | None
 ) -> int:
     """Verify that this host can load a bundle.
 

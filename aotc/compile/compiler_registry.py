@@ -1,32 +1,37 @@
 """Finds kinds of targets by the Python entry-point group `aotc.engines`."""
 
-from __future__ import annotations
-
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
+from aotc.base.entry_points import load, registered, stale
 from aotc.compile.compile_refusals import no_backend
 from aotc.compile.compiler_protocol import GROUP, Backend, TargetKind
 
 type AnyKind = TargetKind[Any]
 
 
-@cache
-def _points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
+OWN = "cpu"
+"""The platform that aotc itself registers."""
 
 
 def platforms() -> tuple[str, ...]:
-    """The platform of every kind of targets, sorted."""
-    return tuple(sorted(_points()))
+    """Return the platform of every kind of targets, sorted.
+
+    Raises UsageError (AOTC-E033) if the metadata of aotc are those of an older installation.
+    """
+    if OWN not in registered(GROUP):
+        raise stale(GROUP, OWN)
+    return tuple(sorted(registered(GROUP)))
 
 
 @cache
 def kind_of(platform: str) -> AnyKind:
-    """The kind of a platform's targets. Raises CompileError (AOTC-E909) if none is installed."""
-    if platform in _points():
-        return cast(AnyKind, _points()[platform].load()())
+    """Return the kind of a platform's targets.
+
+    Raises CompileError (AOTC-E909) if none is installed, UsageError as `load` and `platforms`.
+    """
+    if platform in platforms():
+        return cast(AnyKind, load(registered(GROUP)[platform])())
     raise no_backend(platform, "install the package with its backend")
 
 

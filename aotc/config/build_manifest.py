@@ -4,8 +4,6 @@ build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the value
 `read_build_manifest` returns; they may be imported from here.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator
@@ -29,6 +27,7 @@ from aotc.config.input_specs import (
     InputTree,
     dimensions_of,
     leaf_paths,
+    with_leaves,
 )
 from aotc.config.manifest_problem import Problem
 from aotc.config.manifest_specs import (
@@ -67,6 +66,7 @@ __all__ = [
     "leaf_paths",
     "profiles_of",
     "read_build_manifest",
+    "with_leaves",
 ]
 
 SCHEMA = 1
@@ -88,11 +88,7 @@ def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildMani
     document = toml.read(path, KIND)
     toml.require_schema(document, SCHEMA)
     manifest = _manifest(document, path.resolve().parent)
-    problems = [
-        *manifest_relations.check(manifest),
-        *_missing_files(manifest, written),
-        *_missing_evaluation_data(manifest),
-    ]
+    problems = [*manifest_relations.check(manifest), *_missing_files(manifest, written)]
     raise_if(document.findings(problems))
     return manifest
 
@@ -121,47 +117,30 @@ def _manifest(document: Document, root: Path) -> BuildManifest:
     )
 
 
-def _missing_files(manifest: ManifestKeys, written: Path | None) -> Iterator[Problem]:
+def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Problem]:
     new = None if written is None else written.absolute()
-    named: dict[KeyPath, SourceFile | None] = {}
+    named: list[tuple[KeyPath, SourceFile | None]] = []
     for name, weights in manifest.weights.items():
         for prefix, source in (weights.source or {}).items():
             at: KeyPath = ("weights", name, "source", *([prefix] if prefix else ()))
-            named[at] = main_file(source)
+            named.append((at, main_file(source)))
     for name, entry in manifest.entry_points.items():
-        named["entry_points", name, "source"] = entry.source
-        named["entry_points", name, "fixtures", "file"] = entry.fixtures.file
-        named["entry_points", name, "fixtures", "results"] = entry.fixtures.results
-        named["entry_points", name, "fixtures", "expected"] = entry.fixtures.expected
-    for path, file in named.items():
+        named.append((("entry_points", name, "source"), entry.source))
+        for key in ("file", "results", "expected"):
+            named.append((("entry_points", name, "fixtures", key), getattr(entry.fixtures, key)))
+        for data in manifest.evaluation_files(name):
+            named.append((("entry_points", name, "evaluation", "data"), data))
+    for path, file in named:
         if file is None or file.path.absolute() == new:
             continue
         if reason := _why_no_file(file.path):
+            hint = "create the file, or correct the path"
             if path[0] == "weights" and file.path.is_dir():
                 reason = f"a directory without {INDEX}, {SINGLE} or {ORBAX} (of Orbax)"
-            yield Problem(
-                code="AOTC-E808",
-                path=path,
-                expected="",
-                found=f"{file.text}: {reason}",
-                hint="create the file, or correct the path",
-            )
-
-
-def _missing_evaluation_data(manifest: BuildManifest) -> Iterator[Problem]:
-    for name, entry in manifest.entry_points.items():
-        if entry.evaluation is None or entry.evaluation.reads_function:
-            continue
-        files = [*manifest.evaluation_files(name)]
-        reasons = [(each.text, reason) for each in files if (reason := _why_no_file(each.path))]
-        for text, reason in reasons if files else [(entry.evaluation.data, "no .npz file in it")]:
-            yield Problem(
-                code="AOTC-E808",
-                path=("entry_points", name, "evaluation", "data"),
-                expected="",
-                found=f"{text}: {reason}",
-                hint='name an .npz file, a folder of them, or a "package.module:function"',
-            )
+            elif path[-1] == "data":
+                hint = 'name an .npz file, a folder of them, or a "package.module:function"'
+                reason = "no .npz file in it" if file.path.is_dir() else reason
+            yield Problem("AOTC-E808", path, hint, found=f"{file.text}: {reason}")
 
 
 def _why_no_file(path: Path) -> str | None:

@@ -7,8 +7,6 @@
 Generated profiles always hold the largest accepted size, so that every other one can be padded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -118,11 +116,11 @@ def check_range(dimension: DimensionSpec, path: KeyPath) -> Iterator[Problem]:
     if dimension.accepted.is_empty:
         low, high = dimension.range
         yield Problem(
-            code="AOTC-E805",
-            path=(*path, "multiple_of"),
+            "AOTC-E805",
+            (*path, "multiple_of"),
+            "widen the range, or choose a smaller number",
             expected=f"a number with a multiple within range = [{low}, {high}]",
             found=spell(dimension.multiple_of),
-            hint="widen the range, or choose a smaller number",
         )
 
 
@@ -136,7 +134,9 @@ def check_sizes(rule: Rule, path: KeyPath, accepted: Dimension | None) -> Iterat
         if isinstance(rule, MultiplesOf) and rule.multiples_of % accepted.multiple_of:
             expected = f"a multiple of multiple_of = {accepted.multiple_of}"
             found, cause = spell(rule.multiples_of), "size-is-not-an-accepted-multiple"
-            yield Problem("AOTC-E805", path, expected, found, "round it", cause=cause)
+            yield Problem(
+                "AOTC-E805", path, "round it", expected=expected, found=found, cause=cause
+            )
         else:
             yield from _check_count(rule, path, accepted)
 
@@ -148,22 +148,22 @@ def check_size(
     if accepted is not None and not accepted.minimum <= size <= accepted.maximum:
         expected = f"[{accepted.minimum}, {accepted.maximum}]"
         hint, cause = f"widen the range, or {otherwise}", "size-is-outside-the-range"
-        yield Problem("AOTC-E805", path, expected, spell(size), hint, cause=cause)
+        yield Problem("AOTC-E805", path, hint, expected=expected, found=spell(size), cause=cause)
     elif accepted is not None and size not in accepted:
         expected = f"a multiple of multiple_of = {accepted.multiple_of}"
         hint, cause = f"round it, or {otherwise}", "size-is-not-an-accepted-multiple"
-        yield Problem("AOTC-E805", path, expected, spell(size), hint, cause=cause)
+        yield Problem("AOTC-E805", path, hint, expected=expected, found=spell(size), cause=cause)
 
 
 def _check_count(rule: Rule, path: KeyPath, accepted: Dimension) -> Iterator[Problem]:
     for number, _ in enumerate(_generated(rule, accepted)):
         if number >= PROFILES_MAX:
             yield Problem(
-                code="AOTC-E805",
-                path=path,
+                "AOTC-E805",
+                path,
+                "narrow the range, or take larger steps",
                 expected=f"at most {PROFILES_MAX}",
                 found=f"more within [{accepted.minimum}, {accepted.maximum}]",
-                hint="narrow the range, or take larger steps",
                 cause="too-many-profiles",
             )
             return

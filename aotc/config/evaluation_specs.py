@@ -1,10 +1,8 @@
 """`[entry_points.NAME.evaluation]`: a task metric of an entry point, and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
@@ -21,15 +19,14 @@ from aotc.config.manifest_problem import Problem, unknown_reference
 from aotc.config.toml_validation import Section
 
 LOWER_IS_BETTER = ("rmse", "mae", "perplexity")
-BOUNDS = {"top1": (0, 1), "topk": (0, 1), "auc": (0, 1), "cosine": (-1, 1)}
-BUILT_IN = (*BOUNDS, *LOWER_IS_BETTER)
-"""Metrics, and the least and largest value of those that have both."""
+BEST = {"top1": 1, "topk": 1, "auc": 1, "cosine": 1, "rmse": 0, "mae": 0, "perplexity": 1}
+"""The built-in metrics, and their best values."""
 
 
 def _metric(text: str) -> str:
-    if text in BUILT_IN or is_function_reference(text):
+    if text in BEST or is_function_reference(text):
         return text
-    problem = unknown_reference((), "metric", text, BUILT_IN, 'or name a "package.module:function"')
+    problem = unknown_reference((), "metric", text, BEST, 'or name a "package.module:function"')
     raise refusal(problem.expected, problem.hint, found=problem.found, code=problem.code)
 
 
@@ -63,7 +60,7 @@ class EvaluationSpec(Section):
         return f"top{self.k}" if self.metric == "topk" else self.metric
 
     @property
-    def better(self) -> str:
+    def better(self) -> Literal["higher", "lower"]:
         """Return "lower" for errors and for functions with a `maximum`; else "higher"."""
         is_lower = self.metric in LOWER_IS_BETTER
         is_lower |= ":" in self.metric and self.maximum is not None
@@ -80,46 +77,39 @@ class EvaluationSpec(Section):
         named = {"data": self.data, "metric": self.metric}
         return {key: text for key, text in named.items() if is_function_reference(text)}
 
-    def problems(self) -> Iterator[Problem]:
-        """Yield each limit that contradicts the metric. Paths begin below the table."""
-        if (self.metric == "topk") != (self.k is not None):
-            code, hint = ("AOTC-E804", "add k = 5") if self.k is None else ("AOTC-E807", "remove k")
-            found = "" if self.k is None else f"k and {self.metric}"
-            cause = "key-requires-another-key" if self.k is None else ""
-            yield Problem(code, ("k",), "k" if self.k is None else "", found, hint, cause=cause)
+    def problems(self, inputs: Collection[str], *, is_recorded: bool) -> Iterator[Problem]:
+        """Yield each contradiction, with paths below the table.
+
+        `inputs` are leaf paths of the entry point's inputs; with `is_recorded`, plain JAX does not
+        run the entry point here.
+        """
+        if self.metric == "topk" and self.k is None:
+            cause = "key-requires-another-key"
+            yield Problem("AOTC-E804", ("k",), "add k = 5", expected="k", cause=cause)
+        if self.metric != "topk" and self.k is not None:
+            yield Problem("AOTC-E807", ("k",), "remove k", found=f"k and {self.metric}")
         if self.minimum is not None and self.maximum is not None:
-            yield Problem(
-                "AOTC-E807", ("maximum",), "", "minimum and maximum", "remove one of them"
-            )
-        elif self.minimum is not None and self.metric in LOWER_IS_BETTER:
-            hint = f"write `maximum`: less {self.metric} is better"
-            yield Problem("AOTC-E805", ("minimum",), "no minimum", str(self.minimum), hint)
-        elif self.maximum is not None and self.metric in BOUNDS:
-            hint = f"write `minimum`: more {self.metric} is better"
-            yield Problem("AOTC-E805", ("maximum",), "no maximum", str(self.maximum), hint)
-        elif self.minimum is not None and (bounds := BOUNDS.get(self.metric)):
-            if self.minimum > bounds[1]:
-                expected = f"at most {bounds[1]}, the best {self.metric}"
-                yield Problem("AOTC-E805", ("minimum",), expected, str(self.minimum), "lower it")
-        elif self.maximum is not None and self.metric in LOWER_IS_BETTER:
-            least = 1 if self.metric == "perplexity" else 0
-            if self.maximum < least:
-                expected = f"at least {least}, the best {self.metric}"
-                yield Problem("AOTC-E805", ("maximum",), expected, str(self.maximum), "raise it")
+            found, hint = "minimum and maximum", "remove one of them"
+            yield Problem("AOTC-E807", ("maximum",), hint, found=found)
+        elif self.metric in BEST:
+            yield from self._limit_problems(BEST[self.metric])
+        if any(each.partition("/")[0] == self.target for each in inputs):
+            hint = 'name the array of labels otherwise: target = "label"'
+            yield Problem("AOTC-E807", ("target",), hint, found=f"input and target {self.target}")
+        if is_recorded:
+            hint = "remove one of the two: plain JAX computes the reference of a metric"
+            yield Problem("AOTC-E807", (), hint, found="evaluation and fixtures.results")
 
-
-def check_evaluation(
-    spec: EvaluationSpec, inputs: Collection[str], *, is_recorded: bool
-) -> Iterator[Problem]:
-    """Yield problems of an evaluation, with paths below its table.
-
-    `inputs` are leaf paths of the entry point's inputs; with `is_recorded`, plain JAX does not run
-    the entry point here.
-    """
-    yield from spec.problems()
-    if any(each.partition("/")[0] == spec.target for each in inputs):
-        hint = 'name the array of labels otherwise: target = "label"'
-        yield Problem("AOTC-E807", ("target",), "", f"input and target {spec.target}", hint)
-    if is_recorded:
-        hint = "remove one of the two: plain JAX computes the reference of a metric"
-        yield Problem("AOTC-E807", (), "", "evaluation and fixtures.results", hint)
+    def _limit_problems(self, best: int) -> Iterator[Problem]:
+        """Yield the limit of a built-in metric that cannot be met, or is on the wrong side."""
+        right, wrong, more = ("minimum", self.minimum), ("maximum", self.maximum), "more"
+        if self.better == "lower":
+            right, wrong, more = wrong, right, "less"
+        (key, limit), (other, excess) = right, wrong
+        if excess is not None:
+            hint = f"write `{key}`: {more} {self.metric} is better"
+            yield Problem("AOTC-E805", (other,), hint, expected=f"no {other}", found=str(excess))
+        elif limit is not None and (limit < best if key == "maximum" else limit > best):
+            words, hint = ("at least", "raise it") if key == "maximum" else ("at most", "lower it")
+            expected = f"{words} {best}, the best {self.metric}"
+            yield Problem("AOTC-E805", (key,), hint, expected=expected, found=str(limit))

@@ -1,11 +1,9 @@
 """Problems in build manifests and target files, before their lines are looked up."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from aotc_runtime.base.suggestions import closest
 from aotc_runtime.formats.toml_source import KeyPath
@@ -24,9 +22,10 @@ class Problem:
 
     code: str
     path: KeyPath
-    expected: str
-    found: str
     hint: str
+    _: KW_ONLY
+    expected: str = ""
+    found: str = ""
     names: KeyPath | None = None
     cause: str = ""
 
@@ -35,11 +34,11 @@ def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
     """Return AOTC-E803 for a path whose last step is no key of its table."""
     close = closest(str(path[-1]), known)
     return Problem(
-        code="AOTC-E803",
-        path=path,
+        "AOTC-E803",
+        path,
+        f"did you mean `{close}`?" if close else "correct the key, or remove it",
         expected=f"one of {', '.join(known)}" if known else "no keys",
         found=str(path[-1]),
-        hint=f"did you mean `{close}`?" if close else "correct the key, or remove it",
         names=(*path[:-1], close) if close else None,
     )
 
@@ -54,11 +53,11 @@ def unknown_reference(
     """
     close = closest(name, known)
     return Problem(
-        code="AOTC-E806",
-        path=path,
+        "AOTC-E806",
+        path,
+        f"did you mean `{close}`?" if close else hint,
         expected=f"one of: {', '.join(sorted(known))}" if known else "",
         found=spell(name),
-        hint=f"did you mean `{close}`?" if close else hint,
         cause=f"unknown-{kind.replace(' ', '-')}",
     )
 
@@ -69,11 +68,10 @@ def duplicates(path: KeyPath, values: Sequence[object]) -> Iterator[Problem]:
     for index, value in enumerate(values):
         if (type(value), value) in seen:
             yield Problem(
-                code="AOTC-E807",
-                path=(*path, index),
-                expected="",
+                "AOTC-E807",
+                (*path, index),
+                "remove one of the two",
                 found=spell(value),
-                hint="remove one of the two",
                 cause="duplicate-value",
             )
         seen.append((type(value), value))

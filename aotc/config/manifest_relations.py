@@ -3,15 +3,13 @@
 Each key of the manifest is valid by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from aotc.config.evaluation_specs import check_evaluation
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
+from aotc.config.precision_specs import FLOAT32, check_precision
 from aotc.config.profile_relations import (
     check_dimensions,
     check_entry_points,
@@ -57,11 +55,10 @@ def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
             for parameter in parameters:
                 if parameter in owners:
                     yield Problem(
-                        code="AOTC-E807",
-                        path=("entry_points", name, kind, parameter),
-                        expected="",
+                        "AOTC-E807",
+                        ("entry_points", name, kind, parameter),
+                        "remove one of the two",
                         found=f"{owners[parameter]}.{parameter}",
-                        hint="remove one of the two",
                         cause="parameter-is-declared-twice",
                     )
                 owners.setdefault(parameter, kind)
@@ -91,11 +88,11 @@ def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
         for dimension, policy in entry.policies.items():
             if manifest.mesh and isinstance(policy, CompileHere):
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(*path, dimension),
+                    "AOTC-E807",
+                    (*path, dimension),
+                    "add profiles, or choose another policy",
                     expected="fail, pad, split",
                     found="compile, with a mesh",
-                    hint="add profiles, or choose another policy",
                 )
         used = entry.dimensions
         for dimension in entry.policies.keys() - used:
@@ -142,9 +139,7 @@ def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_file_ranges(
-    path: KeyPath,
-    ranges: Mapping[str, tuple[float, float]],
-    dtypes: Mapping[str, DType | KeyImpl],
+    path: KeyPath, ranges: Mapping[str, tuple[float, float]], dtypes: Mapping[str, DType | KeyImpl]
 ) -> Iterator[Problem]:
     """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
     for leaf, ends in ranges.items():
@@ -161,11 +156,11 @@ def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
 def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
     for dimension, policy in [*entry.out_of_profile.items()][:1]:
         yield Problem(
-            code="AOTC-E807",
-            path=path,
+            "AOTC-E807",
+            path,
+            "leave the policy at fail, or remove the results",
             expected=f"the policy fail for {dimension}",
             found=f"recorded results with the policy {policy.__struct_config__.tag}",
-            hint="leave the policy at fail, or remove the results",
         )
 
 
@@ -175,16 +170,16 @@ def _check_range(
     """Check the ends of a range; `dtype` is that of the leaf, None if it is not known."""
     if dtype is DType.BOOL or isinstance(dtype, KeyImpl):
         found, cause = spell(dtype.value), "range-for-an-input-without-numbers"
-        yield Problem("AOTC-E807", path, "", found, "remove the range", cause=cause)
+        yield Problem("AOTC-E807", path, "remove the range", found=found, cause=cause)
     elif dtype is not None and "int" in dtype:
         for index, bound in enumerate(ends):
             if isinstance(bound, float):
                 yield Problem(
-                    code="AOTC-E805",
-                    path=(*path, index),
+                    "AOTC-E805",
+                    (*path, index),
+                    "write it without a fraction",
                     expected=f"an integer, as {path[-1]} is {dtype}",
                     found=spell(bound),
-                    hint="write it without a fraction",
                 )
 
 
@@ -193,32 +188,38 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
     for name, entry in manifest.entry_points.items():
         if entry.evaluation is not None:
             is_recorded = entry.fixtures.results is not None
-            of = check_evaluation(entry.evaluation, entry.leaves, is_recorded=is_recorded)
-            for each in of:
+            for each in entry.evaluation.problems(entry.leaves, is_recorded=is_recorded):
                 yield replace(each, path=("entry_points", name, "evaluation", *each.path))
 
 
+def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
+    """Require one declared precision, and none where a reference was computed elsewhere."""
+    for name, entry in manifest.entry_points.items():
+        others = ["mesh"] if manifest.mesh else []
+        others += ["fixtures.results"] if entry.fixtures.results is not None else []
+        path: KeyPath = ("entry_points", name, "precision")
+        yield from check_precision(entry.precision, manifest.precision, path, others)
+
+
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require that every declared dimension and weights set is used by an entry point.
+    """Require that every dimension, weights set and precision is used by an entry point.
 
     An undeclared name has a problem of its own, and may be a misspelt one of these.
     """
     entries = manifest.entry_points.values()
     used = {name for entry in entries for name in entry.dimensions}
     bound = {owner for entry in entries for owner in entry.bind.values()}
+    precisions = {name for entry in entries for name in entry.precision if name != FLOAT32}
     kinds: tuple[tuple[str, set[str], str, Mapping[str, object]], ...] = (
         ("dimensions", used, "the shape of an input", manifest.dimensions),
         ("weights", bound, "the bind table of an entry point", manifest.weights),
+        ("precision", precisions, "the key precision of an entry point", manifest.precision),
     )
     for kind, names, user, declared in kinds:
         for name in declared if names.issubset(declared) else ():
             if name not in names:
                 yield Problem(
-                    code="AOTC-E809",
-                    path=(kind, name),
-                    expected=f"a use in {user}",
-                    found="",
-                    hint="use it, or remove it",
+                    "AOTC-E809", (kind, name), "use it, or remove it", expected=f"a use in {user}"
                 )
 
 
@@ -229,20 +230,20 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
     if (objective or mixed) and all(len(engines) < 2 for engines in lists):
         key = "objective" if objective else "mixed"
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", key),
+            "AOTC-E809",
+            ("tune", key),
+            f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             expected="several engines",
             found="one engine",
-            hint=f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
             cause="tuning-option-has-no-effect",
         )
     if mixed and objective not in (None, "latency"):
         yield Problem(
-            code="AOTC-E809",
-            path=("tune", "mixed"),
+            "AOTC-E809",
+            ("tune", "mixed"),
+            "remove mixed, or the objective",
             expected='objective = "latency"',
             found=f"objective = {spell(objective)}",
-            hint="remove mixed, or the objective",
             cause="tuning-option-has-no-effect",
         )
 
@@ -259,6 +260,7 @@ CHECKS: tuple[Check, ...] = (
     check_donations,
     check_fixtures,
     check_evaluations,
+    check_precisions,
     check_use,
     check_tune,
 )

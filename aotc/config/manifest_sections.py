@@ -4,8 +4,6 @@ Every key counts unless it is in `APART` with the reason why it cannot matter, s
 causes another run of the program by default.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -30,7 +28,7 @@ APART: Mapping[tuple[str, ...], str] = {
 name. A program that opens the manifest itself depends on all of it, as on any other file.
 """
 
-NAMED = ("weights", "dimensions", "target", "entry_points")
+NAMED = ("weights", "dimensions", "precision", "target", "entry_points")
 """Tables by name, whose order means nothing: a component for each name."""
 
 

@@ -3,8 +3,6 @@
 `aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -12,13 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from aotc.base.evidence import PLACES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
@@ -43,6 +35,7 @@ from aotc.config.field_types import (
 )
 from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
 from aotc.config.manifest_problem import Problem
+from aotc.config.precision_specs import PrecisionName, PrecisionNames, PrecisionSpec
 from aotc.config.routing_policies import PolicyValue
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
@@ -125,19 +118,17 @@ class WeightsSpec(Section):
         """Require a source or an init function."""
         if not {"source", "init"} & {*keys}:
             yield Problem(
-                code="AOTC-E804",
-                path=(),
+                "AOTC-E804",
+                (),
+                'add source = "params.safetensors", or init = "package.module:function"',
                 expected="source, init",
-                found="",
-                hint='add source = "params.safetensors", or init = "package.module:function"',
             )
         for key in sorted({"rename", "dtype"} & {*keys} if "source" not in keys else ()):
             yield Problem(
-                code="AOTC-E804",
-                path=(key,),
+                "AOTC-E804",
+                (key,),
+                "add source, or let the init function return the tensors so",
                 expected="source",
-                found="",
-                hint="add source, or let the init function return the tensors so",
                 cause="key-requires-another-key",
             )
 
@@ -207,30 +198,19 @@ class FixtureSpec(Section):
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
         """Require either recorded or random inputs, and results only of recorded ones."""
         if {"file", "seed"} <= {*keys}:
-            yield Problem(
-                code="AOTC-E807",
-                path=("seed",),
-                expected="",
-                found="file and seed",
-                hint="remove one of the two",
-            )
+            yield Problem("AOTC-E807", ("seed",), "remove one of the two", found="file and seed")
         for key in ("results", "expected"):
             if key in keys and "file" not in keys:
                 yield Problem(
-                    code="AOTC-E804",
-                    path=(key,),
+                    "AOTC-E804",
+                    (key,),
+                    'add file = "inputs.npz"',
                     expected="file, with the inputs of these results",
-                    found="",
-                    hint='add file = "inputs.npz"',
                     cause="key-requires-another-key",
                 )
         if {"results", "expected"} <= {*keys}:
             yield Problem(
-                code="AOTC-E807",
-                path=("expected",),
-                expected="",
-                found="expected and results",
-                hint="remove one of the two",
+                "AOTC-E807", ("expected",), "remove one of the two", found="expected and results"
             )
 
 
@@ -282,6 +262,7 @@ class EntryPointSpec(Section):
         numerics: "finite" if neither arguments nor results are ever NaN or infinite.
         shardings: By pattern of leaf paths.
         evaluation: By a task metric; None without one.
+        precision: The name of its precision; () for the program as it is written.
     """
 
     function: FunctionReference = ""
@@ -305,28 +286,24 @@ class EntryPointSpec(Section):
     numerics: Literal["ieee", "finite"] = "ieee"
     fixtures: FixtureSpec = FixtureSpec()
     evaluation: EvaluationSpec | None = None
+    precision: PrecisionNames = ()
 
     @classmethod
     def together(cls, keys: Collection[str]) -> Iterator[Problem]:
         """Require a function or a file, without keys of the other."""
         if not {"function", "source"} & {*keys}:
             yield Problem(
-                code="AOTC-E804",
-                path=("function",),
+                "AOTC-E804",
+                ("function",),
+                'add it, for example function = "digits.model:predict"',
                 expected="function, source",
-                found="",
-                hint='add it, for example function = "digits.model:predict"',
             )
         beside = "source" if "source" in keys else "function"
         others = ("function", "static") if "source" in keys else _FILE_KEYS
         for key in others:
             if key in keys:
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(key,),
-                    expected="",
-                    found=f"{key} and {beside}",
-                    hint="remove one of the two",
+                    "AOTC-E807", (key,), "remove one of the two", found=f"{key} and {beside}"
                 )
 
     @property
@@ -473,9 +450,7 @@ class ManifestKeys(Section):
     """
 
     schema: Annotated[
-        int,
-        accepting(lambda v: v == 1, "1", "write schema = 1"),
-        Field(examples=["schema = 1"]),
+        int, accepting(lambda v: v == 1, "1", "write schema = 1"), Field(examples=["schema = 1"])
     ]
     name: Annotated[Name, Field(examples=['name = "digits"'])]
     version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
@@ -488,11 +463,11 @@ class ManifestKeys(Section):
     ]
     engines: Engines = ()
     enable_x64: bool = False
-    weights: Annotated[
-        Mapping[WeightsName, WeightsSpec],
-        ByName,
-    ] = field(default_factory=dict)
+    weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
+    precision: Annotated[Mapping[PrecisionName, PrecisionSpec], ByName] = field(
+        default_factory=dict
+    )
     mesh: Annotated[
         Mapping[Identifier, Size],
         accepting(
@@ -549,6 +524,13 @@ class BuildManifest(ManifestKeys):
             for sizes in self.profiles(name, target)
         )
 
+    def precision_of(self, entry_point: str) -> tuple[str, PrecisionSpec] | None:
+        """Return the name and settings of an entry point's precision; None if nothing changes."""
+        for name in self.entry_points[entry_point].precision[:1]:
+            if name in self.precision:
+                return name, self.precision[name]
+        return None
+
     def files(self) -> Iterator[SourceFile]:
         """Yield the files of weights, models and fixtures, possibly repeated."""
         for weights in self.weights.values():
@@ -561,16 +543,17 @@ class BuildManifest(ManifestKeys):
             yield from self.evaluation_files(name)
 
     def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
-        """Yield the files with the data of an evaluation, sorted by name; none for a function."""
+        """Yield the files with the data of an evaluation, sorted by name; none for a function.
+
+        For a folder without any it is the folder, which no file is.
+        """
         spec = self.entry_points[entry_point].evaluation
         if spec is None or spec.reads_function:
             return
         path = self.root / spec.data
-        if not path.is_dir():
-            yield SourceFile(spec.data, path)
-            return
-        for file in sorted(path.glob("*.npz")):
-            yield SourceFile(f"{spec.data.rstrip('/')}/{file.name}", file)
+        files = [f"{spec.data.rstrip('/')}/{each.name}" for each in sorted(path.glob("*.npz"))]
+        for text in files or [spec.data]:
+            yield SourceFile(text, self.root / text)
 
     def where(self, *keys: str | int) -> str:
         """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""

@@ -1,7 +1,5 @@
 """Checks of the profiles that dimensions, entry points and targets of a build manifest state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
@@ -26,11 +24,7 @@ def check_dimensions(manifest: ManifestKeys) -> Iterator[Problem]:
             yield from check_sizes(dimension.rule, (*path, "profiles"), _accepted(manifest, name))
         elif name not in listed - gridded:
             yield Problem(
-                code="AOTC-E804",
-                path=(*path, "profiles"),
-                expected="",
-                found="",
-                hint="add it, for example profiles = [1, 8, 64]",
+                "AOTC-E804", (*path, "profiles"), "add it, for example profiles = [1, 8, 64]"
             )
 
 
@@ -108,7 +102,7 @@ def _check_list(
                 otherwise = "remove the profile"
                 before.extend(check_size(size, (*at, name), accepted[name], otherwise))
         for name in sorted(accepted.keys() - point.keys()):
-            before.append(Problem("AOTC-E804", (*at, name), "", "", f"add {name} = SIZE"))
+            before.append(Problem("AOTC-E804", (*at, name), f"add {name} = SIZE"))
         yield from before
         broken = [
             text
@@ -118,7 +112,7 @@ def _check_list(
         for text in broken[:1]:
             hint = "remove the profile, or the relation"
             cause = "sizes-violate-a-relation"
-            yield Problem("AOTC-E805", at, text, spell(point), hint, cause=cause)
+            yield Problem("AOTC-E805", at, hint, expected=text, found=spell(point), cause=cause)
 
 
 def _check_grid(
@@ -136,8 +130,8 @@ def _check_grid(
     if (count := prod(map(len, sizes.values()))) > PROFILES_MAX:
         hint = "list the profiles: profiles = [{ … }, …]"
         expected, cause = f"at most {PROFILES_MAX}", "too-many-profiles"
-        yield Problem("AOTC-E805", path, expected, str(count), hint, cause=cause)
+        yield Problem("AOTC-E805", path, hint, expected=expected, found=str(count), cause=cause)
     elif sizes and not grid(sizes, sizes, relations):
         hint = "widen the relations, or compile for smaller sizes"
         found, cause = f"{count} combinations, all of which do", "sizes-violate-a-relation"
-        yield Problem("AOTC-E805", (*path, "relations"), "", found, hint, cause=cause)
+        yield Problem("AOTC-E805", (*path, "relations"), hint, found=found, cause=cause)

@@ -52,8 +52,7 @@ def _fill(raw: object) -> Fill:
 
 
 _Parameter = Annotated[
-    str,
-    accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name"),
+    str, accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name")
 ]
 
 
@@ -91,19 +90,21 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
     written = raw if isinstance(raw, dict) else {"policy": raw}
     if "policy" not in written:
         hint = 'write { policy = "pad", … }'
-        raise refused([Problem("AOTC-E804", ("policy",), "", "", hint)])
+        raise refused([Problem("AOTC-E804", ("policy",), hint)])
     policy = written["policy"]
     if isinstance(policy, str) and policy in tables:
         return tables[policy].validate_python(written).asked()
     close = closest(policy, tables)
     problem = Problem(
-        code="AOTC-E805",
-        path=("policy",) if isinstance(raw, dict) else (),
-        expected="one of "
-        + ", ".join(f'"{name}"' for name in tables)
-        + ("" if isinstance(raw, dict) else ", or a table with one"),
+        "AOTC-E805",
+        ("policy",) if isinstance(raw, dict) else (),
+        f"did you mean `{close}`?" if close else "write the policy's name in quotes",
+        expected=(
+            "one of "
+            + ", ".join(f'"{name}"' for name in tables)
+            + ("" if isinstance(raw, dict) else ", or a table with one")
+        ),
         found=show(policy),
-        hint=f"did you mean `{close}`?" if close else "write the policy's name in quotes",
     )
     raise refused([problem])
 
@@ -115,10 +116,6 @@ _AT_ONCE: Mapping[str, _Table] = {
 }
 
 
-def _meanwhile(raw: object) -> Pad | Split | None:
-    return at_once(_policy(raw, _AT_ONCE))
-
-
 @dataclass(frozen=True, slots=True)
 class _CompileTable(Section):
     """The policy `compile`.
@@ -128,7 +125,9 @@ class _CompileTable(Section):
     """
 
     policy: Literal["compile"]
-    meanwhile: Annotated[Pad | Split | None, PlainValidator(_meanwhile)] = None
+    meanwhile: Annotated[
+        Pad | Split | None, PlainValidator(lambda raw: at_once(_policy(raw, _AT_ONCE)))
+    ] = None
     most: Size = 8
     seconds: Size = 60
 
@@ -179,7 +178,7 @@ def check_policies(
             if plan.length in lengths:
                 found = f"{plan.length}, the length of {lengths[plan.length]}"
                 hint = "add a parameter for this length to the function"
-                yield Problem("AOTC-E807", (*at, "length"), "", found, hint)
+                yield Problem("AOTC-E807", (*at, "length"), hint, found=found)
             elif plan.length:
                 lengths[plan.length] = dimension
         elif isinstance(plan, Split):
@@ -187,7 +186,7 @@ def check_policies(
                 if isinstance(spec, InputLeaf) and spec.shape.count(dimension) > 1:
                     found, cause = f"{name} {spell(spec.shape)}", "dimension-is-on-several-axes"
                     hint = "choose another policy"
-                    yield Problem("AOTC-E807", at, "", found, hint, cause=cause)
+                    yield Problem("AOTC-E807", at, hint, found=found, cause=cause)
 
 
 def _check_fill(
@@ -212,7 +211,7 @@ def _check_fill(
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
-        yield Problem("AOTC-E805", path, why, show(value), "correct the number")
+        yield Problem("AOTC-E805", path, "correct the number", expected=why, found=show(value))
 
 
 def _number(text: str) -> Fill:
@@ -265,6 +264,6 @@ def _check_mask_or_length(
         expected = f"a bool array with {dimension} in its shape"
         expected = expected if is_mask else "an int32 scalar, shape = []"
         found, hint = f"{parameter}, {found}", "correct the input, or name another"
-        yield Problem("AOTC-E805", path, expected, found, hint)
+        yield Problem("AOTC-E805", path, hint, expected=expected, found=found)
     elif parameter in donated:
-        yield Problem("AOTC-E807", path, "", "donate", f"remove {parameter} from `donate`")
+        yield Problem("AOTC-E807", path, f"remove {parameter} from `donate`", found="donate")

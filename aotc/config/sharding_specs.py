@@ -13,8 +13,6 @@ A key is a leaf's path, or a pattern of paths: `*` stands for any characters of 
 any number of steps. Leaves that no key matches are replicated.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
@@ -60,11 +58,9 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
     """Require a sharding over axes of the mesh, each used once."""
     if not mesh:
         yield Problem(
-            code="AOTC-E807",
-            path=path,
-            expected="",
-            found="",
-            hint="add `mesh = { data = 2 }`, or remove the shardings",
+            "AOTC-E807",
+            path,
+            "add `mesh = { data = 2 }`, or remove the shardings",
             cause="sharding-without-a-mesh",
         )
         return
@@ -76,11 +72,11 @@ def check_sharding(sharding: Sharding, path: KeyPath, mesh: Mapping[str, int]) -
                 yield unknown_reference((*path, index), "mesh axis", name, mesh, hint)
             elif name in seen:
                 yield Problem(
-                    code="AOTC-E807",
-                    path=(*path, index),
+                    "AOTC-E807",
+                    (*path, index),
+                    "write [] here",
                     expected="each axis of the mesh at most once",
                     found=spell(name),
-                    hint="write [] here",
                     cause="duplicate-value",
                 )
             seen.add(name)
@@ -152,14 +148,10 @@ def _misfits(
 def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
     close = closest(pattern, paths)
     shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
-    return finding(
-        "AOTC-E806",
-        where,
-        spell(pattern),
-        cause="sharding-pattern-matches-nothing",
-        expected=f"the path of an array, such as {shown}" if shown else "",
-        hint=f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several",
-    )
+    cause = "sharding-pattern-matches-nothing"
+    expected = f"the path of an array, such as {shown}" if shown else ""
+    hint = f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several"
+    return finding("AOTC-E806", where, spell(pattern), cause=cause, expected=expected, hint=hint)
 
 
 def _twice(where: str, path: str, other: str) -> Finding:

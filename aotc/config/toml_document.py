@@ -1,7 +1,5 @@
 """TOML files with line numbers, so that every finding has its location."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib
@@ -190,13 +188,8 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
 
 
 def _too_deep(path: Path) -> AotcError:
-    return refusal(
-        "AOTC-E805",
-        str(path),
-        "",
-        cause="nesting-is-too-deep",
-        expected=f"at most {DEPTH_MAX} levels",
-    )
+    cause = "nesting-is-too-deep"
+    return refusal("AOTC-E805", str(path), "", cause=cause, expected=f"at most {DEPTH_MAX} levels")
 
 
 def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:
@@ -218,9 +211,9 @@ def _wide_integers(data: Mapping[str, object]) -> Iterable[Problem]:
     for path, value in _walk(data):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             yield Problem(
-                code="AOTC-E805",
-                path=path,
+                "AOTC-E805",
+                path,
+                "correct the number",
                 expected="an integer from -2^63 to 2^63 - 1",
                 found="a larger integer" if value > 0 else "a smaller integer",
-                hint="correct the number",
             )

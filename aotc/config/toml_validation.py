@@ -4,8 +4,6 @@ A `Section` is a frozen dataclass whose fields are the keys of a table, with the
 defaults. pydantic reads it; plain construction checks nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -73,10 +71,7 @@ class Section:
 
 
 def _section(
-    section: type[Section],
-    keys: Keys,
-    raw: object,
-    read: ValidatorFunctionWrapHandler,
+    section: type[Section], keys: Keys, raw: object, read: ValidatorFunctionWrapHandler
 ) -> object:
     value, problems = None, []
     try:
@@ -123,22 +118,18 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
     if kind == "missing":
         key = keys[str(path[-1])]
         example = f", for example {key.examples[0]}" if key.examples else ""
-        return Problem(
-            code="AOTC-E804",
-            path=path,
-            expected="",
-            found="",
-            hint=key.description or f"add it{example}",
-        )
+        return Problem("AOTC-E804", path, key.description or f"add it{example}")
     if kind == REFUSED:
         expected, hint = context["expected"], context["hint"]
         found = show(details["input"]) if context["found"] is None else context["found"]
         meant, cause = context["meant"], context["cause"]
         names = (*path[:-1], meant) if meant else None
-        return Problem(context["code"], path, expected, found, hint, names, cause)
+        return Problem(
+            context["code"], path, hint, expected=expected, found=found, names=names, cause=cause
+        )
     phrase, hint = _PHRASES.get(kind, (details["msg"], "correct the value"))
     expected = phrase.format_map(context) if kind in _PHRASES else phrase
-    return Problem("AOTC-E805", path, expected, show(details["input"]), hint)
+    return Problem("AOTC-E805", path, hint, expected=expected, found=show(details["input"]))
 
 
 def keys_of(model: type) -> Keys:

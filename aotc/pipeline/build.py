@@ -3,8 +3,6 @@
 manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +17,7 @@ from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import prepared
-from aotc.bundle.write.bundle_writer import (
-    Form,
-    TargetParts,
-    assemble,
-    pack,
-    require_place,
-)
+from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.installed_packages import packages_behind
@@ -143,16 +135,13 @@ def build(
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked = check(run, program, compiled, parts)
+        checked, compiled = check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
-        with (
-            run.stage("pack"),
-            run.tasks.timed(Task(Kind.PACK, "", {})),
-        ):
+        with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,
@@ -172,6 +161,7 @@ def build(
         *notes,
         *build_notes.never_split(bundle.manifests),
         *build_notes.not_evaluated(bundle.manifests),
+        *build_notes.widened(bundle.manifests),
         *build_tuning.notes(
             request.not_tuned,
             compiled.executables,

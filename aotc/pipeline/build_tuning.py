@@ -1,7 +1,5 @@
 """`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -222,10 +220,6 @@ def notes(
         )
 
 
-def _platforms(jobs: Mapping[ExecutableKey, CompileJob]) -> set[str]:
-    return {job.target.platform for job in jobs.values()}
-
-
 def file_of(
     executables: ByTarget[Executable],
     jobs: ByTarget[CompileJob],
@@ -243,7 +237,9 @@ def file_of(
         name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
         for name, (target, made) in compiled.items()
         if name not in not_tuned
-        if engine_name(target) != XLA or name in chosen or len(_platforms(jobs[name])) > 1
+        if engine_name(target) != XLA
+        or name in chosen
+        or len({job.target.platform for job in jobs[name].values()}) > 1
     }
     jaxlib = version("jaxlib")
     return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)

@@ -1,7 +1,5 @@
 """The compilers of a build: those that are installed, each behind the cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -96,7 +94,9 @@ def job_parts(job: CompileJob) -> Parts:
             case "options":
                 parts |= {f"compile option {name}": text for name, text in value.items()}
             case "constants":
-                parts |= {f"constant {index}": _array(array) for index, array in value.items()}
+                for index, array in value.items():
+                    head = f"{array.dtype.str} {array.shape}\n".encode()
+                    parts[f"constant {index}"] = sha256(head + array.tobytes())
             case other:
                 parts[other] = sha256(msgspec.msgpack.encode(value))
     return parts
@@ -122,11 +122,6 @@ def _flat(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]
             yield f"{prefix}{name}", value
         else:
             yield f"{prefix}{name}", msgspec.json.encode(value).decode()
-
-
-def _array(array: Any) -> str:
-    head = f"{array.dtype.str} {array.shape}\n".encode()
-    return sha256(head + array.tobytes())
 
 
 type Compilers = tuple[dict[str, CachedBackend], Workers]

@@ -9,16 +9,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from aotc.base import constants
 from aotc.base.errors import finding, refusal
 from aotc.base.stages import UNTRACED, CapturedProgram
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import parity_process
-from aotc.check.evaluation_files import Prepared, Rows, read_prepared, read_scores
-from aotc.check.metrics import OF_USERS, interval, metric_of
+from aotc.check.evaluation_files import PLAIN_JAX, Array, Prepared, read_prepared, write_prepared
+from aotc.check.metrics import interval, metric_of
 from aotc.check.parity_process import Ran
+from aotc.check.plain_structures import array_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline import user_processes
@@ -38,10 +39,8 @@ CHILD = Child(
 )
 
 
-class Evaluated(Struct, frozen=True):
-    """The evaluations of a target, by entry point."""
-
-    of: dict[str, Evaluation] = {}
+type Evaluated = dict[str, Evaluation]
+"""The evaluations of a target, by entry point."""
 
 
 def specs_of(manifest: BuildManifest) -> dict[str, EvaluationSpec]:
@@ -78,7 +77,7 @@ def evaluate(
         tasks[target] = Task(Kind.EVALUATION, f"of {target}", keyed)
         is_cached = is_keyed and part.manifest.target.platform in CACHED_PLATFORMS
         lasting |= {target} if is_cached and ran[target].lasting else set()
-        known = run.tasks.recall(tasks[target].key, Evaluated) if is_cached else None
+        known = run.tasks.recall(tasks[target].key, dict[str, Evaluation]) if is_cached else None
         if known is not None:
             run.tasks.note(tasks[target], cached=True)
             found[target] = known
@@ -86,8 +85,7 @@ def evaluate(
     if not missing:
         return found
     started = run.tasks.clock()
-    made = _Evaluating(run, source).made(missing, ran)
-    for target, evaluated in made.items():
+    for target, evaluated in _run(run, source, missing, ran).items():
         found[target] = evaluated
         if target in lasting:
             run.tasks.keep(tasks[target].key, evaluated)
@@ -108,90 +106,71 @@ def _parts(
             yield f"evaluation data {file.text}", program.files[file.text]
 
 
-class _Evaluating:
-    """The processes of an evaluation, one after the other, and how many calls have ended."""
+def _run(
+    run: BuildRun, source: Source, parts: Sequence[TargetParts], ran: Mapping[str, Ran]
+) -> dict[str, Evaluated]:
+    """Evaluate the targets that run here, and record that others do not."""
+    folder, specs = source.scratch.folder, specs_of(run.request.manifest)
+    done = total = 0
 
-    def __init__(self, run: BuildRun, source: Source) -> None:
-        self._run, self._source, self._done, self._total = run, source, 0, 0
+    def advance(_: str) -> None:
+        nonlocal done
+        done += 1
+        run.on_stage("evaluate", done, max(done, total))
 
-    def made(self, parts: Sequence[TargetParts], ran: Mapping[str, Ran]) -> dict[str, Evaluated]:
-        """Evaluate the targets that run here, and record that others do not."""
-        run, folder = self._run, self._source.scratch.folder
-        self._execute()
+    source.execute(CHILD, {}, run.workers, run.on_output, advance)
+    prepared = read_prepared(folder)
+    runs = [part for part in parts if ran[part.manifest.target.name].not_run is None]
+    # Plain JAX has made as many calls as each target is going to make, or nearly so.
+    total = done * (1 + len(runs))
+    provisional = pack_provisional(runs, folder) if runs else None
+    for part in runs:
+        assert provisional is not None
+        target = part.manifest.target.name
+        scores = parity_process.evaluate(
+            provisional.bundle, provisional.policy, target, folder, run.workers.processes, advance
+        )
+        prepared = [each.scored(target, scores[each.entry_point]) for each in prepared]
+    if any(None in each.scores.values() for each in prepared):
+        write_prepared(folder, prepared)
+        source.execute(CHILD, {}, run.workers, run.on_output, advance)
         prepared = read_prepared(folder)
-        runs = [p for p in parts if ran[p.manifest.target.name].not_run is None]
-        # Plain JAX has made as many calls as each target is going to make, or nearly so.
-        self._total = self._done * (1 + len(runs))
-        scores: dict[str, dict[str, Rows]] = {}
-        if runs:
-            provisional = pack_provisional(runs, folder)
-            for part in runs:
-                target = part.manifest.target.name
-                scores[target] = parity_process.evaluate(
-                    provisional.bundle,
-                    provisional.policy,
-                    target,
-                    folder,
-                    run.workers.processes,
-                    self._advance,
-                )
-            if any(metric_of(each.metric) is None for each in prepared):
-                self._execute()
-                for target, rows in read_scores(folder).items():
-                    scores[target] |= rows
-        specs = specs_of(run.request.manifest)
-        return {
-            part.manifest.target.name: Evaluated(
-                {
-                    each.entry_point: _evaluation(
-                        each,
-                        specs[each.entry_point],
-                        scores.get(part.manifest.target.name, {}).get(each.entry_point),
-                        ran[part.manifest.target.name].not_run,
-                        part.manifest.target.name,
-                    )
-                    for each in prepared
-                }
-            )
-            for part in parts
+    return {
+        target: {
+            each.entry_point: _evaluation(each, specs[each.entry_point], target, ran[target])
+            for each in prepared
         }
-
-    def _execute(self) -> None:
-        run = self._run
-        self._source.execute(CHILD, {}, run.workers, run.on_output, self._advance)
-
-    def _advance(self, _: str) -> None:
-        self._done += 1
-        self._run.on_stage("evaluate", self._done, max(self._done, self._total))
+        for target in (part.manifest.target.name for part in parts)
+    }
 
 
-def _evaluation(
-    prepared: Prepared,
-    spec: EvaluationSpec,
-    rows: Rows | None,
-    not_run: ParityNotRun | None,
-    target: str,
-) -> Evaluation:
-    metric, name = metric_of(prepared.metric) or OF_USERS, prepared.entry_point
-    reference = _finite(metric.value(prepared.reference.array), f"{name} in plain JAX", spec.name)
+def _evaluation(prepared: Prepared, spec: EvaluationSpec, target: str, ran: Ran) -> Evaluation:
+    metric, name = metric_of(spec.name), prepared.entry_point
+
+    def rows_of(target: str) -> Array:
+        found = prepared.scores[target]
+        assert found is not None, "the metrics of users have scored it"
+        return array_of(found)
+
+    reference = _finite(metric.value(rows_of(PLAIN_JAX)), f"{name} in plain JAX", spec.name)
     result: EvaluationRan | ParityNotRun
-    if rows is None:
-        assert not_run is not None, "it ran, or says why not"
-        result = not_run
+    if ran.not_run is not None:
+        result = ran.not_run
     else:
-        value = _finite(metric.value(rows.array), f"{name} for {target}", spec.name)
-        low, high = interval(metric, rows.array)
-        drop = value - reference if spec.better == "lower" else reference - value
+        value, *ends = (
+            _finite(number, f"{name} for {target}", spec.name)
+            for number in (metric.value(rows_of(target)), *interval(metric, rows_of(target)))
+        )
         result = EvaluationRan(
             value=repr(value),
-            low=repr(_finite(low, f"{name} for {target}", spec.name)),
-            high=repr(_finite(high, f"{name} for {target}", spec.name)),
+            low=repr(ends[0]),
+            high=repr(ends[1]),
             method=metric.method,
-            drop=repr(drop),
+            drop=repr(value - reference if spec.better == "lower" else reference - value),
         )
     return Evaluation(
         metric=spec.name,
-        better="lower" if spec.better == "lower" else "higher",
+        better=spec.better,
         samples=prepared.samples,
         data=prepared.digest,
         reference=repr(reference),
@@ -207,26 +186,33 @@ def _finite(value: float, where: str, metric: str) -> float:
     return float(value)
 
 
+LIMITS = {
+    "minimum": ("metric-misses-its-limit", "at least"),
+    "maximum": ("metric-misses-its-limit", "at most"),
+    "max_drop": ("metric-drops-too-far", "a drop of at most"),
+}
+"""Keys of an evaluation, to the cause of their finding and the words before the limit."""
+
+
 def over_limits(manifest: BuildManifest, evaluated: Mapping[str, Evaluated]) -> Iterator[Finding]:
     """Yield AOTC-E975 for each limit of an evaluation that a target misses."""
-    specs = specs_of(manifest)
-    for target, each in evaluated.items():
-        for name, evaluation in each.of.items():
-            if isinstance(evaluation.result, ParityNotRun):
+    for target, evaluations in evaluated.items():
+        for name, spec in specs_of(manifest).items():
+            evaluation = evaluations.get(name)
+            if evaluation is None or isinstance(result := evaluation.result, ParityNotRun):
                 continue
-            spec, value = specs[name], float(evaluation.result.value)
-            found = f"{name} for {target}: {value:.6g} of {evaluation.samples} samples"
-            for key, limit in (("minimum", spec.minimum), ("maximum", spec.maximum)):
-                is_minimum = key == "minimum"
-                if limit is not None and not (value >= limit if is_minimum else value <= limit):
+            value, drop = float(result.value), float(result.drop)
+            found = (
+                f"{name} for {target}: {value:.6g} of {evaluation.samples} samples, "
+                f"plain JAX {float(evaluation.reference):.6g}"
+            )
+            missed = {
+                "minimum": spec.minimum is not None and value < spec.minimum,
+                "maximum": spec.maximum is not None and value > spec.maximum,
+                "max_drop": spec.max_drop is not None and drop > spec.max_drop,
+            }
+            for key, (cause, words) in LIMITS.items():
+                if missed[key]:
                     where = manifest.where("entry_points", name, "evaluation", key)
-                    expected = f"{'at least' if is_minimum else 'at most'} {limit}"
-                    cause = "metric-misses-its-limit"
+                    expected = f"{words} {getattr(spec, key)}"
                     yield finding("AOTC-E975", where, found, cause=cause, expected=expected)
-            drop = float(evaluation.result.drop)
-            if spec.max_drop is not None and drop > spec.max_drop:
-                where = manifest.where("entry_points", name, "evaluation", "max_drop")
-                found += f", plain JAX {float(evaluation.reference):.6g}"
-                expected = f"a drop of at most {spec.max_drop}"
-                cause = "metric-drops-too-far"
-                yield finding("AOTC-E975", where, found, cause=cause, expected=expected)

@@ -60,9 +60,7 @@ OPINIONS_MAX = 4
 """Calls that the interpreter is asked about."""
 
 _LIBRARY = "LIBRARY_FUSION_TYPE_INDIVIDUAL_"
-WITH_NAN = {
-    "xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION",
-}
+WITH_NAN = {"xla_cpu_experimental_ynn_fusion_type": f"{_LIBRARY}DOT,{_LIBRARY}CONVOLUTION"}
 """Options for XLA to reduce in loops of its own: YNNPACK, which reduces by default together with
 what comes before, loses NaN in maxima and minima, those of ReLU too."""
 
@@ -159,7 +157,7 @@ class ParityCheck:
         missing: list[tuple[Task, Judge]] = []
         for part in parts:
             judge = Judge(self._scratch, self._workers.processes, part.manifest)
-            task = self._task(part)
+            task = Task(Kind.PARITY, f"of {judge.target}", self.parts_of(part))
             ran = self._tasks.recall(task.key, Ran)
             if ran is None:
                 missing.append((task, judge))
@@ -213,9 +211,6 @@ class ParityCheck:
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
         return ran
-
-    def _task(self, part: TargetParts) -> Task:
-        return Task(Kind.PARITY, f"of {part.manifest.target.name}", self.parts_of(part))
 
     def parts_of(self, part: TargetParts) -> dict[str, str]:
         """Return cache key components: all that the results of a target's executables depend on."""

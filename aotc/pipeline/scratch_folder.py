@@ -42,12 +42,8 @@ def scratch_folder() -> Iterator[Path]:
 
 def no_scratch(error: OSError) -> AotcError:
     """AOTC-E003 for the folder that holds a build until it is written."""
-    return refusal(
-        "AOTC-E003",
-        "the directory for temporary files",
-        error.strerror or str(error),
-        cause="temporary-directory-is-not-writable",
-    )
+    where, found = "the directory for temporary files", error.strerror or str(error)
+    return refusal("AOTC-E003", where, found, cause="temporary-directory-is-not-writable")
 
 
 class ProgramReads(Struct, frozen=True):
@@ -154,9 +150,20 @@ class Scratch:
         """The files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
 
+    def originals(self, name: str) -> list[Path]:
+        """Return the files with weights that the bundle holds quantized only; perhaps none."""
+        folder = self._originals(name)
+        return sorted(folder.iterdir()) if folder.exists() else []
+
     def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
         """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
-        folder = self._weights(name)
+        self._write_shards(self._weights(name), shards)
+
+    def write_originals(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
+        """Write the weights that `originals` lists."""
+        self._write_shards(self._originals(name), shards)
+
+    def _write_shards(self, folder: Path, shards: Iterable[Iterable[Chunk]]) -> None:
         folder.mkdir()
 
         def write(numbered: tuple[int, Iterable[Chunk]]) -> None:
@@ -214,6 +221,9 @@ class Scratch:
 
     def _weights(self, name: str) -> Path:
         return self.folder / f"weights.{name}"
+
+    def _originals(self, name: str) -> Path:
+        return self.folder / f"originals.{name}"
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.msgpack"

@@ -40,6 +40,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Evaluation,
     Mesh,
     ParityNotRun,
+    Precision,
     ProfileRecord,
     Requirements,
     Sharding,
@@ -119,7 +120,8 @@ class Assembler:
                     fixture = Blob(self._scratch.fixture(key).read_bytes(), oci_layout.FIXTURE_TYPE)
                     blobs += (module, code, fixture)
                     refs = (module.ref(), code.ref(), fixture.ref())
-                    records.append(_profile(profile, executable, refs, target))
+                    record = _profile(profile, executable, refs, target)
+                    records.append(replace(record, precision=_precision(captured)))
             entry_points[name] = _entry_point(
                 captured,
                 self._manifest.entry_points[name],
@@ -168,7 +170,10 @@ def proven(
     entry_points = {
         name: replace(
             entry_point,
-            out_of_profile=proven_policies(entry_point.out_of_profile, proofs.get(name, {})),
+            out_of_profile={
+                dimension: _proven(policy, proofs.get(name, {}).get(dimension, ()))
+                for dimension, policy in entry_point.out_of_profile.items()
+            },
             evaluations=(evaluations[name],) if name in evaluations else UNSET,
             profiles=tuple(
                 replace(
@@ -227,6 +232,12 @@ def _profile(
     )
 
 
+def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
+    if captured.precision is None:
+        return UNSET
+    return Precision(name=captured.precision.name, weights=captured.precision.weights)
+
+
 def _entry_point(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
@@ -271,10 +282,7 @@ def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Shar
         origin=origin,
         tensors=tuple(
             WeightTensor(
-                name=name,
-                dtype=info.dtype,
-                shape=info.shape,
-                sharding=shardings.get(name, ()),
+                name=name, dtype=info.dtype, shape=info.shape, sharding=shardings.get(name, ())
             )
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()
@@ -307,6 +315,7 @@ def target_evidence(
                 ),
                 reference="recorded" if entry_point.recorded else UNSET,
                 model=entry_point.model or UNSET,
+                precision=entry_point.precision or UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },
@@ -395,13 +404,6 @@ type Proofs = Mapping[str, tuple[Trial, ...]]
 
 type EntryProofs = Mapping[str, Proofs]
 """The trials of a target, by entry point."""
-
-
-def proven_policies(
-    policies: Mapping[str, DimensionPolicy], proofs: Proofs
-) -> dict[str, DimensionPolicy]:
-    """The policies of an entry point, each with its proof."""
-    return {name: _proven(policy, proofs.get(name, ())) for name, policy in policies.items()}
 
 
 def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:

@@ -1,7 +1,5 @@
 """Arrays of a command line: read from files or filled, and written to a file."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
@@ -39,22 +37,15 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise refusal(
-                "AOTC-E011",
-                f"{option} {text}",
-                "",
-                hint="name the input as `aotc inspect` shows it",
-            )
+            where = f"{option} {text}"
+            raise refusal("AOTC-E011", where, "", hint="name the input as `aotc inspect` shows it")
         if value.startswith("@"):
             arrays = _read_file(Path(value[1:]), option)
             if len(arrays) != 1:
-                raise refusal(
-                    "AOTC-E011",
-                    f"{option} {text}",
-                    f"{len(arrays)} arrays",
-                    cause="file-holds-several-arrays",
-                    hint=f"pass `{option} {value}` to use the names in the file",
-                )
+                where = f"{option} {text}"
+                cause = "file-holds-several-arrays"
+                hint = f"pass `{option} {value}` to use the names in the file"
+                raise refusal("AOTC-E011", where, f"{len(arrays)} arrays", cause=cause, hint=hint)
             _add(found, name, next(iter(arrays.values())), option)
         else:
             _add(found, name, value, option)
@@ -106,12 +97,8 @@ def filled(spec: TensorSpec, text: str) -> Array:
         return np.full(shape, number, number.dtype)
     except (ValueError, OverflowError, MemoryError) as error:
         is_large = isinstance(error, MemoryError)
-        raise refusal(
-            "AOTC-E011",
-            f"--input {spec.path}={text}",
-            "",
-            cause="array-exceeds-available-memory" if is_large else "invalid-array-shape",
-        ) from error
+        cause = "array-exceeds-available-memory" if is_large else "invalid-array-shape"
+        raise refusal("AOTC-E011", f"--input {spec.path}={text}", "", cause=cause) from error
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> Array:

@@ -1,7 +1,5 @@
 """A reviewed bundle as data: what it contains and who claims to have signed it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from types import MappingProxyType
@@ -204,7 +202,8 @@ def _entry_point(
                 "thunks": profile.thunks,
                 "custom_call_targets": list(profile.custom_call_targets),
                 "parity": msgspec.to_builtins(profile.parity),
-                **_stated(tuned=profile.tuned, evidence=evidence and evidence.profiles[index]),
+                **_stated(precision=profile.precision, tuned=profile.tuned),
+                **_stated(evidence=evidence and evidence.profiles[index]),
             }
             for index, profile in enumerate(entry_point.profiles)
         ],
@@ -215,7 +214,12 @@ def _entry_point(
 def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
     coverage = evidence.coverage
     counted = {"lines": coverage.lines, "traced": coverage.traced, "files": coverage.files}
-    return _stated(coverage=counted, reference=evidence.reference, model=evidence.model)
+    return _stated(
+        coverage=counted,
+        reference=evidence.reference,
+        model=evidence.model,
+        precision=evidence.precision,
+    )
 
 
 def _stated(**facts: Any) -> dict[str, Any]:

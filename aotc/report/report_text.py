@@ -110,7 +110,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
         for set_name, weights in target["weights"].items():
             page.line(
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
-                f"{size(weights['size_bytes'])}, from {weights['origin']}",
+                f"{size(weights['size_bytes'])}, from {weights['origin']}"
             )
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)
@@ -222,6 +222,8 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield made_of(model)
     if entry.get("numerics") == "finite":
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
+    if precision := entry.get("precision"):
+        yield from precision_lines(precision)
     yield from map(evaluation_text, entry.get("evaluations", ()))
     yield from trial_lines(entry)
     compiled = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]
@@ -239,6 +241,27 @@ def evaluation_text(evaluation: dict[str, Any]) -> str:
         return f"{evaluation['metric']} not evaluated: {result['reason']}; {reference} {of}"
     ends = f"{short(result['low'])} to {short(result['high'])}, {result['method']}"
     return f"{evaluation['metric']} {short(result['value'])} ({ends}) {of}; {reference}"
+
+
+def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
+    """Tell which weights were quantized, and why others were not.
+
+    `precision` is an `AppliedPrecision` as in JSON.
+    """
+    quantized = precision["quantized"]
+    worst = min(quantized, key=lambda each: float(each["snr_db"]))
+    group = f" in groups of {worst['group']}" if worst["group"] else ""
+    yield (
+        f"precision {precision['name']}: {count(len(quantized), 'weight')} in {worst['dtype']}"
+        f"{group}, {worst['snr_db']} dB or better ({worst['tensor']}); parity compares with "
+        "plain JAX on these weights"
+    )
+    reasons: dict[str, list[str]] = {}
+    for weight, why in precision["kept"].items():
+        reasons.setdefault(why, []).append(weight)
+    if reasons:
+        kept = (f"{', '.join(names)} ({why})" for why, names in reasons.items())
+        yield f"not quantized: {'; '.join(kept)}"
 
 
 def short(decimal: str) -> str:

@@ -1,7 +1,5 @@
 """Sizes of an entry point: as commands take them, and calls of other sizes than its profiles'."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,20 +91,11 @@ NO_SIZES = "-"
 def parse_profile(text: str) -> dict[str, int]:
     """`batch=8,seq=16` as sizes by name. Raises UsageError (AOTC-E014)."""
     if text.strip() == NO_SIZES:
-        raise refusal(
-            "AOTC-E014",
-            f"--profile {text}",
-            "",
-            cause="profile-has-no-sizes",
-        )
+        raise refusal("AOTC-E014", f"--profile {text}", "", cause="profile-has-no-sizes")
     sizes = {}
     for part in text.split(","):
         name, _, size = part.strip().partition("=")
         if not name or not (size.isascii() and size.isdecimal()) or name in sizes:
-            raise refusal(
-                "AOTC-E014",
-                f"--profile {text}",
-                repr(part),
-            )
+            raise refusal("AOTC-E014", f"--profile {text}", repr(part))
         sizes[name] = int(size)
     return sizes

@@ -1,7 +1,5 @@
 """A trust policy, as data and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -21,6 +19,7 @@ def policy_document(path: str, state: PolicyState) -> dict[str, Any]:
         "furthest_fallback": policy.furthest_fallback,
         "engines": list(policy.engines) if policy.engines else None,
         "numerics": policy.numerics,
+        "precisions": policy.precisions,
         "references": policy.references,
         **{name: msgspec.to_builtins(getattr(policy, name)) for name in _TABLES},
     }
@@ -95,8 +94,9 @@ def _rules(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     ):
         if document[name] is not None:
             yield name, document[name]
-    if document["engines"]:
-        yield "engines", ", ".join(document["engines"])
+    for name in ("engines", "precisions"):
+        if document[name]:
+            yield name, ", ".join(document[name])
     for table in _TABLES:
         for name, value in document[table].items():
             if isinstance(value, dict):

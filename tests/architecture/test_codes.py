@@ -1,7 +1,5 @@
 """Tests of the catalogues of error codes, and of the call sites that use them."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -221,6 +219,7 @@ REFERENCES = {
     "input",
     "input-array",
     "mesh-axis",
+    "precision",
     "target",
     "weights-set",
 }

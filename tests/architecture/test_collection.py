@@ -1,7 +1,5 @@
 """`make test` runs every file of tests: none lies where pytest does not look."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatch
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 only jax can tell.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The verification steps stand in the code under the numbers of docs/reference/trust-policy.md."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

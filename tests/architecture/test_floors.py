@@ -1,7 +1,5 @@
 """What may import what. The layers themselves are checked by import-linter in `make lint`."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -61,9 +59,7 @@ def imports_of(path: Path) -> frozenset[str]:
 @pytest.mark.parametrize(
     "path", sorted([*RUNTIME.rglob("*.py"), *SERVE.rglob("*.py")]), ids=lambda p: p.stem
 )
-def test_runtime_files_import_only_the_standard_library_and_the_thin_dependencies(
-    path: Path,
-) -> None:
+def test_runtime_files_import_only_standard_library_and_thin_dependencies(path: Path) -> None:
     allowed = ALLOWED | EXPORTERS if path.parent.name == "exporters" else ALLOWED
     allowed = allowed | SERVERS if path.is_relative_to(SERVE) else allowed
     allowed = allowed | RAY if path.name == "ray_app.py" else allowed

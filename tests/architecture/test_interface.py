@@ -4,8 +4,6 @@
 has to change or go means that somebody's script, manifest or policy stops working.
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Iterator

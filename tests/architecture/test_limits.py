@@ -1,7 +1,5 @@
 """A test that waits for ever is ended and named, with the place where it waits; the others run."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -81,9 +79,7 @@ def test_every_test_here_has_a_limit(pytestconfig: pytest.Config) -> None:
     assert pytestconfig.pluginmanager.has_plugin("limits")
 
 
-def test_a_test_that_waits_for_ever_is_named_with_the_place_and_what_it_waits_for(
-    tmp_path: Path,
-) -> None:
+def test_a_test_that_hangs_is_named_with_place_and_reason(tmp_path: Path) -> None:
     code, said = ran(tmp_path, WAITING)
     assert code == 1
     assert "test_it.py::test_waits[a child] has not ended within 1 s" in said

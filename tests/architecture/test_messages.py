@@ -3,8 +3,6 @@
 `python -m tests.architecture.test_messages` writes the file anew; review its diff.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

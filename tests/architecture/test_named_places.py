@@ -2,8 +2,6 @@
 otherwise be left out without a word.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Optional commands can be removed: their folders and their entry points, and nothing notices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -92,9 +90,7 @@ def test_without_optional_commands_every_module_is_imported(bare: Path) -> None:
     assert int(count) > 150
 
 
-def test_without_optional_commands_a_bundle_is_built_verified_and_called(
-    bare: Path, tmp_path: Path
-) -> None:
+def test_build_without_optional_commands_verifies_and_calls(bare: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(PROGRAM)
     (tmp_path / "tiny.toml").write_text(MANIFEST)
 
@@ -113,9 +109,7 @@ def test_without_optional_commands_a_bundle_is_built_verified_and_called(
     assert run(bare, "-c", called, folder=tmp_path).split() == ["80000.0"]
 
 
-def test_without_optional_commands_the_help_lists_the_others_and_options_are_refused(
-    bare: Path, tmp_path: Path
-) -> None:
+def test_help_without_optional_commands_lists_the_others(bare: Path, tmp_path: Path) -> None:
     listed = run(bare, "-m", "aotc.cli.main", "--help")
     assert "\n  verify " in listed
     assert "\n  bench " not in listed

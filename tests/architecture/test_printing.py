@@ -1,7 +1,5 @@
 """All text for a terminal or a log goes through one escaping function."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

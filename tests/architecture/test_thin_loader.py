@@ -2,8 +2,6 @@
 imported when it is used.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Nothing of a command goes on when the command was killed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -195,9 +195,7 @@ def test_a_script_that_got_into_the_page_is_not_run(tab: Tab, asked: list[str]) 
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_hostile_texts_are_shown_run_nothing_and_fit(
-    chromium: Browser, tmp_path: Path, width: int
-) -> None:
+def test_report_escapes_hostile_texts(chromium: Browser, tmp_path: Path, width: int) -> None:
     attack = "<script>window.attacked=1</script><img src=x onerror=window.attacked=1>" + "x" * 900
     parts = (Paragraph(attack), table(attack, (attack, attack), [(attack, attack)]))
     path = tmp_path / "hostile.html"

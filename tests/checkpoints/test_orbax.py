@@ -88,9 +88,7 @@ def refused(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_array_is_read_under_its_path(
-    saved: dict[str, Path], tmp_path: Path, form: str
-) -> None:
+def test_arrays_are_read_by_path(saved: dict[str, Path], tmp_path: Path, form: str) -> None:
     found = opened(saved[form])
     assert found.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
@@ -114,9 +112,7 @@ def test_a_step_of_a_manager_is_a_checkpoint(tmp_path: Path) -> None:
     assert opened(tmp_path / "run" / "7" / "default").keys() == {"w"}
 
 
-def test_names_are_replaced_and_numbers_cast_as_for_other_sources(
-    saved: dict[str, Path], tmp_path: Path
-) -> None:
+def test_rules_rename_and_cast_as_for_other_sources(saved: dict[str, Path], tmp_path: Path) -> None:
     found = opened(saved["ocdbt"], rename={"^layers/": "l"}, dtype="float16")
     assert found["l0/kernel"].dtype == found["l1/kernel"].dtype == np.float16
     assert found["a/b"].dtype == np.int8
@@ -162,11 +158,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a step that climbs": ("zarr", edited(lambda d: renamed(d, "x/..", "y")), "not exist"),
     "an absolute name": ("zarr", edited(lambda d: renamed(d, "/etc")), "leads elsewhere"),
     "a control character": ("zarr", edited(lambda d: renamed(d, "a\x1b[2J")), "leads elsewhere"),
-    "one name twice": (
-        "zarr",
-        edited(lambda d: renamed(d, "layers", "0", "kernel")),
-        "TypeError",
-    ),
+    "one name twice": ("zarr", edited(lambda d: renamed(d, "layers", "0", "kernel")), "TypeError"),
     "a kind that is no array": (
         "ocdbt",
         edited(lambda d: d["tree_metadata"]["('mask',)"]["value_metadata"].update(value_type="?")),
@@ -188,9 +180,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_one_that_is_not_whole_is_refused(
-    saved: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_incomplete_checkpoint_rejected(saved: dict[str, Path], tmp_path: Path, name: str) -> None:
     form, damage, told = HOSTILE[name]
     folder = tmp_path / "copy"
     shutil.copytree(saved[form], folder)
@@ -226,9 +216,7 @@ def test_a_giant_shape_ends_the_reader(saved: dict[str, Path], tmp_path: Path) -
     assert error.value.code == "AOTC-E835"
 
 
-def test_arrays_are_bounded_by_the_memory_of_the_reader(
-    saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reader_memory_is_bounded(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
     with pytest.raises(CaptureError) as error:
         opened(saved["zarr"])

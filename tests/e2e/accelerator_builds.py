@@ -1,7 +1,5 @@
 """Builds for accelerators that are not here: what the tests of all platforms share."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 its start, an environment or distributions on its path.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Processors that this host is not: emulated by qemu in user mode, a process at a time."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

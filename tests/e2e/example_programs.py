@@ -1,7 +1,5 @@
 """The programs under manifests/: what a server does with each, and what plain JAX gives for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product

@@ -1,7 +1,5 @@
 """Use a bundle the way a server does: in a fresh process that has the runtime and never jax."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import os

@@ -1,7 +1,5 @@
 """The instructions inside an executable's object files, each with the extension it belongs to."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Trials of padded and split calls in plain JAX, without the executables of a build."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sys

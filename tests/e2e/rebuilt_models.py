@@ -1,7 +1,5 @@
 """Builds of a model file with a cache, and what of them ran."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from aotc.pipeline.build import Built, build

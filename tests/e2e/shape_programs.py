@@ -1,7 +1,5 @@
 """Programs whose calls leave the profiles, and bundles rewritten to say more than was built."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

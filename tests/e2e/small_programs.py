@@ -1,7 +1,5 @@
 """Programs of a few lines, built and signed for one test module."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from aotc.bundle.sign.signer import LocalSigner

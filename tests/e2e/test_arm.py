@@ -1,7 +1,5 @@
 """Bundles that this x86-64 host builds for Arm, in the production loader on emulated processors."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -80,9 +78,7 @@ ABOVE = {
 """What the code of these targets uses and a Neoverse N1 lacks."""
 
 
-def test_the_targets_that_a_processor_lacks_features_of_are_refused_with_their_names(
-    arm_bundle: Callable[[str], Bundle], on: On
-) -> None:
+def test_missing_features_reject_targets(arm_bundle: Callable[[str], Bundle], on: On) -> None:
     said = on("neoverse-n1").verify(arm_bundle("digits"))
     assert (said.exit_code, said.document["target"]) == (0, "cpu-neoverse-n1")
     candidates = {each["target"]: each for each in said.document["target_reason"]["candidates"]}
@@ -109,9 +105,7 @@ def test_which_targets_fit_a_processor(
     assert found == {target: [] if target in fits else ["AOTC-E502"] for target in ON}
 
 
-def test_a_processor_before_armv8_2_is_refused_and_iree_is_not_loaded(
-    arm_bundle: Callable[[str], Bundle], on: On
-) -> None:
+def test_processor_before_armv8_2_rejected(arm_bundle: Callable[[str], Bundle], on: On) -> None:
     said = on("cortex-a53").load(arm_bundle("digits"), target="cpu-armv8.2-a")
     (finding,) = said.document["findings"]
     assert finding["code"] == "AOTC-E502"
@@ -119,18 +113,14 @@ def test_a_processor_before_armv8_2_is_refused_and_iree_is_not_loaded(
     assert "iree._runtime_libs._runtime" not in said.document["loaded"]
 
 
-def test_without_that_check_the_same_process_dies_of_an_illegal_instruction(
-    arm_bundle: Callable[[str], Bundle], on: On
-) -> None:
+def test_unchecked_bundle_dies_of_illegal_code(arm_bundle: Callable[[str], Bundle], on: On) -> None:
     bundle = arm_bundle("digits")
     assert on("neoverse-n1").load(bundle, target="cpu-neoverse-v1").document["findings"]
     said = on("neoverse-n1").load(bundle, target="cpu-neoverse-v1", without_check="check_isa")
     assert said.exit_code == emulated.SIGILL
 
 
-def test_on_this_host_the_bundle_is_said_to_be_for_aarch64(
-    arm_bundle: Callable[[str], Bundle],
-) -> None:
+def test_bundle_for_aarch64_is_rejected_on_this_host(arm_bundle: Callable[[str], Bundle]) -> None:
     path, policy = arm_bundle("digits")
     command = [sys.executable, "-m", "aotc_runtime", "verify", path, "--trust", policy, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

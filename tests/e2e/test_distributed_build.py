@@ -1,7 +1,5 @@
 """Builds whose executables come from the workers of an executor are the builds of this host."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -154,9 +152,7 @@ def dask(
     cluster.stop()
 
 
-def test_a_worker_is_killed_amid_a_build_and_the_bundle_is_the_same(
-    dask: Dask, project: Path, tmp_path: Path, local: Built
-) -> None:
+def test_killed_worker_is_harmless(dask: Dask, project: Path, tmp_path: Path, local: Built) -> None:
     lost = dask.workers[0]
     with connect(dask.url) as executor, ThreadPoolExecutor(1) as thread:
         building = thread.submit(built, project, tmp_path, executor)
@@ -197,9 +193,7 @@ def test_ctrl_c_ends_the_command_and_what_workers_do_for_it_and_not_the_workers(
 
 
 @pytest.mark.parametrize("gone", ["workers", "scheduler"])
-def test_a_build_whose_workers_or_scheduler_are_gone_does_not_wait_for_ever(
-    dask: Dask, project: Path, tmp_path: Path, gone: str
-) -> None:
+def test_lost_workers_end_the_build(dask: Dask, project: Path, tmp_path: Path, gone: str) -> None:
     with connect(dask.url, patience=1.0) as executor, ThreadPoolExecutor(1) as thread:
         building = thread.submit(built, project, tmp_path, executor)
         until(lambda: any(map(dask.compiling, dask.workers)) or building.done(), "one compiles")

@@ -1,7 +1,5 @@
 """Every element type, in and out, as weights and as a fixture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ whole main line.
 sees of it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -244,11 +242,7 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     for name in ("exact", "on_device"):
         np.testing.assert_allclose(answer[name], expected, atol=1e-5)
     np.testing.assert_allclose(answer["padded"], expected[:2], atol=1e-5)
-    assert answer["refused"] == [
-        "AOTC-E755",
-        "",
-        "abacus: a first number of more than 3 digits",
-    ]
+    assert answer["refused"] == ["AOTC-E755", "", "abacus: a first number of more than 3 digits"]
     report = answer["report"]
     assert len(report["fixtures"]) == 2 and report["compilations"] == 0
     assert not {"jax", "aotc"} & {name.partition(".")[0] for name in answer["modules"]}
@@ -287,9 +281,7 @@ def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said])
     assert "wooden" in built["findings"][0]["where"]
 
 
-def test_without_the_engine_a_bundle_does_not_fit_and_its_targets_are_unknown(
-    without: dict[str, Said],
-) -> None:
+def test_bundle_without_its_engine_is_incompatible(without: dict[str, Said]) -> None:
     refused, shown = (without[name].document for name in ("verify", "show"))
     assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
     (finding,) = shown["findings"]

@@ -1,10 +1,7 @@
 """The programs and model files under manifests/, from their manifests to a server without jax."""
 
-from __future__ import annotations
-
 import json
 import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,22 +10,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from example_programs import EXAMPLES, generated, prompts, require_same
-from hostile.doors import toolchain
 from jax_free import HERE, MANIFESTS, Arrays, Server
 
 import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
-from tests.documented import code_of
 
 type Built = Callable[[str], tuple[Path, Path]]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_a_server_without_jax_gives_what_plain_jax_gives(
-    built: Built, tmp_path: Path, name: str
-) -> None:
+def test_server_without_jax_answers_as_plain_jax(built: Built, tmp_path: Path, name: str) -> None:
     example = EXAMPLES[name]
     inputs = example.inputs()
     # LAPACK takes as many threads as it would in a server.
@@ -81,9 +74,7 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     }
 
 
-def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
-    lm_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_cache_stays_on_device_and_is_used_up(lm_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, prompts())
 
     np.testing.assert_array_equal(outputs["tokens"], generated(prompts())["2x32"])
@@ -96,9 +87,7 @@ def test_the_cache_stays_on_the_device_and_each_step_uses_up_the_one_before(
     assert outputs["code"] == "AOTC-E631"
 
 
-def test_a_bundle_says_for_each_entry_point_that_it_needs_lapack(
-    gp_bundle: tuple[Path, Path],
-) -> None:
+def test_bundle_lists_entry_points_that_need_lapack(gp_bundle: tuple[Path, Path]) -> None:
     answer = CliRunner().invoke(cli, ["inspect", str(gp_bundle[0]), "--json"])
     (target,) = json.loads(answer.stdout)["targets"].values()
     needed = {"lapack_dpotrf_ffi", "lapack_dtrsm_ffi"}
@@ -113,23 +102,6 @@ def test_a_bundle_says_for_each_entry_point_that_it_needs_lapack(
 
 LARGEST = 100_000
 """Bytes of a model file that is committed."""
-
-
-PAGE = MANIFESTS.parent / "docs" / "reference" / "model-files.md", "Five examples"
-
-
-def test_the_walk_in_the_documentation_works_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "manifests").symlink_to(MANIFESTS)
-    monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line, comments=True) for line in code_of("sh", *PAGE).splitlines()]
-    assert [words[:2] for words in commands] == [
-        ["aotc", each] for each in ("keygen", "trust", "build", "verify")
-    ]
-    for _, *arguments in commands:
-        assert toolchain(arguments) == 0, arguments
-    exec(compile(code_of("python", *PAGE), "docs/reference/model-files.md", "exec"), {})
 
 
 @pytest.mark.parametrize(

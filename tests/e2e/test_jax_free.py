@@ -1,7 +1,5 @@
 """The helper that the other tests here rely on does refuse what it says it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax_free
@@ -9,6 +7,7 @@ import pytest
 from jax_free import Arrays
 
 from aotc_runtime import LoadedBundle
+from tests.conftest import Bundle
 
 
 def import_jax(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
@@ -27,16 +26,14 @@ def import_the_toolchain(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     ("client", "named"), [(import_jax, "{'jax'}"), (import_the_toolchain, "{'aotc'}")]
 )
 def test_a_client_that_imports_what_a_server_lacks_fails(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, client: jax_free.Client, named: str
+    digits_bundle: Bundle, tmp_path: Path, client: jax_free.Client, named: str
 ) -> None:
     with pytest.raises(AssertionError) as caught:
         jax_free.run(client, digits_bundle, tmp_path, {})
     assert f"AssertionError: {named}" in str(caught.value)
 
 
-def test_a_client_does_nothing_before_the_bundle_is_verified(
-    digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_client_waits_for_verify(digits_bundle: Bundle, lm_bundle: Bundle, tmp_path: Path) -> None:
     with pytest.raises(AssertionError) as caught:
         jax_free.run(import_jax, (digits_bundle[0], lm_bundle[1]), tmp_path, {})
     assert "AOTC-E3" in str(caught.value)

@@ -1,7 +1,5 @@
 """Random keys with a type: arrays of keys to the function, their data to a server without jax."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -151,9 +149,7 @@ def expected_of(program: ModuleType, key: Any, keys: Any, x: Array) -> Arrays:
 
 
 @pytest.mark.parametrize("batch", [2, 3])
-def test_key_data_give_what_plain_jax_gives_for_the_keys(
-    bundle: Bundle, program: ModuleType, batch: int, tmp_path: Path
-) -> None:
+def test_key_data_is_fine(bundle: Bundle, program: ModuleType, batch: int, tmp_path: Path) -> None:
     key, keys = jax.random.key(1), jax.random.split(jax.random.key(2), batch)
     x = np.random.default_rng(0).normal(size=(batch, 4)).astype(np.float32)
     given = {"key": data(key), "keys": data(keys), "x": x, "steps": np.asarray(STEPS)}
@@ -183,9 +179,7 @@ def assert_same(actual: Any, expected: Any) -> None:
         np.testing.assert_array_equal(data(one), data(other))
 
 
-def test_beside_jax_typed_keys_go_in_and_come_out(
-    loaded: LoadedBundle, program: ModuleType
-) -> None:
+def test_typed_keys_go_in_and_come_out_with_jax(loaded: LoadedBundle, program: ModuleType) -> None:
     key, x = jax.random.key(7), np.ones((2, 4), np.float32)
     assert_same(loaded["dropout"](key, x), jax.jit(program.dropout)(key, x))
     keys = jax.random.split(key, 3)
@@ -194,9 +188,7 @@ def test_beside_jax_typed_keys_go_in_and_come_out(
     assert_same(loaded["other"](*others), jax.jit(program.other)(*others))
 
 
-def test_beside_jax_a_donated_state_with_keys_is_copied_and_comes_back_typed(
-    loaded: LoadedBundle, program: ModuleType
-) -> None:
+def test_donated_keys_come_back_typed_beside_jax(loaded: LoadedBundle, program: ModuleType) -> None:
     state = program.start(2)
     for _ in range(2):
         assert_same(loaded["step"](state, 2.0), jax.jit(program.step)(state, np.float32(2)))
@@ -245,9 +237,7 @@ def test_keys_of_another_shape_are_refused_by_their_data(loaded: LoadedBundle, k
     assert finding.expected == "uint32[batch, 2], data of key<fry>[batch]"
 
 
-def test_donated_keys_are_used_up_and_their_buffers_reused(
-    loaded: LoadedBundle, program: ModuleType
-) -> None:
+def test_donated_keys_reuse_their_buffers(loaded: LoadedBundle, program: ModuleType) -> None:
     step = loaded["step"]
     first, _ = step.on_device(program.start(2), 1.0)
     step.on_device(first, 1.0)

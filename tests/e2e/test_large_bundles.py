@@ -2,8 +2,6 @@
 is.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -165,9 +163,7 @@ COUNTED = r"\d+(\.\d)?/\d+(\.\d)? MB|\d+\.\d [kM]?B of \d+\.\d MB"
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_terminal_shows_how_much_is_hashed_and_copied(
-    folder: Path, arguments: tuple[str, ...]
-) -> None:
+def test_terminal_shows_hash_and_copy_progress(folder: Path, arguments: tuple[str, ...]) -> None:
     if arguments[0] == "sign":
         generate_key_pair(folder / "new", None)
     if arguments[0] == "merge":
@@ -197,9 +193,7 @@ def test_signing_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> N
         hashed.clear()
 
 
-def test_extracting_and_signing_a_layout_hash_each_shard_once(
-    folder: Path, hashed: Counter[str]
-) -> None:
+def test_extract_and_sign_hash_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
     extract(look_into(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
     assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
     hashed.clear()
@@ -231,9 +225,7 @@ def damaged(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["sign", "extract", "extract the other", "merge"])
-def test_a_damaged_shard_is_noticed_named_and_nothing_is_written(
-    folder: Path, damaged: Path, command: str
-) -> None:
+def test_damaged_shard_is_named_nothing_written(folder: Path, damaged: Path, command: str) -> None:
     before = {path.name: path.stat().st_ino for path in folder.iterdir()}
     with pytest.raises(IntegrityError) as refused:
         if command == "sign":

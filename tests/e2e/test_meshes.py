@@ -1,7 +1,5 @@
 """Programs over several devices, from their manifests to a server without jax."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -53,9 +51,7 @@ def encoded(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     }
 
 
-def test_the_example_computes_on_four_devices_what_plain_jax_does_on_one(
-    parallel_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_four_devices_compute_what_one_does(parallel_bundle: Bundle, tmp_path: Path) -> None:
     tokens = np.random.default_rng(5).uniform(-1, 1, (8, 16, 64)).astype(np.float32)
     outputs, report = jax_free.run(encoded, parallel_bundle, tmp_path, {"tokens": tokens})
 
@@ -88,9 +84,7 @@ def test_the_executables_of_the_example_talk_to_each_other(parallel_bundle: Bund
     assert target["requires"]["devices"] == target["target"]["devices"] == 4
 
 
-def test_building_a_program_over_a_mesh_again_gives_the_same_bytes(
-    meshes: Bundle, tmp_path: Path
-) -> None:
+def test_building_over_a_mesh_again_gives_the_same_bytes(meshes: Bundle, tmp_path: Path) -> None:
     manifest = meshes[0].with_name("manifest.toml")
     again = build(manifest, output=tmp_path / "again.aotb").bundle
     assert again.root_digest == read_root(open_bundle(meshes[0])).entry.digest
@@ -156,9 +150,7 @@ def found(meshes: Bundle, numbers: Arrays, tmp_path_factory: pytest.TempPathFact
     return jax_free.run(everything, meshes, tmp_path_factory.mktemp("run"), numbers).outputs
 
 
-def test_arrays_are_cut_by_several_axes_of_the_mesh_or_none(
-    found: Arrays, numbers: Arrays, meshes: Bundle
-) -> None:
+def test_arrays_shard_over_any_axes(found: Arrays, numbers: Arrays, meshes: Bundle) -> None:
     scope: dict[str, Any] = {}
     exec(mesh_programs.PROGRAM, scope)
     half = jnp.asarray(numbers["half"].view(jnp.bfloat16))
@@ -171,9 +163,7 @@ def test_arrays_are_cut_by_several_axes_of_the_mesh_or_none(
     np.testing.assert_array_equal(found["turned"], numbers["x"][:4, :8].T)
 
 
-def test_a_donated_state_stays_on_its_devices_and_is_used_up(
-    found: Arrays, numbers: Arrays
-) -> None:
+def test_donated_state_stays_on_its_devices_and_is_used_up(found: Arrays, numbers: Arrays) -> None:
     moment = np.float32(0.9) * numbers["moment"] + numbers["change"]
     value = numbers["value"] - np.float32(0.1) * moment
     np.testing.assert_allclose(found["split"], np.tile(value, (2, 1)), rtol=1e-5, atol=1e-5)
@@ -268,9 +258,7 @@ except aotc_runtime.AotcError as error:
 """
 
 
-def test_executables_for_more_devices_than_xla_has_are_not_deserialized(
-    parallel_bundle: Bundle,
-) -> None:
+def test_executables_for_more_devices_than_xla_has_are_rejected(parallel_bundle: Bundle) -> None:
     done = subprocess.run(
         [sys.executable, "-c", UNPLANNED, *map(str, parallel_bundle)],
         capture_output=True,

@@ -1,7 +1,5 @@
 """From a model file to the call that it serves, and what its framework says against it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

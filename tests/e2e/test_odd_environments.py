@@ -1,7 +1,5 @@
 """Whatever an environment makes Python print or do, a build ends as ever, with the same bytes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -86,15 +84,11 @@ def usual(program: Path) -> str:
     return build(program / "odd.toml", output=program / "usual.aotb").bundle.root_digest
 
 
-def test_variables_of_the_interpreter_and_the_terminal_change_no_byte(
-    program: Path, usual: str
-) -> None:
+def test_environment_variables_change_no_byte(program: Path, usual: str) -> None:
     assert root_digest(program, **ODD) == usual
 
 
-def test_what_an_interpreter_prints_at_its_start_and_by_its_variables_is_no_answer(
-    program: Path, usual: str
-) -> None:
+def test_output_at_interpreter_start_is_no_answer(program: Path, usual: str) -> None:
     before = os.environ.get("PYTHONPATH", "")
     path = os.pathsep.join(filter(None, [str(program / "site"), before]))
     assert root_digest(program, **TALKATIVE, PYTHONPATH=path) == usual

@@ -2,8 +2,6 @@
 report says so.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -85,9 +83,7 @@ def test_the_fixtures_hold_what_was_recorded_and_the_bundle_is_ready_by_them(fol
     assert bundle["f"](X[:2])["twice"].tolist() == [2, 4]
 
 
-def test_inspect_says_of_which_entry_points(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inspect_names_entry_points(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = bundle_report(review(open_bundle(folder / "recorded.aotb"), None, datetime.now(UTC)))
     entry_points = report["targets"]["cpu-x86-64-v3"]["entry_points"]
     assert entry_points["f"]["reference"] == "recorded"

@@ -1,7 +1,5 @@
 """What changes the results of plain JAX but no module of a profile runs it again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`aotc reproduce` and `aotc build --check-reproducible`: the same bytes again, or what differs."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
@@ -162,9 +160,7 @@ def different(signed: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Fi
     return [*caught.value.findings]
 
 
-def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
-    different: list[Finding],
-) -> None:
+def test_unrecorded_causes_are_told_by_first_differing_stage(different: list[Finding]) -> None:
     first, second, _, *others = different
     assert [(each.code, each.where, each.found) for each in (first, second)] == [
         ("AOTC-E946", f"variable {name}_OF_THE_TEST", "set") for name in ("SCALE", "WEIGHT")
@@ -177,9 +173,7 @@ def test_what_no_provenance_records_is_told_by_the_first_stage_that_differs(
     )
 
 
-def test_other_code_of_the_same_version_is_the_first_suspect_where_something_differs(
-    different: list[Finding],
-) -> None:
+def test_other_code_of_same_version_is_first_suspect(different: list[Finding]) -> None:
     # Variables that differ are the program's own doing; then comes the toolchain's code.
     *variables, first = different[:3]
     assert all(each.code == "AOTC-E946" for each in variables)
@@ -217,9 +211,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Built
     return bundle, builds, statements
 
 
-def test_provenance_has_the_names_of_variables_that_were_read_and_no_values(
-    recorded: tuple[Path, list[Built], list[Any]],
-) -> None:
+def test_provenance_has_variables_not_values(recorded: tuple[Path, list[Built], list[Any]]) -> None:
     bundle, builds, statements = recorded
     assert len(statements) == 2
     for again, done, statement in zip((False, True), builds, statements, strict=True):
@@ -276,9 +268,7 @@ def test_a_variable_that_made_no_difference_is_noted(alike: tuple[str, ...]) -> 
     )
 
 
-def test_other_code_of_the_same_version_is_noted_where_it_makes_no_difference(
-    alike: tuple[str, ...],
-) -> None:
+def test_other_code_of_same_version_without_difference_is_noted(alike: tuple[str, ...]) -> None:
     (note,) = (note for note in alike if note.startswith("code of aotc 0."))
     assert OTHER_CODE in note and code_identity.code_digests()["aotc"] in note
 
@@ -300,9 +290,7 @@ def test_changed_or_missing_sources_are_all_named_before_anything_is_built(copy:
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E942", "AOTC-E943"]
 
 
-def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_elsewhere_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, clone = tmp_path / "project", tmp_path / "clone"
     (project / "src").mkdir(parents=True)
     reads = "from pathlib import Path\nSIZES = Path(__file__).with_name('sizes.txt').read_text()\n"
@@ -336,9 +324,7 @@ def test_sources_that_do_not_lie_beside_the_manifest_are_recorded_and_asked_for(
     ("name", "version", "install"),
     [("msgspec", "0.0.1", Install.NOTHING), ("aotc", "99.0.0", Install.TRUSTED)],
 )
-def test_other_packages_are_refused_by_name_and_aotc_is_never_installed(
-    copy: Path, name: str, version: str, install: Install
-) -> None:
+def test_other_packages_are_named(copy: Path, name: str, version: str, install: Install) -> None:
     def change(build: dict[str, Any]) -> None:
         for each in build["resolvedDependencies"]:
             if each.get("uri", "").startswith(f"pkg:pypi/{name}@"):

@@ -1,7 +1,5 @@
 """The same sources give the same bytes, whoever builds them, where and when."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -200,9 +198,7 @@ def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:
             assert [name for name in private_names if name in data] == [], digest
 
 
-def test_modules_and_executables_hold_no_locations_and_no_names_of_the_program(
-    both: tuple[Path, Path],
-) -> None:
+def test_modules_and_executables_hold_no_program_names(both: tuple[Path, Path]) -> None:
     bundle = open_bundle(both[0])
     for manifest in read_unverified(bundle)[0].manifests.values():
         for entry_point in manifest.entry_points.values():

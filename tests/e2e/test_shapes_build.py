@@ -1,7 +1,5 @@
 """Policies for other sizes than the profiles': proven at build, or refused with the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -199,9 +197,7 @@ def integers(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
 
 
 @pytest.mark.parametrize("function", INTEGERS)
-def test_integers_that_leak_are_refused_whatever_their_range_is(
-    integers: PlainTrials, function: str
-) -> None:
+def test_leaking_integers_are_refused_for_any_range(integers: PlainTrials, function: str) -> None:
     finding = integers.refusal(function)
     assert finding.code == "AOTC-E955"
     assert f"({INTEGERS[function][2]})" in finding.found
@@ -245,15 +241,11 @@ def signs(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
 
 
 @pytest.mark.parametrize("function", SIGNS)
-def test_numbers_that_hide_a_leak_by_their_sign_or_range_are_not_the_only_ones_tried(
-    signs: PlainTrials, function: str
-) -> None:
+def test_leaks_hidden_by_sign_or_range_are_found(signs: PlainTrials, function: str) -> None:
     assert signs.refusal(function).code == "AOTC-E955"
 
 
-def test_numbers_of_any_sign_and_at_the_edges_of_their_range_pass_where_nothing_leaks(
-    tmp_path: Path,
-) -> None:
+def test_numbers_at_the_edges_of_their_range_pass_without_leaks(tmp_path: Path) -> None:
     entry_points = entries_of(built_by(tmp_path, signs_of(RIGHT)))
     assert set(entry_points) == set(RIGHT)
     for entry_point in entry_points.values():
@@ -280,9 +272,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path:
     assert "of 52 trials differ" in finding.found
 
 
-def test_entries_that_depend_on_each_other_are_not_split(
-    tmp_path: Path, leaking: PlainTrials
-) -> None:
+def test_dependent_entries_are_not_split(tmp_path: Path, leaking: PlainTrials) -> None:
     error = refused(tmp_path, "batch_norm", 'out_of_profile.rows = "split"')
     (finding,) = error.findings
     assert (finding.code, error.exit_code) == ("AOTC-E956", 8)
@@ -385,18 +375,14 @@ def test_a_mask_keeps_the_padding_out_and_the_proof_is_in_the_bundle(proven: Bui
 
 
 @pytest.mark.parametrize("name", ["kept", "kept_unstated", "left_out", "counted"])
-def test_caller_mask_is_proven_at_its_stated_fill_and_boolean_at_false(
-    proven: Built, name: str
-) -> None:
+def test_caller_mask_is_proven_at_its_fill_and_boolean_at_false(proven: Built, name: str) -> None:
     assert isinstance(entries_of(proven)[name].out_of_profile["rows"], Pad)
 
 
 @pytest.mark.parametrize(
     ("name", "cure"), [("left_out", "drop = true"), ("counted", "ones = 0"), ("kept_all", "")]
 )
-def test_refused_caller_mask_is_told_the_fill_to_state(
-    leaking: PlainTrials, name: str, cure: str
-) -> None:
+def test_refused_caller_mask_names_its_fill(leaking: PlainTrials, name: str, cure: str) -> None:
     finding = leaking.refusal(name)
     assert finding.code == "AOTC-E955"
     assert f"`fill = {{ {cure}" in finding.hint
@@ -424,9 +410,7 @@ def test_zeros_that_a_function_returns_prove_nothing(leaking: PlainTrials) -> No
 
 
 @pytest.mark.parametrize("relations", RELATIONS)
-def test_dimensions_that_relations_tie_are_proven_together(
-    proven: Built, leaking: PlainTrials, relations: str
-) -> None:
+def test_related_dimensions_proven(proven: Built, leaking: PlainTrials, relations: str) -> None:
     assert leaking.refusal(f"tied_{relations}").code == "AOTC-E955"
     entry_point = entries_of(proven)[f"tied_{relations}"]
     assert [tensor.shape for tensor in entry_point.inputs] == [("rows", 3), ("other",)]
@@ -447,9 +431,7 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     assert len(policy.proof) == 52
 
 
-def test_a_size_at_which_the_function_fails_is_no_size_to_accept(
-    tmp_path: Path, proven: Built
-) -> None:
+def test_size_at_which_function_fails_is_not_accepted(tmp_path: Path, proven: Built) -> None:
     with pytest.raises(CaptureError) as caught:
         built(tmp_path, "pairs", 'out_of_profile.rows = "pad"')
     (finding,) = caught.value.findings

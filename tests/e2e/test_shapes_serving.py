@@ -1,7 +1,5 @@
 """Calls outside of the profiles, from the build manifest to the server, against exact numbers."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -29,24 +27,25 @@ from aotc_runtime.serving.call_metrics import Padding
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.serving.routing.routed_calls import PaddedCall
 from aotc_runtime.system import host_probe
+from tests.conftest import Bundle
 
 Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def built(once: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Path, Path]:
+def built(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
     folder = once("shapes", lambda folder: build_signed(folder, "shapes", PROGRAM, MANIFEST))
     return folder / "shapes.aotb", folder / "trust.toml"
 
 
 @pytest.fixture
-def bundle(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+def bundle(built: Bundle) -> Iterator[LoadedBundle]:
     with aotc_runtime.load(built[0], trust=built[1]) as bundle:
         yield bundle
 
 
 @pytest.fixture(scope="module")
-def shared(built: tuple[Path, Path]) -> Iterator[LoadedBundle]:
+def shared(built: Bundle) -> Iterator[LoadedBundle]:
     with aotc_runtime.load(built[0], trust=built[1]) as bundle:
         yield bundle
 
@@ -95,9 +94,7 @@ def report(bundle: LoadedBundle, name: str) -> dict[str, Any]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 8), st.integers(0, 9))
-def test_a_padded_call_is_the_exact_function_and_nan_in_the_padding_stays_there(
-    shared: LoadedBundle, batch: int, seed: int
-) -> None:
+def test_padded_call_is_exact_without_nan(shared: LoadedBundle, batch: int, seed: int) -> None:
     x, y = rows(batch, seed)
     for result in (shared["padded"](x, y), shared["padded"].on_device(x, y)):
         check_rows(result, x, y)
@@ -113,9 +110,7 @@ def test_a_split_call_is_the_exact_function(shared: LoadedBundle, half: int, see
 
 
 @pytest.mark.parametrize("sizes", [(2, 8), (8, 16), (2, 2), (8, 10), (10, 6), (26, 14)])
-def test_a_mask_and_a_length_are_supplied_whatever_the_path(
-    sizes: tuple[int, int], bundle: LoadedBundle
-) -> None:
+def test_masks_and_lengths_are_supplied(sizes: tuple[int, int], bundle: LoadedBundle) -> None:
     given = tokens(*sizes)
     assert list(bundle["encode"].signature.parameters) == ["tokens"]
     check_encoded(bundle["encode"](given), given)
@@ -134,9 +129,7 @@ def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> No
         )
 
 
-def test_what_leaks_shows_that_the_padding_is_filled_as_declared(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_leaks_show_that_padding_has_its_fill(built: Bundle, tmp_path: Path) -> None:
     pad = {"policy": "pad", "fill": {"x": "inf"}, "mask": "", "length": "", "proof": []}
 
     def change(documents: Any) -> None:
@@ -160,18 +153,14 @@ def test_results_own_their_memory_and_arguments_may_change(name: str, bundle: Lo
 
 
 @pytest.mark.parametrize("name", ["padded", "split"])
-def test_jax_arrays_give_jax_arrays_outside_of_the_profiles_too(
-    name: str, bundle: LoadedBundle
-) -> None:
+def test_jax_arrays_give_jax_arrays_outside_profiles(name: str, bundle: LoadedBundle) -> None:
     x, y = rows(6)
     result = bundle[name](jnp.asarray(x), y)
     assert all(isinstance(array, jax.Array) for array in result.values())
     check_rows(result, x, y)
 
 
-def test_what_padding_leaves_as_it_is_keeps_its_kind_and_no_element_is_no_overhead(
-    bundle: LoadedBundle,
-) -> None:
+def test_unpadded_leaves_keep_their_kind_without_overhead(bundle: LoadedBundle) -> None:
     calls = bundle["step"]._checked_calls().fallback()
     padded = calls.find(((), (3, 4), (3, 4)))
     assert isinstance(padded, PaddedCall) and padded.padding is not None
@@ -197,9 +186,7 @@ def test_device_arrays_are_taken_and_given(name: str, bundle: LoadedBundle) -> N
 
 
 @pytest.mark.parametrize("batch", [3, 8])
-def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
-    batch: int, bundle: LoadedBundle
-) -> None:
+def test_donated_arrays_are_used_up_padded_or_not(batch: int, bundle: LoadedBundle) -> None:
     x = rows(batch)[0]
     state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
     first, _ = bundle["step"].on_device(state, x)
@@ -214,9 +201,7 @@ def test_what_is_donated_is_used_up_whether_it_is_padded_or_not(
 
 
 @pytest.mark.parametrize("batch", [3, 8])
-def test_views_that_dlpack_gave_outlive_a_call_that_donates_whether_it_is_padded_or_not(
-    batch: int, bundle: LoadedBundle
-) -> None:
+def test_dlpack_views_outlive_donating_calls(batch: int, bundle: LoadedBundle) -> None:
     x = rows(batch)[0]
     step = bundle["step"]
     state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
@@ -232,9 +217,7 @@ def test_views_that_dlpack_gave_outlive_a_call_that_donates_whether_it_is_padded
 
 
 @pytest.mark.parametrize("name", ["padded", "split"])
-def test_what_was_used_up_is_refused_by_calls_that_donate_nothing(
-    name: str, bundle: LoadedBundle
-) -> None:
+def test_used_up_arrays_are_refused_without_donation(name: str, bundle: LoadedBundle) -> None:
     x, y = rows(6)
     state: Any = {"count": np.int32(0), "rows": np.zeros((6, 4), np.float32)}
     first, _ = bundle["step"].on_device(state, x)
@@ -243,9 +226,7 @@ def test_what_was_used_up_is_refused_by_calls_that_donate_nothing(
         assert refused(call, first["rows"], y).code == "AOTC-E631"
 
 
-def test_a_donated_array_is_given_back_when_a_padded_call_fails_in_xla(
-    bundle: LoadedBundle,
-) -> None:
+def test_donated_array_is_returned_when_padded_call_fails(bundle: LoadedBundle) -> None:
     x = rows(3)[0]
     state: Any = {"count": np.int32(0), "rows": np.zeros((3, 4), np.float32)}
     first, _ = bundle["step"].on_device(state, x)
@@ -254,9 +235,7 @@ def test_a_donated_array_is_given_back_when_a_padded_call_fails_in_xla(
     assert not first["rows"].is_deleted
 
 
-def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(
-    bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padding_oom_gives_back(bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows(3)[0]
     state: Any = {"count": np.int32(0), "rows": np.zeros((3, 4), np.float32)}
     first, _ = bundle["step"].on_device(state, x)
@@ -273,9 +252,7 @@ def test_a_donated_array_is_given_back_when_the_padding_finds_no_memory(
 
 
 @pytest.mark.parametrize("batch", [8, 5])
-def test_each_of_several_arguments_is_checked_whether_a_profile_fits_or_not(
-    batch: int, bundle: LoadedBundle
-) -> None:
+def test_each_argument_is_checked_outside_profiles(batch: int, bundle: LoadedBundle) -> None:
     x, y = rows(batch)
     for wrong, code in (
         (x.astype(np.float64), "AOTC-E606"),
@@ -367,9 +344,7 @@ def test_sixteen_threads_with_mixed_sizes_get_their_own_results(bundle: LoadedBu
     assert sum(bundle["encode"].calls.values()) == sum(bundle["padded"].calls.values()) == 16 * 12
 
 
-def test_as_many_shapes_are_remembered_as_may_be_and_the_oldest_is_forgotten(
-    bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oldest_shapes_are_dropped(bundle: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback_calls, "REMEMBERED_MAX", 2)
     calls = bundle["padded"]._checked_calls().fallback()
     found = [calls.find(((batch, 4), (batch, 4))) for batch in (3, 4, 5)]
@@ -393,9 +368,7 @@ def test_sizes_that_the_shapes_do_not_tell_are_served_by_no_profile(bundle: Load
     assert refused(found.find, ((6, 4), (6, 4))).code == "AOTC-E611"
 
 
-def test_of_two_dimensions_only_the_one_whose_policy_says_so_is_compiled(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_only_dimension_with_policy_is_compiled(built: Bundle, tmp_path: Path) -> None:
     def change(documents: Any) -> None:
         compiling("encode")(documents)
         policies = documents.manifest["entry_points"]["encode"]["out_of_profile"]
@@ -423,9 +396,7 @@ def until_compiled(call: Callable[..., Any], *arguments: Any) -> Any:
     raise AssertionError("never compiled")
 
 
-def test_sizes_are_compiled_beside_the_calls_where_the_policy_says_so(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_sizes_are_compiled_beside_calls(built: Bundle, tmp_path: Path) -> None:
     path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
     with aotc_runtime.load(path, trust=trust) as bundle:
         assert refused(bundle["later"], *rows(5)).code == "AOTC-E614", "the call does not wait"
@@ -445,9 +416,7 @@ def test_sizes_are_compiled_beside_the_calls_where_the_policy_says_so(
             assert other.report()["compilations"] == 0
 
 
-def test_calls_are_padded_until_the_executable_is_there(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_calls_are_padded_until_compiled(built: Bundle, tmp_path: Path) -> None:
     pad = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
     change = compiling("later", meanwhile=pad)
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
@@ -458,9 +427,7 @@ def test_calls_are_padded_until_the_executable_is_there(
         assert bundle["later"].refusals == {}
 
 
-def test_a_module_that_does_not_compile_is_told_and_the_bundle_stays_usable(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_failed_compilation_leaves_bundle_usable(built: Bundle, tmp_path: Path) -> None:
     def change(documents: Any) -> None:
         from shape_programs import add_symbolic
 
@@ -495,9 +462,7 @@ def reason(bundle: LoadedBundle, name: str, *arguments: Any) -> str:
     raise AssertionError("never compiled")
 
 
-def test_a_module_that_computes_something_else_than_was_recorded_serves_no_call(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_wrong_compiled_module_serves_no_call(built: Bundle, tmp_path: Path) -> None:
     def other(x: Any, y: Any) -> dict[str, Any]:
         return {"sum": x + y, "total": x.sum(axis=1) + 1}
 
@@ -510,9 +475,7 @@ def test_a_module_that_computes_something_else_than_was_recorded_serves_no_call(
         assert report(bundle, "later")["compiles"]["compiled"] == 0
 
 
-def test_an_executable_whose_calls_find_no_memory_serves_none(
-    built: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oom_call_is_failed(built: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, trust = rewritten(built[0], tmp_path, compiling("later"), furthest_fallback="compile")
     with aotc_runtime.load(path, trust=trust) as bundle, monkeypatch.context() as patched:
         # Two inputs, a result as large, and one of a number for each row.
@@ -542,7 +505,7 @@ assert "jax" not in sys.modules
 """
 
 
-def test_all_of_it_works_without_jax(built: tuple[Path, Path], tmp_path: Path) -> None:
+def test_all_of_it_works_without_jax(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
     command = [sys.executable, "-c", WITHOUT_JAX, str(path), str(trust)]
@@ -563,9 +526,7 @@ for batch in (5, 6):
 """
 
 
-def test_a_process_may_end_while_something_is_being_compiled(
-    built: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_process_may_end_while_compiling(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
     command = [sys.executable, "-c", ENDS_WHILE_COMPILING, str(path), str(trust)]
@@ -605,9 +566,7 @@ def logits(unread, x):
 """
 
 
-def test_the_module_that_the_build_made_is_compiled_with_the_bundles_weights(
-    tmp_path: Path,
-) -> None:
+def test_compiled_module_uses_the_weights_of_the_bundle(tmp_path: Path) -> None:
     path, trust = build_signed(tmp_path, "symbolic", LOGITS, SYMBOLIC)
     allowed = 'furthest_fallback = "compile"\n\n[[keys]]'
     trust.write_text(trust.read_text().replace("\n[[keys]]", f"\n{allowed}", 1))

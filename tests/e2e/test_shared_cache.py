@@ -1,7 +1,5 @@
 """Hosts that share a cache build what one of them has built already, whoever else writes there."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -96,9 +94,7 @@ EVERYTHING = {
 }
 
 
-def test_what_one_host_has_built_another_does_not(
-    first: Built, project: Path, url: str, tmp_path: Path
-) -> None:
+def test_other_hosts_build_is_reused(first: Built, project: Path, url: str, tmp_path: Path) -> None:
     assert ran(first) == EVERYTHING and not first.notes
     again = built(project, tmp_path, url)
     assert ran(again) == {"capture", "pack"}
@@ -106,9 +102,7 @@ def test_what_one_host_has_built_another_does_not(
     assert not again.notes
 
 
-def test_a_state_that_another_host_has_built_is_found_beside_ones_own(
-    first: Built, project: Path, url: str, tmp_path: Path
-) -> None:
+def test_initial_state_is_found(first: Built, project: Path, url: str, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     built(project, here, url)
     try:
@@ -142,18 +136,7 @@ def test_entries_that_do_not_count_are_made_anew_with_a_note(
     assert any(word in note and "not used" in note for note in found.notes)
 
 
-def test_a_build_goes_on_without_the_server_and_says_so(
-    first: Built, project: Path, tmp_path: Path
-) -> None:
-    found = built(project, tmp_path, "http://127.0.0.1:1/cache", by=OURS)
-    assert found.bundle.root_digest == first.bundle.root_digest
-    (note,) = found.notes
-    assert "given up" in note
-
-
-def test_the_command_writes_with_a_key_and_reads_with_its_public_half(
-    project: Path, storage: Path, tmp_path: Path
-) -> None:
+def test_command_writes_and_reads_with_keys(project: Path, storage: Path, tmp_path: Path) -> None:
     key = generate_key_pair(tmp_path / "ci", None)
     remote = ["--remote-cache", f"file://{tmp_path}/elsewhere"]
     for number, options in enumerate(
@@ -175,16 +158,12 @@ def test_the_command_writes_with_a_key_and_reads_with_its_public_half(
         (("--cache", "s3://bucket/x"), "there is --remote-cache"),
     ],
 )
-def test_options_that_say_nothing_useful_are_refused(
-    options: tuple[str, ...], words: str, project: Path
-) -> None:
+def test_useless_options_are_rejected(options: tuple[str, ...], words: str, project: Path) -> None:
     result = CliRunner().invoke(cli, ["build", str(project / "shared.toml"), *options])
     assert result.exit_code == 2 and words in result.output
 
 
-def test_ctrl_c_does_not_wait_for_a_server_that_is_silent(
-    project: Path, storage: Path, tmp_path: Path
-) -> None:
+def test_ctrl_c_does_not_wait_for_server(project: Path, storage: Path, tmp_path: Path) -> None:
     key = generate_key_pair(tmp_path / "ci", None)
     command = [sys.executable, str(SERVER), str(storage), "silent"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

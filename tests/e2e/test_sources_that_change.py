@@ -2,8 +2,6 @@
 reference are of one state of them, or there is no bundle.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

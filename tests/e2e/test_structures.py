@@ -3,8 +3,6 @@
 What its users read without jax is what plain JAX gives, as these tests spell it out by hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -185,9 +183,7 @@ EXPECTED = {
 }
 
 
-def test_structures_are_read_without_jax_as_plain_jax_gives_them(
-    bundle: Bundle, tmp_path: Path
-) -> None:
+def test_structures_are_read_without_jax_as_plain_jax_does(bundle: Bundle, tmp_path: Path) -> None:
     gradient = np.array([0.5, 2], np.float32)
     outputs, _ = jax_free.run(serve, bundle, tmp_path, {"gradient": gradient})
     assert {name: array.tolist() for name, array in outputs.items()} == EXPECTED
@@ -222,9 +218,7 @@ def call_and_overwrite(bundle: LoadedBundle, _: Arrays) -> Arrays:
     return {"table": arrays["table"], **by_key}
 
 
-def test_results_share_memory_with_nobody_and_any_text_is_a_key(
-    bundle: Bundle, tmp_path: Path
-) -> None:
+def test_results_share_no_memory_and_any_text_is_a_key(bundle: Bundle, tmp_path: Path) -> None:
     outputs, _ = jax_free.run(call_and_overwrite, bundle, tmp_path, {})
     assert {name: array.tolist() for name, array in outputs.items()} == {
         "table": list(range(16)),
@@ -253,7 +247,5 @@ def report(bundle: Bundle) -> Any:
         ),
     ],
 )
-def test_inspect_shows_structures_with_their_classes(
-    report: Any, entry_point: str, owner: str, structure: str
-) -> None:
+def test_inspect_structures(report: Any, entry_point: str, owner: str, structure: str) -> None:
     assert report["entry_points"][entry_point]["structures"][owner] == structure

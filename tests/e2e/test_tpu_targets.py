@@ -3,8 +3,6 @@
 Needs the extra `tpu`, which `make test-tpu` installs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax
@@ -71,9 +69,7 @@ def test_an_example_is_compiled_and_says_that_it_did_not_run(example: str, tmp_p
         assert all(map(is_tpu_call, manifest.requires.custom_call_targets))
 
 
-def test_two_builds_are_the_same_bytes_whatever_the_environment_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builds_ignore_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = digits_root(tmp_path / "1", FAMILIES)
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_tpu_enable_async_collective_fusion=false")
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v4-8")
@@ -82,9 +78,7 @@ def test_two_builds_are_the_same_bytes_whatever_the_environment_says(
 
 
 @pytest.mark.parametrize(("target", "model"), [("tpu-v5e-2x2", 2), ("tpu-v5e-2x4", 4)])
-def test_a_sharded_program_is_compiled_for_all_chips_of_a_topology(
-    target: str, model: int, tmp_path: Path
-) -> None:
+def test_sharded_program_is_compiled_for_all_chips(target: str, model: int, tmp_path: Path) -> None:
     part = built_twice(sharded(tmp_path, model, target), tmp_path, target)
     assert part.requires.devices == part.target.devices == 2 * model
 

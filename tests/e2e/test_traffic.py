@@ -1,7 +1,5 @@
 """From what a server saw to the profiles of the next bundle, and back: split calls included."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """A tuned build from its measurements to the server, and the same build again from its choices."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +15,8 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.tune.tuning_service import Measure
+from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.compile.target_files import builtin_folder
-from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded
@@ -162,9 +160,7 @@ tolerance = { rtol = 0.02, atol = 0.02 }
 """
 
 
-def test_with_weights_of_16_bits_the_lean_candidate_is_measured_and_builds_as_recorded(
-    place: Place, tmp_path: Path
-) -> None:
+def test_lean_candidate_of_16_bit_weights_builds_as_recorded(place: Place, tmp_path: Path) -> None:
     shutil.copytree(place.folder / "targets", tmp_path / "targets")
     (tmp_path / "program.py").write_text(NARROW)
     (tmp_path / "manifest.toml").write_text(NARROW_MANIFEST)
@@ -263,9 +259,7 @@ class FaultyBackend(XlaBackend):
         return super().compile(job)
 
 
-def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_with_the_reason(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_candidates_are_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "aotc.pipeline.cached_backend.backend_for", lambda platform: FaultyBackend()
     )
@@ -282,9 +276,7 @@ def test_candidates_that_do_not_compile_or_compute_something_else_are_left_out_w
     assert isinstance(records(built)["dense"].parity, ParityRan)
 
 
-def test_candidates_that_were_compiled_before_are_taken_from_the_cache(
-    place: Place, tmp_path: Path
-) -> None:
+def test_compiled_candidates_come_from_the_cache(place: Place, tmp_path: Path) -> None:
     shown: list[tuple[str, int, int]] = []
 
     def tuned(tuning: Tuning | None) -> list[Done]:

@@ -5,8 +5,6 @@ built again from its choice.
 one program, and slow to start, large or wrong where the environment says so.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -33,7 +31,7 @@ def init():
 
 def predict(params, image):
     result = image @ params["kernel"] + params["bias"]
-    return lax.fori_loop(0, 100_000, lambda step, sums: jnp.sin(sums) * 0 + sums, result)
+    return lax.fori_loop(0, 30_000, lambda step, sums: jnp.sin(sums) * 0 + sums, result)
 """
 
 MANIFEST = """
@@ -192,6 +190,8 @@ def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> 
     assert names == ["xla-default", "xla-captured", "slate-default"]
     assert profile["tuned"]["choice"] == "slate-default"
     assert profile["parity"]["status"] == "ran"
+    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
+    assert "Engines" in tuned.page and "slate-default" in tuned.page
 
 
 def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
@@ -212,11 +212,6 @@ def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
     assert report["engine"] == "slate" and "jaxlib.xla_client" not in modules
 
 
-def test_people_are_told_in_text_and_in_the_page(tuned: Tuned) -> None:
-    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
-    assert "Engines" in tuned.page and "slate-default" in tuned.page
-
-
 def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -> None:
     place.write()
     (place.folder / "alone.toml").write_text(MANIFEST.replace("ENGINES", '["xla"]'))
@@ -233,11 +228,9 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
 
 @pytest.mark.parametrize(
     ("objective", "variable", "value"),
-    [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "300")],
+    [("start", "SLATE_START_SECONDS", "1"), ("memory", "SLATE_MEGABYTES", "300")],
 )
-def test_another_objective_weighs_starts_or_memory(
-    place: Place, objective: str, variable: str, value: str
-) -> None:
+def test_objective_start_or_memory(place: Place, objective: str, variable: str, value: str) -> None:
     place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
     choice = place.tune(**{variable: value})[1]["targets"]["few"]["engine_choice"]
     assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)
@@ -252,9 +245,7 @@ def test_another_objective_weighs_starts_or_memory(
         ("SLATE_WRONG", [], "predict[batch=4]: its results differ from plain JAX by up to 1"),
     ],
 )
-def test_an_engine_that_refuses_or_differs_is_not_taken_and_a_note_says_so(
-    place: Place, variable: str, options: list[str], reason: str
-) -> None:
+def test_unfit_engine_noted(place: Place, variable: str, options: list[str], reason: str) -> None:
     place.write()
     built, inspected = place.tune(*options, **{variable: "1"})
     assert f"few was not measured with slate: {reason}" in built["notes"]

@@ -2,8 +2,6 @@
 `make test-onnx` those of ONNX Runtime in out/onnx, `make test-openvino` OpenVINO's in out/openvino.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ about the inputs: `unary.exp.float32`, `scatter.add.drop`. The order is that of 
 of it is the same in every process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple

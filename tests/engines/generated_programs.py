@@ -6,8 +6,6 @@ a finding can be read, and pasted into a test. Every fifth one has types of 64 b
 engine: nothing here knows one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

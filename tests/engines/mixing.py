@@ -1,7 +1,5 @@
 """A bundle whose executables two engines made, whatever is fastest here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

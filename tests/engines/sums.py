@@ -1,7 +1,5 @@
 """A small program with everything that an engine has to do, built and served by any of them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

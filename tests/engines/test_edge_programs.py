@@ -6,8 +6,6 @@ The whole table on an engine: `python -m tests.engines.search run out/edges.json
 (half an hour), for OpenVINO with X64=0 (an hour). engines.md tells users what differs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 

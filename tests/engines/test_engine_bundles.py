@@ -1,7 +1,5 @@
 """Bundles of each engine beside XLA: built, verified, refused, loaded and called as any others."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
@@ -14,8 +12,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.base.errors import EngineFailedError, finding
 from aotc.base.evidence import Evidence
 from aotc.bundle.sign.signer import LocalSigner
+from aotc.check import parity_process
 from aotc.pipeline.build import build
 from aotc_runtime.base import canonical_json
 from tests.engines.conftest import Other
@@ -152,18 +152,14 @@ def test_results_are_the_callers_own_beside_jax_and_without(sums: Path, beside: 
     assert "'predict[batch=4]': 3" in done.stdout
 
 
-def test_the_same_program_in_another_folder_has_the_same_bytes(
-    sums: Path, other: Other, tmp_path: Path
-) -> None:
+def test_same_program_elsewhere_has_same_bytes(sums: Path, other: Other, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere" / "deep"
     again = make(folder, write(folder, other.listed))
     with aotc_runtime.load(sums / "sums.aotb", trust=sums / "trust.toml") as loaded:
         assert loaded.root_digest == again.bundle.root_digest
 
 
-def test_what_it_refuses_falls_to_the_next_engine_and_is_recorded(
-    other: Other, tmp_path: Path
-) -> None:
+def test_refused_module_falls_to_next_engine_and_is_recorded(other: Other, tmp_path: Path) -> None:
     path = write(tmp_path, f'{other.listed}, "xla"')
     path.write_text(path.read_text() + FACTORIZED)
     built = make(tmp_path, path)
@@ -180,9 +176,46 @@ def test_what_it_refuses_falls_to_the_next_engine_and_is_recorded(
     assert "lapack_spotrf_ffi" in refusal.found
 
 
-def test_without_another_engine_it_is_refused_with_its_operation(
-    other: Other, tmp_path: Path
+def test_an_engine_that_fails_at_a_call_falls_to_the_next_engine_and_is_recorded(
+    other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_parity, calls = parity_process.run, []
+
+    def fails_first(*arguments: Any) -> parity_process.Ran:
+        calls.append(arguments)
+        if len(calls) > 1:
+            return run_parity(*arguments)
+        failed = finding("AOTC-E953", "predict", "no memory", cause="engine-fails-at-a-call")
+        raise EngineFailedError(failed)
+
+    monkeypatch.setattr(parity_process, "run", fails_first)
+    built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"'))
+    assert any(
+        f"compiled by xla, because {other.name} cannot run predict (AOTC-E953: no memory)" in note
+        for note in built.notes
+    )
+    documents = take_apart(in_memory(tmp_path / "sums.aotb"))
+    assert documents.manifest["target"]["platform"] == "cpu"
+    evidence = documents.layers[documents.manifest["evidence"]["digest"]]
+    (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
+    assert (refusal.engine, refusal.code) == (other.name, "AOTC-E953")
+    assert len(calls) == 2
+
+
+def test_an_engine_that_fails_at_a_call_without_another_one_ends_the_build(
+    other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> parity_process.Ran:
+        failed = finding("AOTC-E953", "predict", "no memory", cause="engine-fails-at-a-call")
+        raise EngineFailedError(failed)
+
+    monkeypatch.setattr(parity_process, "run", fails)
+    with pytest.raises(EngineFailedError) as caught:
+        make(tmp_path, write(tmp_path, other.listed))
+    assert caught.value.findings[0].title == "engine fails at a call"
+
+
+def test_refused_operation_without_fallback_is_named(other: Other, tmp_path: Path) -> None:
     path = write(tmp_path, other.listed)
     path.write_text(path.read_text() + FACTORIZED)
     with pytest.raises(aotc_runtime.AotcError) as caught:
@@ -238,9 +271,7 @@ FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
-def test_signed_bytes_that_are_no_executable_are_refused(
-    sums: Path, other: Other, tmp_path: Path, spoil: str
-) -> None:
+def test_signed_non_executable_fails(sums: Path, other: Other, tmp_path: Path, spoil: str) -> None:
     change, told = FOREIGN[spoil]
     said = refused_by_a_server(sums / "sums.aotb", tmp_path, with_code(change))
     assert other.name != "iree" or told in said
@@ -259,9 +290,7 @@ def test_its_code_is_refused_where_the_target_is_xlas(sums: Path, tmp_path: Path
     refused_by_a_server(sums / "sums.aotb", tmp_path, change)
 
 
-def test_arrays_are_as_they_were_given_even_if_one_is_a_result(
-    other: Other, tmp_path: Path
-) -> None:
+def test_arrays_are_unchanged_even_if_one_is_a_result(other: Other, tmp_path: Path) -> None:
     """No result shares memory with an input or with a weight."""
     (tmp_path / "same.py").write_text(SAME)
     (tmp_path / "same.toml").write_text(SAME_MANIFEST.replace("ENGINES", other.listed))

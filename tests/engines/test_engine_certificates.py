@@ -1,7 +1,5 @@
 """Another version of an engine's package: run by `aotc certify`, accepted by a certifier's word."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

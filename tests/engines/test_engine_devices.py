@@ -1,7 +1,5 @@
 """What an engine's device refuses and raises, asked in this process without a bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,9 +70,7 @@ def refused(device: Device, code: bytes, outputs: Sequence[Aval]) -> Finding:
     [[STATE], [STATE, STATE], [STATE, TOKEN], [TOTAL, STATE], [STATE, TOTAL, TOTAL]],
     ids=["fewer", "another shape", "another type", "another order", "more"],
 )
-def test_results_that_are_not_the_manifests(
-    device: Device, sums: Path, outputs: list[Aval]
-) -> None:
+def test_results_unlike_the_manifest(device: Device, sums: Path, outputs: list[Aval]) -> None:
     assert " that gives " in refused(device, step(sums), outputs).found
 
 
@@ -83,9 +79,7 @@ def test_an_executable_without_the_weights_that_it_needs(device: Device, sums: P
     refused(device, code, outputs)
 
 
-def test_a_call_that_fails_is_the_engines_error_and_the_next_one_is_served(
-    device: Device, sums: Path
-) -> None:
+def test_failing_call_is_an_engine_error_and_next_is_served(device: Device, sums: Path) -> None:
     (loaded,) = device.deserialize([stored(step(sums), [STATE, TOTAL])], [0], [])
     wrong = np.zeros(7, np.float32)
     call: Any = device.direct(loaded, [], [STATE, TOKEN], [STATE, TOTAL])

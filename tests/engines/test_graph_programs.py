@@ -2,8 +2,6 @@
 with plain JAX, and each load every fixture.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -38,9 +36,7 @@ def params() -> list[Any]:
 
 
 @pytest.mark.parametrize(("engine", "name"), params())
-def test_a_program_is_built_verified_and_loaded_with_it(
-    engine: Other, name: str, tmp_path: Path
-) -> None:
+def test_program_is_built_verified_and_loaded(engine: Other, name: str, tmp_path: Path) -> None:
     shutil.copytree(MANIFESTS / name, tmp_path / name)
     for needed in ("digits",) if name == "train" else ():
         shutil.copytree(MANIFESTS / needed, tmp_path / needed)

@@ -1,7 +1,5 @@
 """Who computes a call of a graph: the thread that calls, or a pool of threads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -60,9 +58,7 @@ def test_a_target_states_who_computes_a_call(other: Other, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", [OnnxKind, OpenvinoKind])
-def test_a_word_that_an_engine_has_not_is_refused_before_anything_is_compiled(
-    kind: type[OnnxKind | OpenvinoKind],
-) -> None:
+def test_unknown_engine_option_is_rejected_early(kind: type[OnnxKind | OpenvinoKind]) -> None:
     backend = GraphBackend(kind.engine, ["false"])
     option = f"{backend.platform}-threads"
     job = CompileJob("f", Module(b"", "", "", ()), HOST, options={option: "many"})

@@ -1,7 +1,5 @@
 """Bundles whose code IREE made: built, verified, refused, loaded and called as any others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +7,7 @@ import pytest
 
 import aotc_runtime
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
-from tests.conftest import Once
+from tests.conftest import Bundle, Once
 from tests.engines.conftest import ENGINES
 from tests.engines.sums import (
     executable,
@@ -68,9 +66,7 @@ FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("spoil", FOREIGN)
-def test_signed_bytes_that_are_no_module_are_refused(
-    sums: Path, tmp_path: Path, spoil: str
-) -> None:
+def test_signed_bytes_of_no_module_are_refused(sums: Path, tmp_path: Path, spoil: str) -> None:
     change, told = FOREIGN[spoil]
     assert told in refused_by_a_server(sums / "sums.aotb", tmp_path, with_code(change))
 
@@ -85,9 +81,7 @@ def arm(once: Once) -> Path:
     return once("iree-sums-arm", fill) / "sums.aotb"
 
 
-def test_code_for_another_architecture_under_this_ones_label_is_told_by_name(
-    sums: Path, arm: Path, tmp_path: Path
-) -> None:
+def test_code_for_another_architecture_is_named(sums: Path, arm: Path, tmp_path: Path) -> None:
     here = take_apart(in_memory(sums / "sums.aotb")).manifest
 
     def change(documents: Documents) -> None:
@@ -99,9 +93,7 @@ def test_code_for_another_architecture_under_this_ones_label_is_told_by_name(
     assert "iree-base-compiler" in finding.hint
 
 
-def test_one_executable_of_another_architecture_or_of_xla_among_good_ones_is_told_as_well(
-    sums: Path, arm: Path, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_mixed_archives_fail(sums: Path, arm: Path, digits_bundle: Bundle, tmp_path: Path) -> None:
     for bundle, told in ((arm, "code for aarch64"), (digits_bundle[0], "no module of IREE")):
         documents = take_apart(in_memory(bundle))
         code = documents.layers[executable(documents.manifest)]

@@ -1,7 +1,5 @@
 """IREE sorts, scatters and updates in place: nobody else may see it, within a program or after."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

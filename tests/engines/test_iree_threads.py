@@ -1,7 +1,5 @@
 """Bundles of IREE under many threads: results, how many threads there are, forks, closing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -191,9 +189,7 @@ def test_workers_that_load_after_the_fork_have_pools_of_their_own(bundle: Path) 
 
 
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_closing_while_calls_run_ends_them_with_their_results_or_a_refusal(
-    bundle: Path, name: str
-) -> None:
+def test_closing_ends_running_calls_with_result_or_error(bundle: Path, name: str) -> None:
     answer = said(bundle, CLOSING, name)
     assert answer["outcomes"] == ["AOTC-E633", "True"]
     assert (answer["running"], answer["kept"], answer["again"]) == (0, True, True)

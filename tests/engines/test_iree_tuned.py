@@ -1,7 +1,5 @@
 """IREE beside XLA under `--tune`: its drivers are candidates, and both engines are measured."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -66,9 +64,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Built]:
     return folder, make(folder, "tuned", Measure())
 
 
-def test_its_drivers_are_candidates_and_the_one_that_is_the_default_is_not_measured_twice(
-    tuned: tuple[Path, Built],
-) -> None:
+def test_default_driver_is_not_measured_twice(tuned: tuple[Path, Built]) -> None:
     _, built = tuned
     record = built.bundle.manifests["few"].entry_points["scale"].profiles[0]
     assert isinstance(record.tuned, Tuned)

@@ -1,7 +1,5 @@
 """Targets whose executables several engines made: XLA and each of the others."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from importlib.metadata import version
@@ -57,9 +55,7 @@ def load(mixed: Path) -> Any:
     return aotc_runtime.load(mixed / "mixed.aotb", trust=mixed / "trust.toml")
 
 
-def test_a_manifest_says_what_runs_each_executable_and_what_each_engine_needs(
-    mixed: Path, other: Other
-) -> None:
+def test_manifest_names_engine_of_each_executable(mixed: Path, other: Other) -> None:
     manifest = take_apart(in_memory(mixed / "mixed.aotb")).manifest
     assert manifest["target"]["platform"] == manifest["requires"]["platform"] == "cpu"
     (needs,) = manifest["requires"]["engines"].values()
@@ -70,9 +66,7 @@ def test_a_manifest_says_what_runs_each_executable_and_what_each_engine_needs(
     assert stated == [None, other.name, None]
 
 
-def test_executables_have_the_bytes_that_one_engine_alone_gives_them(
-    mixed: Path, other: Other
-) -> None:
+def test_executables_equal_those_of_one_engine(mixed: Path, other: Other) -> None:
     alone = {
         name: take_apart(in_memory(mixed / f"{name}.aotb")).manifest["entry_points"]
         for name in ("xla", other.name)
@@ -87,9 +81,7 @@ def test_executables_have_the_bytes_that_one_engine_alone_gives_them(
         assert mine["executable"] == alone[engine][name]["profiles"][place]["executable"]
 
 
-def test_calls_are_those_of_one_bundle_and_the_report_says_who_served_them(
-    mixed: Path, other: Other
-) -> None:
+def test_calls_equal_one_engine_and_report_who_served(mixed: Path, other: Other) -> None:
     with load(mixed) as loaded:
         predict = loaded["predict"]
         np.testing.assert_allclose(predict(IMAGE)["scores"], SCORES, atol=1e-5)
@@ -109,9 +101,7 @@ def test_calls_are_those_of_one_bundle_and_the_report_says_who_served_them(
     json.dumps(report)
 
 
-def test_a_result_that_goes_to_another_engine_is_converted_and_counted(
-    mixed: Path, other: Other
-) -> None:
+def test_result_passed_to_another_engine_is_converted(mixed: Path, other: Other) -> None:
     with (
         load(mixed) as loaded,
         aotc_runtime.load(mixed / f"{other.name}.aotb", trust=mixed / "trust.toml") as alone,
@@ -169,9 +159,7 @@ def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
 
 
 @pytest.mark.parametrize("accepted", ["xla", "the other", "both"])
-def test_a_policy_has_to_accept_the_engine_of_every_executable(
-    mixed: Path, other: Other, accepted: str
-) -> None:
+def test_policy_must_accept_every_used_engine(mixed: Path, other: Other, accepted: str) -> None:
     names = {"xla": ["xla"], "the other": [other.name], "both": ["xla", other.name]}[accepted]
     text = (mixed / "trust.toml").read_text()
     policy = mixed / f"trust-{accepted.replace(' ', '-')}.toml"
@@ -198,9 +186,7 @@ def test_the_same_choices_give_the_same_bytes(mixed: Path, other: Other, tmp_pat
     assert again.tuning_file == recorded.file
 
 
-def test_a_file_whose_engine_the_manifest_does_not_list_is_refused(
-    mixed: Path, tmp_path: Path
-) -> None:
+def test_file_of_an_unlisted_engine_is_refused(mixed: Path, tmp_path: Path) -> None:
     recorded = tuning_file.read(mixed / "tuning.json")
     with pytest.raises(UsageError) as caught:
         build(write(tmp_path, '"xla"'), output=tmp_path / "no.aotb", tuning=recorded)
@@ -266,9 +252,7 @@ CONTRADICTIONS: dict[str, tuple[Callable[[Documents, str], None], str]] = {
 
 
 @pytest.mark.parametrize("which", CONTRADICTIONS)
-def test_a_manifest_that_contradicts_itself_is_refused(
-    mixed: Path, other: Other, which: str, tmp_path: Path
-) -> None:
+def test_contradictions_are_refused(mixed: Path, other: Other, which: str, tmp_path: Path) -> None:
     change, expected = CONTRADICTIONS[which]
     bundle = mixed / "mixed.aotb"
     path, policy = changed(bundle, tmp_path, lambda documents: change(documents, other.name))
@@ -279,9 +263,7 @@ def test_a_manifest_that_contradicts_itself_is_refused(
 
 
 @pytest.mark.parametrize("whose", ["XLA's", "the other's"])
-def test_an_executable_that_claims_another_engine_than_its_bytes_is_refused(
-    mixed: Path, other: Other, whose: str, tmp_path: Path
-) -> None:
+def test_mislabelled_file_is_refused(mixed: Path, other: Other, whose: str, tmp_path: Path) -> None:
     """Every engine but XLA's own code is left in place, so that one executable alone lies."""
 
     def change(documents: Documents) -> None:
@@ -315,9 +297,7 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
     ("engines", "more", "found"),
     [('"xla"', "", None), ('"xla", "iree"', 'objective = "start"', 'objective = "start"')],
 )
-def test_mixed_is_for_the_latency_of_several_engines(
-    tmp_path: Path, engines: str, more: str, found: str | None
-) -> None:
+def test_mixed_needs_latency(tmp_path: Path, engines: str, more: str, found: str | None) -> None:
     path = write(tmp_path, engines)
     path.write_text(f"{path.read_text()}\n[tune]\nmixed = true\n{more}\n")
     with pytest.raises(AotcError) as caught:

@@ -1,7 +1,5 @@
 """Signed ONNX graphs that are not aotc's: what ONNX Runtime would open is refused before it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

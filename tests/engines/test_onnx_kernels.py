@@ -1,7 +1,5 @@
 """Types that ONNX Runtime has no kernels for: graphs go around them, or name the operation."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -55,9 +53,7 @@ def _kernels() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("operator", MOVING)
-def test_what_moves_numbers_has_a_kernel_for_each_type_or_for_one_in_its_place(
-    operator: str,
-) -> None:
+def test_moved_numbers_have_a_kernel_for_each_type(operator: str) -> None:
     kernels = _kernels()[operator]
     instead = {"f16": "f32", **graph_builder.INSTEAD.get(operator, {})}
     if operator == "Where":

@@ -1,7 +1,5 @@
 """How precise results of ONNX Runtime are, judged by the same program in float64."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What OpenVINO does when a bundle is loaded: all of its compiling, in float32, and no messages."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Each function is compiled by the backend's worker and called by the loader's own
 set of inputs after the other and with the first again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -194,9 +192,7 @@ ROWS = np.random.default_rng(7).standard_normal((4, 1)).astype(np.float32)
     ("axis", "keepdims", "row"),
     [(2, False, ROWS[:, 0]), (2, True, ROWS), (0, False, ROWS), (0, True, ROWS)],
 )
-def test_rows_behind_reductions_of_three_axes_are_those_of_their_axis(
-    reduce: Callable[..., Any], axis: int, keepdims: bool, row: Array
-) -> None:
+def test_reduced_rows_ok(reduce: Callable[..., Any], axis: int, keepdims: bool, row: Array) -> None:
     def biased(row: Array, x: Array) -> Any:
         return reduce(x, axis=axis, keepdims=keepdims) * row + row
 
@@ -249,9 +245,7 @@ LATE = np.arange(12, dtype=np.float32).reshape(4, 3) / 7 - 1
     ],
     ids=["slice", "update", "loop_behind_a_choice"],
 )
-def test_slices_and_loops_of_weights_load(
-    function: Callable[..., Any], weights: Sequence[Array]
-) -> None:
+def test_slices_and_loops_load(function: Callable[..., Any], weights: Sequence[Array]) -> None:
     require_same(function, numbers(3), weights)
 
 
@@ -271,9 +265,7 @@ PAIRS = [*zip(numbers(5, 2, seed=1), numbers(5, 2, seed=2), strict=True)]
     [jnp.subtract, jnp.divide, lambda a, b: jnp.where(b > 0, a, b), lambda a, b: a * b / b],
     ids=["difference", "quotient", "choice", "product"],
 )
-def test_what_is_computed_with_attention_may_have_several_users(
-    join: Callable[..., Any],
-) -> None:
+def test_attention_results_may_have_several_users(join: Callable[..., Any]) -> None:
     def attention(y: Array, x: Array) -> Any:
         made = join(jax.nn.softmax(x @ x.T, axis=-1) @ x, y)
         return made, made + 1
@@ -416,9 +408,7 @@ def test_products_of_weights_alone_stand_beside_inputs(depth: int) -> None:
 @pytest.mark.parametrize("sizes", [(7, 3), (3, 3), (3, 7)], ids=str)
 @pytest.mark.parametrize("pads", [(0, 0), (1, 0), (1, 1)], ids=str)
 @pytest.mark.parametrize("channels", [1, 2])
-def test_steps_along_an_axis_with_a_single_result_do_not_matter(
-    sizes: tuple[int, int], pads: tuple[int, int], channels: int
-) -> None:
+def test_single_result_steps(sizes: tuple[int, int], pads: tuple[int, int], channels: int) -> None:
     """OpenVINO reads what is no input of such a convolution of one channel."""
     words = ("NHWC", "HWIO", "NHWC")
 

@@ -5,8 +5,6 @@ Each fault stands in the executable alone: XLA compiles another module in place 
 which computes what the engine computed. No other engine is needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,9 +201,7 @@ def _compiling(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_a_wrong_answer_is_noticed_without_its_own_inputs(
-    fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_answer_found(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = _written(fault, tmp_path)
     _compiling(fault, monkeypatch)
     with pytest.raises(ParityError) as caught:
@@ -246,17 +242,13 @@ KEEPING = (
 
 
 @pytest.mark.parametrize("keeping", KEEPING, ids=[each.name for each in KEEPING])
-def test_an_executable_that_keeps_nan_is_accepted_where_plain_jax_loses_it(
-    keeping: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_nan_is_fine(keeping: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = _written(keeping, tmp_path)
     _compiling(keeping, monkeypatch)
     build(manifest, output=tmp_path / "program.aotb")
 
 
-def test_numerics_that_are_stated_to_be_finite_leave_special_values_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finite_numerics_skip_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (fault,) = (each for each in FAULTS if each.name.startswith("A4"))
     manifest = _written(fault, tmp_path, 'numerics = "finite"')
     _compiling(fault, monkeypatch)

@@ -1,7 +1,5 @@
 """Processes as the examples start them, of what they name replaced by what is here."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

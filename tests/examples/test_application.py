@@ -1,7 +1,5 @@
 """The application of examples/gunicorn, started as its page says and asked."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -80,9 +78,7 @@ def test_uvicorn_serves_it(digits_bundle: Bundle, port: int) -> None:
 
 @pytest.mark.examples
 @pytest.mark.skipif(not GUNICORN.exists(), reason="needs gunicorn: make test-examples")
-def test_gunicorn_serves_it_from_workers_that_load_what_the_master_has_verified(
-    digits_bundle: Bundle, port: int
-) -> None:
+def test_gunicorn_workers_serve_what_master_verified(digits_bundle: Bundle, port: int) -> None:
     command = [str(GUNICORN), "-c", "gunicorn.conf.py", "--bind", f"127.0.0.1:{port}", "app:app"]
     with answering(command, digits_bundle, port) as process:
         check(port, digits_bundle)

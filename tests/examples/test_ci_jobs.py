@@ -3,8 +3,6 @@ a change that is compared with it. In place of their services: a registry on loo
 a comment.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -124,9 +122,7 @@ class Github:
 
 
 @needs_docker
-def test_githubs_jobs_release_a_bundle_and_compare_a_change_with_it(
-    registry: OciServer, project: Path
-) -> None:
+def test_github_jobs_release_and_compare(registry: OciServer, project: Path) -> None:
     github = Github(registry, project)
     github.run("release")
     tags = [name for where, name in registry.manifests if where == "models/digits"]
@@ -147,9 +143,7 @@ def test_githubs_jobs_release_a_bundle_and_compare_a_change_with_it(
 
 
 @needs_docker
-def test_before_the_first_release_githubs_comparison_has_nothing_to_say(
-    registry: OciServer, project: Path
-) -> None:
+def test_github_comparison_before_release_is_silent(registry: OciServer, project: Path) -> None:
     github = Github(registry, project)
     assert "AOTC-E774" in github.run("compare")
     assert (github.temporary / "summary").read_text("utf-8") == "```\n```\n"
@@ -211,9 +205,7 @@ class Gitlab:
 
 
 @needs_curl
-def test_gitlabs_jobs_release_a_bundle_and_compare_a_change_with_it(
-    registry: OciServer, project: Path, comments: Kept
-) -> None:
+def test_gitlab_jobs_release(registry: OciServer, project: Path, comments: Kept) -> None:
     gitlab = Gitlab(registry, project, f"http://127.0.0.1:{comments.server_port}/api/v4")
     gitlab.run("release", **gitlab.protected)
     tags = [name for where, name in registry.manifests if where == "models/digits"]

@@ -1,7 +1,5 @@
 """What examples/docker/Dockerfile copies is there, and what its images start works."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

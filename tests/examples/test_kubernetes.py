@@ -2,8 +2,6 @@
 by their probes.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import ssl
@@ -64,9 +62,7 @@ def pushed(bundle: Bundle, registry: OciServer) -> str:
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_what_the_init_container_fetched_is_served_without_a_registry(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_init_container_allows_offline(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/deployment.yaml")
     (init,), (serve,) = spec["initContainers"], spec["containers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
@@ -86,9 +82,7 @@ def test_what_the_init_container_fetched_is_served_without_a_registry(
         lives_by_its_probes(served, serve, spec["terminationGracePeriodSeconds"])
 
 
-def test_a_bundle_that_nobody_signed_for_this_policy_stops_the_init_container(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_unsigned_stops_init(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
     (init,) = pod("kubernetes/deployment.yaml")["initContainers"]
     (reference,) = {a for a in init["args"] if a.startswith("oci://")}
     registry = OciServer()
@@ -101,9 +95,7 @@ def test_a_bundle_that_nobody_signed_for_this_policy_stops_the_init_container(
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_a_bundle_in_an_image_volume_is_served(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_image_volume_bundle_is_served(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     spec = pod("kubernetes/image-volume.yaml")
     (serve,) = spec["containers"]
     command = program(python, serve["args"], copied(digits_bundle, tmp_path))
@@ -113,9 +105,7 @@ def test_a_bundle_in_an_image_volume_is_served(
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_kserves_runtime_serves_the_folder_and_the_model_of_its_service(
-    python: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_kserve_serves_the_folder(python: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     (runtime,) = documents("kserve/digits.yaml", "ServingRuntime")
     (service,) = documents("kserve/digits.yaml", "InferenceService")
     model = service["spec"]["predictor"]["model"]

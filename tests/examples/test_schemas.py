@@ -1,7 +1,5 @@
 """The files under examples/ as schemas and linters of others see them: `make test-examples`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The service of examples/systemd, started with its own command at a socket that it is passed."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import shutil
@@ -46,9 +44,7 @@ def places(bundle: Bundle, folder: Path) -> dict[str, Path | str]:
 @pytest.mark.skipif(
     shutil.which("systemd-socket-activate") is None, reason="needs systemd-socket-activate"
 )
-def test_the_service_is_started_by_the_first_connection_and_reloads(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_service_starts_by_connection_and_reloads(digits_bundle: Bundle, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     listen = f"--listen=127.0.0.1:{port}"
@@ -78,9 +74,7 @@ def connects(port: int) -> bool:
     return True
 
 
-def test_what_will_not_do_better_by_itself_is_not_started_again(
-    digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_hopeless_stays_down(digits_bundle: Bundle, vision_bundle: Bundle, tmp_path: Path) -> None:
     wrong = places((digits_bundle[0], vision_bundle[1]), tmp_path)
     done = subprocess.run(command(wrong), capture_output=True, text=True, check=False)
     service = unit("aotc.service")["Service"]

@@ -4,8 +4,6 @@
 A process of its own, with one thread, since it forks. Prints one JSON document.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

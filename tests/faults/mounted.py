@@ -6,8 +6,6 @@ Prints, for each of the sizes, which do not decrease, what each command line end
 names that lie there afterwards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

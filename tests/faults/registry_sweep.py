@@ -6,8 +6,6 @@ A process of its own, with one thread, since it forks. Prints one JSON document;
 for each, with its process, which goes on when it is told to (SIGCONT), and how it ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -67,11 +65,7 @@ def kept(place: str, folder: Path) -> None:
         bundle_pull.keep(repository, Store(folder / "store"))
 
 
-WORK = {
-    "file": pulled(Form.ARCHIVE, "b.aotb"),
-    "folder": pulled(Form.LAYOUT, "b"),
-    "store": kept,
-}
+WORK = {"file": pulled(Form.ARCHIVE, "b.aotb"), "folder": pulled(Form.LAYOUT, "b"), "store": kept}
 
 
 def state(folder: Path) -> str:

@@ -3,8 +3,6 @@
 A process of its own, with one thread, since it forks.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """A cache that is written by builds that are killed, stopped, refused, or two at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -42,9 +40,7 @@ inputs.x = { shape = [8], dtype = "float32" }
 @pytest.mark.parametrize(
     ("fault", "code"), [("KILL", -9), ("INTERRUPT", 130), ("FULL", 0), ("READ_ONLY", 0)]
 )
-def test_an_entry_is_the_old_one_or_the_new_one_whatever_happens(
-    fault: str, code: int, tmp_path: Path
-) -> None:
+def test_entry_is_old_or_new_whatever_happens(fault: str, code: int, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.cache_sweep", fault, str(tmp_path)],
         capture_output=True,

@@ -1,8 +1,6 @@
 """Killed, interrupted, without room or not allowed to write, at every call that does: there is the
 old result or the new one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -97,9 +95,7 @@ def ends_well_when_run_again(name: str, record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
-    name: str, outcomes: Outcomes
-) -> None:
+def test_kill_leaves_old_or_new_and_next_run_tidies_up(name: str, outcomes: Outcomes) -> None:
     records = outcomes(name, "KILL")
     allowed = states_of(name) | ({"aside"} if name == IN_TWO_STEPS else set())
     for record in records:
@@ -111,18 +107,14 @@ def test_a_kill_leaves_the_old_result_or_the_new_one_and_the_next_run_tidies_up(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_ctrl_c_leaves_the_old_result_or_the_new_one_and_nothing_else(
-    name: str, outcomes: Outcomes
-) -> None:
+def test_ctrl_c_leaves_old_or_new_and_nothing_else(name: str, outcomes: Outcomes) -> None:
     for record in outcomes(name, "INTERRUPT"):
         assert (record["code"], record["litter"]) == (130, []), record
         assert record["state"] in states_of(name) - {*ONE_OF_TWO.values()}, record
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_else(
-    name: str, outcomes: Outcomes
-) -> None:
+def test_full_disk_is_an_error_and_leaves_the_old_result(name: str, outcomes: Outcomes) -> None:
     """Calls that tidy up may fail without harm, and the last one only makes the rename last."""
     records = outcomes(name, "FULL")
     for record in records:
@@ -135,9 +127,7 @@ def test_a_full_disk_is_an_error_of_ours_and_leaves_the_old_result_and_nothing_e
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_place_that_is_read_only_or_becomes_so_is_an_error_of_ours_and_nothing_is_half(
-    name: str, outcomes: Outcomes
-) -> None:
+def test_read_only_place_is_an_error_and_nothing_is_half(name: str, outcomes: Outcomes) -> None:
     """What cannot be removed any more has a temporary name, and the next run removes it."""
     first, *later = outcomes(name, "READ_ONLY")
     assert (first["code"], first["said"], first["litter"]) == (2, "AOTC-E003", []), first

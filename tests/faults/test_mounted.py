@@ -1,8 +1,6 @@
 """Every writing command in a folder that is read-only, and builds with too little room for their
 temporary files: one error that says what to do, and no litter."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -36,11 +34,7 @@ needs_mounts = pytest.mark.skipif(
 
 
 def mounted(
-    work: Path,
-    sizes: str,
-    mode: str,
-    commands: Sequence[Sequence[str]],
-    **environment: str,
+    work: Path, sizes: str, mode: str, commands: Sequence[Sequence[str]], **environment: str
 ) -> list[dict[str, Any]]:
     """The commands in a file system with the contents of `work/contents`, for each of the sizes."""
     done = subprocess.run(
@@ -80,9 +74,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @needs_mounts
-def test_every_writing_command_says_that_the_place_is_read_only(
-    work: Path, digits_bundle: Bundle
-) -> None:
+def test_writing_commands_name_read_only_places(work: Path, digits_bundle: Bundle) -> None:
     contents = work / "contents"
     shutil.copyfile(digits_bundle[0], contents / "b.aotb")
     shutil.copyfile(digits_bundle[1], contents / "genuine.toml")

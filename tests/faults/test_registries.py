@@ -1,8 +1,6 @@
 """Pulls that are killed, interrupted, without room or not allowed to write, at every call that
 does; and pushes that are killed at every request."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -58,9 +56,7 @@ WHAT = ("file", "folder", "store")
 
 
 @pytest.mark.parametrize("what", WHAT)
-def test_a_killed_pull_leaves_nothing_or_all_of_it_and_the_next_one_tidies_up(
-    what: str, place: str, tmp_path: Path
-) -> None:
+def test_killed_pull_leaves_nothing_or_all_of_it(what: str, place: str, tmp_path: Path) -> None:
     records = swept(what, "KILL", place, tmp_path)
     assert {record["code"] for record in records} <= {-9, 0}
     assert {record["state"] for record in records} == {"none", "new"}, "each was met"
@@ -77,9 +73,7 @@ def test_ctrl_c_leaves_nothing_or_all_of_it(what: str, place: str, tmp_path: Pat
 
 @pytest.mark.parametrize("what", WHAT)
 @pytest.mark.parametrize("fault", ["FULL", "READ_ONLY"])
-def test_a_place_without_room_or_leave_to_write_is_an_error_of_ours(
-    what: str, fault: str, place: str, tmp_path: Path
-) -> None:
+def test_unwritable_place_is_an_error(what: str, fault: str, place: str, tmp_path: Path) -> None:
     records = swept(what, fault, place, tmp_path)
     for record in records:
         assert (record["said"] != "") == (record["code"] != 0), record
@@ -89,9 +83,7 @@ def test_a_place_without_room_or_leave_to_write_is_an_error_of_ours(
     assert sum(record["code"] != 0 for record in records) > 3
 
 
-def test_a_push_that_is_killed_at_any_request_leaves_the_tag_where_it_was_and_can_be_repeated(
-    server: OciServer, tmp_path: Path
-) -> None:
+def test_killed_push_leaves_tag_and_can_be_repeated(server: OciServer, tmp_path: Path) -> None:
     place = f"oci://{server.address}/{REPO}:live"
     with there(place) as repository:
         push(look_into(GOLDEN / "digits.aotb"), repository, None, 0.0)

@@ -2,8 +2,6 @@
 wherever it is met, nothing half-written, and a cache from which the next build goes on.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

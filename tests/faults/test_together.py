@@ -1,7 +1,5 @@
 """Two writers of one place at once, and a build that is killed: everybody ends well."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -14,6 +12,7 @@ import pytest
 
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 from tests.waiting import SECONDS, started, until
 
 from .operations import operations, whole
@@ -48,18 +47,14 @@ def at_once(code: str, *arguments: str | Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["build a new file", "build a new folder"])
-def test_builds_to_one_path_at_once_all_end_well(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_parallel_builds_end_well(name: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     at_once(WRITER, digits_bundle[0], name, tmp_path)
     assert whole(operations(digits_bundle[0])[name], tmp_path) == "new"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("name", ["sign a file", "sign a folder"])
-def test_no_signature_is_lost_when_several_sign_at_once(
-    name: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_parallel_signatures_are_kept(name: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     operations(digits_bundle[0])[name].prepare(tmp_path)
     (path,) = tmp_path.iterdir()
     at_once(SIGNER, path)
@@ -89,9 +84,7 @@ fixtures.seed = 0
 """
 
 
-def test_a_killed_build_leaves_nothing_that_the_next_one_does_not_remove(
-    tmp_path: Path,
-) -> None:
+def test_killed_build_leaves_nothing_that_next_does_not_remove(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "tiny.py").write_text(PROGRAM)

@@ -1,7 +1,5 @@
 """A program whose build writes some hundred kB: enough to fill a small disk in each stage."""
 
-from __future__ import annotations
-
 PROGRAM = "def f(x):\n    return x + 1\n"
 MANIFEST = """
 schema = 1

@@ -6,8 +6,6 @@ at the calls that could change files alone (seccomp(2)).
 Linux on x86-64, where aotc runs.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import mmap

@@ -19,13 +19,13 @@ from .seeds import seeds
 from .toolchain import KERAS, ONNX
 
 BOUNDED = settings(
-    max_examples=120,
+    max_examples=50,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-SHALLOW = settings(BOUNDED, max_examples=40)
+SHALLOW = settings(BOUNDED, max_examples=20)
 """For bytes without any form, which most readers refuse at their beginning."""
 
 JSON_READERS = (
@@ -111,9 +111,7 @@ def test_any_bytes_are_an_answer_or_an_error_of_ours(name: str, data: bytes) -> 
 @pytest.mark.parametrize("name", READERS)
 @BOUNDED
 @given(choice=st.data())
-def test_a_damaged_good_one_is_an_answer_or_an_error_of_ours(
-    name: str, choice: st.DataObject, good: Seeds
-) -> None:
+def test_damaged_good_input_is_handled(name: str, choice: st.DataObject, good: Seeds) -> None:
     data = bytearray(choice.draw(st.sampled_from(good[name])))
     for _ in range(choice.draw(st.integers(min_value=1, max_value=4))):
         at = choice.draw(st.integers(min_value=0, max_value=len(data)))
@@ -134,24 +132,20 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("name", JSON_READERS)
 @BOUNDED
 @given(choice=st.data())
-def test_a_document_with_another_value_anywhere_is_an_answer_or_an_error_of_ours(
-    name: str, choice: st.DataObject, good: Seeds
-) -> None:
+def test_changed_value_is_handled(name: str, choice: st.DataObject, good: Seeds) -> None:
     document = json.loads(good[name][0])
     container, key = choice.draw(st.sampled_from(places(document)))
     container[key] = choice.draw(NASTY)
     read(name, json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
 
 
-DEEP = (b"[", b'{"a":', b"[[", b"a=[", b"\x91", b"\x81\xa1a")
+DEEP = (b"[", b'{"a":', b"a=[", b"\x91", b"\x81\xa1a")
 """What nests without end, in JSON, TOML and MessagePack."""
 
 
 @pytest.mark.parametrize("opening", DEEP)
 @pytest.mark.parametrize("name", READERS)
-def test_nesting_without_end_is_an_answer_or_an_error_of_ours(
-    name: str, opening: bytes, good: Seeds
-) -> None:
+def test_endless_nesting_is_handled(name: str, opening: bytes, good: Seeds) -> None:
     deep = opening * 100_000
     read(name, deep)
     for data in good[name]:
@@ -160,9 +154,7 @@ def test_nesting_without_end_is_an_answer_or_an_error_of_ours(
 
 
 @pytest.mark.parametrize("name", JSON_READERS)
-def test_a_value_that_nests_without_end_is_an_answer_or_an_error_of_ours(
-    name: str, good: Seeds
-) -> None:
+def test_endlessly_nested_value_is_handled(name: str, good: Seeds) -> None:
     document = json.loads(good[name][0])
     found = places(document)
     for container, key in found[:: max(1, len(found) // 40)]:
@@ -204,9 +196,7 @@ def test_tensors_never_reach_outside_of_their_file(header: dict[str, Any], data:
     at=st.integers(0, 3000),
     byte=st.integers(0, 255),
 )
-def test_members_never_reach_outside_of_their_archive(
-    members: list[tuple[str, bytes]], at: int, byte: int
-) -> None:
+def test_members_stay_within_archive(members: list[tuple[str, bytes]], at: int, byte: int) -> None:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as file:
         for name, content in members:
@@ -226,9 +216,7 @@ VALUES = st.sampled_from(
 
 @BOUNDED
 @given(choice=st.data())
-def test_a_policy_with_other_values_is_an_answer_or_an_error_of_ours(
-    choice: st.DataObject, good: Seeds
-) -> None:
+def test_policy_with_other_values_is_handled(choice: st.DataObject, good: Seeds) -> None:
     """Also where it is used, and not only where it is read."""
     names = st.sampled_from([*TrustPolicy.__struct_fields__, "x"])
     lines = [f"{choice.draw(names)} = {choice.draw(VALUES)}" for _ in range(2)]

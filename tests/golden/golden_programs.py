@@ -1,7 +1,5 @@
 """What the golden bundles `trees` and `sizes` were built from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ IREE's packages have to be installed for the bundle of several engines (`make te
 signs all bundles and is discarded; golden.pub is its public half.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -4,8 +4,6 @@
 bytes of memory and the seconds of processor time that it took, and with what came of it.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Writing tar archives, good and bad, with the standard library."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Authorities for RFC 3161 timestamps, made here: a root, what it signed, and `openssl ts`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Certificates about bundles, as an attacker or a careless certifier would write them."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A channel with keys of its own, and what somebody who serves it may do with its files."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Where another engine is installed (`make test-iree`, `test-onnx`, `test-openvino
 that bundle runs for one of its own too; tests marked `xla` are about what XLA's bundles alone have.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

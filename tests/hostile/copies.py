@@ -1,7 +1,5 @@
 """Commands that copy a bundle, each as a function of where it lies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every door that a bundle can come in by: both commands, and `load`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Sigstore of our own: a certificate authority with its log, and a transparency log."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

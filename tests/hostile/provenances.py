@@ -1,7 +1,5 @@
 """Bundles whose provenance says something, keys with windows, and the time of checking."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -74,11 +72,7 @@ def attested(
     documents.envelopes = [
         signed_envelope(
             to_json(
-                {
-                    **statement_about(root),
-                    "predicateType": predicate_type,
-                    "predicate": predicate,
-                }
+                {**statement_about(root), "predicateType": predicate_type, "predicate": predicate}
             ),
             signer,
         )

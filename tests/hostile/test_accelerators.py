@@ -1,7 +1,5 @@
 """A bundle for GPUs: what its host has is asked only for it, and before anything is loaded."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -51,9 +49,7 @@ def both(documents: Documents, ours: LocalSigner) -> MemoryBundle:
     return signed(documents, ours)
 
 
-def test_the_accelerator_is_taken_where_there_is_one(
-    both: MemoryBundle, ours: LocalSigner, host: HostFacts
-) -> None:
+def test_accelerator_is_preferred(both: MemoryBundle, ours: LocalSigner, host: HostFacts) -> None:
     facts = host_with(host, accelerators=(GPU,))
     verdict = examine(both, policy_for(ours), facts, time.time())
     assert (verdict.target, verdict.findings) == ("gpu", ())

@@ -1,7 +1,5 @@
 """Somebody changes the file between its verification and its use: what runs is what was hashed."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal
@@ -115,9 +113,7 @@ def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
 
 
 @pytest.mark.parametrize("change", [replaced, rewritten, removed])
-def test_a_file_that_changes_after_aotc_verify_is_verified_again_by_load(
-    change: Change, copy: Path, digits_bundle: Bundle
-) -> None:
+def test_changed_file_is_verified_again(change: Change, copy: Path, digits_bundle: Bundle) -> None:
     command = [sys.executable, "-m", "aotc_runtime", "verify", copy, "--trust", digits_bundle[1]]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     change(copy)
@@ -146,9 +142,7 @@ except aotc_runtime.AotcError as error:
 
 
 @AFTER
-def test_a_file_that_is_cut_while_it_loads_ends_the_process_or_is_refused(
-    step: str, copy: Path, digits_bundle: Bundle
-) -> None:
+def test_file_cut_while_loading_is_refused(step: str, copy: Path, digits_bundle: Bundle) -> None:
     """A page that is gone is a SIGBUS, which no reader of mapped files can turn into an error."""
     command = [sys.executable, "-c", TRUNCATED, str(copy), str(digits_bundle[1]), step]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -156,9 +150,7 @@ def test_a_file_that_is_cut_while_it_loads_ends_the_process_or_is_refused(
     assert done.returncode != 1 or done.stderr.startswith("AOTC-E"), done.stderr
 
 
-def test_a_file_that_is_cut_before_it_is_loaded_is_refused(
-    copy: Path, digits_bundle: Bundle
-) -> None:
+def test_file_cut_before_loading_is_refused(copy: Path, digits_bundle: Bundle) -> None:
     os.truncate(copy, 4096)
     with pytest.raises(AotcError) as refused:
         aotc_runtime.load(copy, trust=digits_bundle[1])

@@ -1,7 +1,5 @@
 """Sizes are bounded before memory is: what a file merely claims allocates nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -85,10 +83,7 @@ def index_of(size: int) -> Callable[[MemoryBundle], bytes]:
 CLAIMS: dict[str, tuple[str, Callable[[MemoryBundle], bytes]]] = {
     "a member of 1 TiB": ("AOTC-E103", claimed(b"\x80" + bytes(5) + b"\1" + bytes(5))),
     "a root of 1 TiB": ("AOTC-E203", index_of(2**40)),
-    "a layer of 1 TiB": (
-        "AOTC-E205",
-        documents(lambda d: d.image["layers"][0].update(size=2**40)),
-    ),
+    "a layer of 1 TiB": ("AOTC-E205", documents(lambda d: d.image["layers"][0].update(size=2**40))),
     "weights of 1 TiB": (
         "AOTC-E205",
         documents(lambda d: d.manifest["weights"]["params"]["blobs"][0].update(size=2**40)),
@@ -97,9 +92,7 @@ CLAIMS: dict[str, tuple[str, Callable[[MemoryBundle], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_bundle_that_claims_to_be_huge_is_refused_without_memory_for_it(
-    name: str, genuine: MemoryBundle, tmp_path: Path
-) -> None:
+def test_huge_claims_are_refused_cheaply(name: str, genuine: MemoryBundle, tmp_path: Path) -> None:
     code, make = CLAIMS[name]
     path = tmp_path / "bundle.aotb"
     path.write_bytes(make(genuine))
@@ -107,9 +100,7 @@ def test_a_bundle_that_claims_to_be_huge_is_refused_without_memory_for_it(
 
 
 @pytest.mark.parametrize("name", ["index.json", "oci-layout"])
-def test_a_sparse_file_of_1_tib_is_refused_without_being_read(
-    name: str, genuine: MemoryBundle, tmp_path: Path
-) -> None:
+def test_sparse_tib_is_refused_unread(name: str, genuine: MemoryBundle, tmp_path: Path) -> None:
     """It takes no room on the disk, and would take 1 TiB of memory. Mapping it needs addresses."""
     from .tampering import write_folder
 

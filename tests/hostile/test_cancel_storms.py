@@ -2,8 +2,6 @@
 get what is theirs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil
@@ -103,9 +101,7 @@ def held(served: Served) -> set[float]:
 
 
 @pytest.mark.parametrize("options", [(), ("--max-delay", "5")], ids=["alone", "joined"])
-def test_clients_that_go_while_a_bundle_is_replaced_leave_others_their_answers(
-    options: tuple[str, ...], joins: Bundle, tmp_path: Path
-) -> None:
+def test_cancellation_is_isolated(options: tuple[str, ...], joins: Bundle, tmp_path: Path) -> None:
     place, is_over, wrong = tmp_path / "joins.aotb", threading.Event(), list[object]()
     shutil.copyfile(joins[0], place)
     with serving([place], [joins[1]], *options) as served:

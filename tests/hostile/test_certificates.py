@@ -1,7 +1,5 @@
 """Which certificates make another version acceptable, and why the others do not."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -79,9 +77,7 @@ def codes(verdict: Verdict) -> list[str]:
     return [finding.code for finding in verdict.findings]
 
 
-def test_a_certificate_of_a_trusted_certifier_makes_another_version_acceptable(
-    bench: Certifying,
-) -> None:
+def test_certificate_of_trusted_certifier_accepts_another_version(bench: Certifying) -> None:
     verdict = bench.asked(bench.certificate())
     assert codes(verdict) == [] and "host" in verdict.gates and verdict.choice is not None
     found = certified_of(verdict.choice)
@@ -165,9 +161,7 @@ def test_another_payload_and_another_key_certify_nothing(bench: Certifying) -> N
         assert codes(bench.asked(made)) == [bench.refused, "AOTC-E412"]
 
 
-def test_a_certifiers_key_counts_within_its_window_and_until_it_is_revoked(
-    bench: Certifying,
-) -> None:
+def test_certifier_key_counts_within_window_until_revoked(bench: Certifying) -> None:
     key = key_of(bench.third, not_before=NOW, not_after=NOW)
     policy = trusting(bench.ours, certifiers=(key,))
     assert codes(bench.asked(bench.certificate(), policy=policy)) == []
@@ -179,9 +173,7 @@ def test_a_certifiers_key_counts_within_its_window_and_until_it_is_revoked(
     assert "AOTC-E411" in codes(bench.asked(bench.certificate(), policy=revoked))
 
 
-def test_without_the_policys_word_the_builders_version_alone_is_accepted(
-    bench: Certifying,
-) -> None:
+def test_without_policy_only_builders_version_is_accepted(bench: Certifying) -> None:
     """Neither a certificate by anybody, nor one by a key that vouches for bundles."""
     by_both = [bench.certificate(), bench.certificate(bench.ours)]
     verdict = bench.asked(*by_both, policy=policy_for(bench.ours))
@@ -231,9 +223,7 @@ def test_of_several_that_count_the_newest_is_named(bench: Certifying) -> None:
     [{}, [], "text", {"schema": 2}, {"schema": 1, "target": 3}],
     ids=["empty", "a list", "a text", "another schema", "another type"],
 )
-def test_a_certificate_that_cannot_be_read_does_not_count_and_says_so(
-    predicate: Any, bench: Certifying
-) -> None:
+def test_unreadable_certificate_does_not_count(predicate: Any, bench: Certifying) -> None:
     verdict = bench.asked(statement(bench.documents, bench.third, predicate))
     assert codes(verdict) == [bench.refused, "AOTC-E412"]
     assert "cannot be read" in verdict.findings[1].found
@@ -247,9 +237,7 @@ def test_a_refusal_says_what_the_certificates_are_about(bench: Certifying) -> No
     assert f"{package} 0.11.2 for {target}" in found.found and "one about" in found.found
 
 
-def test_a_host_without_the_package_is_told_that_and_nothing_of_certificates(
-    bench: Certifying,
-) -> None:
+def test_host_without_package_is_told_nothing_of_certificates(bench: Certifying) -> None:
     bench.host = msgspec.structs.replace(bench.host, jaxlib=NOT_INSTALLED, accelerators=())
     expected = "AOTC-E405" if package_of(bench.documents) == "jaxlib" else "AOTC-E403"
     assert codes(bench.asked(bench.certificate())) == [expected]
@@ -265,9 +253,7 @@ def test_a_key_that_vouches_and_certifies_does_both(bench: Certifying) -> None:
     assert verdict.findings[1].found == "no certificates"
 
 
-def test_no_certificate_is_asked_for_where_the_bundle_accepts_the_version_by_itself(
-    documents: Documents, host: HostFacts
-) -> None:
+def test_accepted_version_needs_no_certificate(documents: Documents, host: HostFacts) -> None:
     manifest = msgspec.convert(documents.manifest, BundleManifest)
 
     def never(*_: object) -> Any:

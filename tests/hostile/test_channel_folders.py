@@ -1,7 +1,5 @@
 """Who can write into the folder of a channel, or signs beside others, has nobody sign unseen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable
@@ -90,9 +88,7 @@ def test_what_waits_gets_a_second_signature_as_it_is(deployed: Deployed) -> None
 
 
 @pytest.mark.parametrize("change", [names_an_older_bundle, lets_another_speak])
-def test_what_was_slipped_into_the_published_metadata_is_not_signed(
-    change: Change, deployed: Deployed
-) -> None:
+def test_slipped_in_published_metadata_is_not_signed(change: Change, deployed: Deployed) -> None:
     thief = LocalSigner.ephemeral()
     deployed.change("2.targets.json", change, thief, deployed.release[0])
     assert sign(deployed, *deployed.release) == "AOTC-E027"
@@ -104,9 +100,7 @@ def test_what_was_slipped_into_the_published_metadata_is_not_signed(
 
 
 @pytest.mark.parametrize("change", [names_an_older_bundle, names_one_less])
-def test_who_signs_for_one_bundle_is_told_what_else_waits(
-    change: Change, deployed: Deployed
-) -> None:
+def test_signer_is_told_what_else_waits(change: Change, deployed: Deployed) -> None:
     """Slipped in, or proposed by the other signer."""
     one, two = deployed.release
     sign(deployed, one)
@@ -122,9 +116,7 @@ def test_a_folder_with_a_pipe_in_it_keeps_nobody_waiting(deployed: Deployed) -> 
 
 
 @pytest.mark.parametrize("change", [lets_another_speak, lasts])
-def test_what_else_was_changed_in_what_waits_is_made_anew(
-    change: Change, deployed: Deployed
-) -> None:
+def test_changed_waiting_metadata_is_remade(change: Change, deployed: Deployed) -> None:
     one, two = deployed.release
     sign(deployed, one)
     before = signed_for(deployed)
@@ -135,9 +127,7 @@ def test_what_else_was_changed_in_what_waits_is_made_anew(
     assert after.expires - before.expires < timedelta(days=1)
 
 
-def test_another_proposal_for_the_same_bundle_takes_the_place_of_the_first(
-    deployed: Deployed,
-) -> None:
+def test_other_proposal_for_same_bundle_replaces_the_first(deployed: Deployed) -> None:
     one, two = deployed.release
     another = Named("production/digits", "1.0.1", b"digits 1.0.1")
     Repository(deployed.served).publish(another, [one], None, now(), 7)
@@ -200,9 +190,7 @@ def is_by_its_name(role: str) -> Attack:
     ],
     ids=["a timestamp", "a snapshot", "a name of a snapshot", "a name of targets"],
 )
-def test_nothing_is_signed_on_top_of_what_no_online_key_signed(
-    attack: Attack, tmp_path: Path
-) -> None:
+def test_nothing_is_signed_on_unsigned_metadata(attack: Attack, tmp_path: Path) -> None:
     """Whoever writes into the folder would have an older state signed as the newest, of any
     version.
     """
@@ -238,9 +226,7 @@ PUTS_BACK: dict[str, Attack] = {
 
 
 @pytest.mark.parametrize("attack", PUTS_BACK.values(), ids=PUTS_BACK)
-def test_who_has_seen_what_was_published_signs_on_top_of_nothing_older(
-    attack: Attack, tmp_path: Path
-) -> None:
+def test_host_with_seen_state_rejects_older_state(attack: Attack, tmp_path: Path) -> None:
     """The old state is genuine: only somebody who has seen the new one can tell."""
     deployed = Deployed(tmp_path / "deployed")
     first = shutil.copy(deployed.first_root, deployed.folder / "first.json")
@@ -261,9 +247,7 @@ def test_who_has_seen_what_was_published_signs_on_top_of_nothing_older(
     assert refused.value.code == "AOTC-E027"
 
 
-def test_names_that_others_wrote_neither_control_the_terminal_nor_look_like_lines_of_ours(
-    deployed: Deployed, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_foreign_names_are_escaped(deployed: Deployed, capfd: pytest.CaptureFixture[str]) -> None:
     sign(deployed, deployed.release[0])
     path = "production/\x1b[2K\nproduction/fraud  9.0.0"
     deployed.change(WAITING, lambda signed: signed.targets.update({path: OLDER}))

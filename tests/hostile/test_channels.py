@@ -1,7 +1,5 @@
 """Who serves a channel can neither name another bundle, nor an older one, nor hold news back."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
@@ -16,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.conftest import Bundle
 
 pytest.importorskip("tuf", reason="pip install ./runtime './runtime/serve[channel]'")
 
@@ -65,9 +65,7 @@ def test_a_host_learns_what_is_deployed(deployed: Deployed) -> None:
         ("production/digits", "staging", "AOTC-E327"),
     ],
 )
-def test_another_name_and_another_channel_name_nothing(
-    named: str, asked: str, code: str, tmp_path: Path
-) -> None:
+def test_other_name_or_channel_rejected(named: str, asked: str, code: str, tmp_path: Path) -> None:
     other = Deployed(tmp_path / "other")
     other.publish(named)
     current = other.ask("channel", "digits", name=asked)
@@ -130,9 +128,7 @@ def by_older_targets(deployed: Deployed, old: Path) -> str:
 
 
 @pytest.mark.parametrize("attack", [from_an_older_state, by_an_older_snapshot, by_older_targets])
-def test_an_older_channel_is_refused_although_everything_of_it_was_signed(
-    attack: Callable[[Deployed, Path], str], deployed: Deployed
-) -> None:
+def test_old_channel_rejected(attack: Callable[[Deployed, Path], str], deployed: Deployed) -> None:
     old = deployed.kept("old")
     deployed.publish(version="1.1.0", index=b"another")
     assert deployed.answer() == NEVER
@@ -199,9 +195,7 @@ def test_metadata_that_have_expired_are_refused(role: str, tmp_path: Path) -> No
     assert frozen.answer() == "AOTC-E329"
 
 
-def test_a_host_that_was_shown_news_does_not_believe_its_own_state_for_longer(
-    deployed: Deployed,
-) -> None:
+def test_host_does_not_believe_its_own_state_without_asking(deployed: Deployed) -> None:
     """What is kept is good for as long as it says, and nothing is believed without asking."""
     assert deployed.answer() == NEVER
     root = shutil.copy(deployed.first_root, deployed.folder / "root.json")
@@ -281,9 +275,7 @@ def spaced(digits: str) -> str:
     ],
     ids=["as it is", "upper case", "with spaces", "PEM", "PEM with other ends of lines"],
 )
-def test_a_key_that_stands_in_a_role_under_two_names_is_refused(
-    kind: KeyType, spell: Callable[[str], str], tmp_path: Path
-) -> None:
+def test_twice_named_key_fails(kind: KeyType, spell: Callable[[str], str], tmp_path: Path) -> None:
     """python-tuf counts names of keys: who makes the root would fill a threshold alone."""
     pair = two_people(tmp_path / "pair", kind)
     one = pair.release[0]
@@ -442,9 +434,7 @@ def _ask_again_and_again(channel: Channel, folder: Path, asked: Any) -> None:
         asked.release()
 
 
-def test_processes_that_ask_at_once_and_are_killed_leave_a_state_that_is_read(
-    deployed: Deployed,
-) -> None:
+def test_killed_processes_leave_a_readable_state(deployed: Deployed) -> None:
     """Nor does any of them see anything older: the channel moves on all the time."""
     context = multiprocessing.get_context("spawn")
     asked = context.Semaphore(0)
@@ -546,7 +536,7 @@ def test_the_root_that_a_policy_names_is_read(deployed: Deployed) -> None:
 
 
 @pytest.fixture
-def policy(digits_bundle: tuple[Path, Path], deployed: Deployed) -> Path:
+def policy(digits_bundle: Bundle, deployed: Deployed) -> Path:
     """A policy that accepts the bundle, and names the channel."""
     path = deployed.folder / "trust.toml"
     stated = deployed.channel()
@@ -571,7 +561,7 @@ def index_of(bundle: Path) -> bytes:
 
 
 def test_both_commands_accept_what_the_channel_names_and_nothing_else(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     bundle = digits_bundle[0]
     assert verified(bundle, policy, capfd, "--channel") == [("AOTC-E335", 5)] * 2
@@ -586,7 +576,7 @@ def test_both_commands_accept_what_the_channel_names_and_nothing_else(
 
 
 def test_a_load_asks_no_channel(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     shutil.rmtree(deployed.served)
     assert loaded(digits_bundle[0], policy) == READY
@@ -596,7 +586,7 @@ def test_a_load_asks_no_channel(
 
 
 def test_a_bundle_that_is_refused_is_asked_about_nowhere(
-    digits_bundle: tuple[Path, Path], deployed: Deployed, policy: Path, capfd: Capture
+    digits_bundle: Bundle, deployed: Deployed, policy: Path, capfd: Capture
 ) -> None:
     text = policy.read_text("utf-8").replace('name = "digits"', 'name = "other"', 1)
     policy.write_text(text, "utf-8")
@@ -604,18 +594,13 @@ def test_a_bundle_that_is_refused_is_asked_about_nowhere(
     assert not (deployed.folder / "seen").exists()
 
 
-def test_a_policy_without_a_channel_cannot_ask_one(
-    digits_bundle: tuple[Path, Path], capfd: Capture
-) -> None:
+def test_policy_without_channel_asks_none(digits_bundle: Bundle, capfd: Capture) -> None:
     bundle, trust = digits_bundle
     assert verified(bundle, trust, capfd, "--channel") == [("AOTC-E309", 5)] * 2
 
 
 def test_without_python_tuf_a_channel_cannot_be_asked(
-    digits_bundle: tuple[Path, Path],
-    policy: Path,
-    capfd: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+    digits_bundle: Bundle, policy: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tuf.api", None)
     assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E333", 5)] * 2
@@ -625,9 +610,7 @@ def test_without_python_tuf_a_channel_cannot_be_asked(
     "line",
     ['name = "a/b"', 'name = ""', 'source = ""', 'state = ""', 'root_file = ""', 'more = "x"', ""],
 )
-def test_a_channel_that_says_too_little_or_too_much_is_no_policy(
-    line: str, digits_bundle: tuple[Path, Path], policy: Path, capfd: Capture
-) -> None:
+def test_bad_channel_fails(line: str, digits_bundle: Bundle, policy: Path, capfd: Capture) -> None:
     key = line.partition(" ")[0]
     before, head, channel = policy.read_text("utf-8").partition("[channel]\n")
     kept = [each for each in channel.splitlines() if not each.startswith(f"{key or 'name'} ")]

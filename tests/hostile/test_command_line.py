@@ -1,7 +1,5 @@
 """What a person sees of a hostile bundle, and what the folder they stand in may not decide."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -10,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Bundle
 from tests.documented import blocks_of
 
 from .tampering import MemoryBundle, write_folder
 
 
-def test_verify_tells_people_on_stderr_without_steering_their_terminal(
-    genuine: MemoryBundle, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_verify_escapes_text(genuine: MemoryBundle, digits_bundle: Bundle, tmp_path: Path) -> None:
     layout = write_folder(tmp_path / "layout", genuine)
     Path(os.fsdecode(os.fsencode(layout) + b"/\xff\x1b[2J")).write_bytes(b"")
     command = [sys.executable, "-m", "aotc.cli.main", "verify", layout, "--trust", digits_bundle[1]]
@@ -51,9 +48,7 @@ def test_the_pages_say_how_to_verify_with_the_runtime_alone() -> None:
 
 
 @pytest.mark.parametrize("command", [*DOCUMENTED, "python -P -m aotc_runtime host-info"])
-def test_no_documented_command_imports_from_the_current_folder(
-    command: str, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_commands_skip_current_folder(command: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     """Whoever can write there would decide what a deploy gate says."""
     for name in ("msgspec", "json", "argparse", "numpy", "aotc_runtime", "click", "aotc"):
         (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/ran', 'w')")

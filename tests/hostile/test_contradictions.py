@@ -1,7 +1,5 @@
 """Manifests that contradict themselves, rightly signed: each is told by the rule that it breaks."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

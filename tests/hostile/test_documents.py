@@ -1,7 +1,5 @@
 """What documents may say and how they may be spelled; what they may not is in `generator`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -73,9 +71,7 @@ def test_registries_tools_may_respell_index_json_and_drop_and_add_fields(
     assert code_of(again, policy, host) == ACCEPTED
 
 
-def test_what_a_hostile_file_says_reaches_the_terminal_escaped(
-    bench: Workbench, tmp_path: Path
-) -> None:
+def test_hostile_text_is_escaped(bench: Workbench, tmp_path: Path) -> None:
     bench.documents.layout["imageLayoutVersion"] = "\x1b[2J\nerror[AOTC-E000]: all is well\r"
     source = open_bundle(on_disk(put_together(bench.documents), "archive", tmp_path))
     with pytest.raises(AotcError) as refused:

@@ -1,7 +1,5 @@
 """Every bad bundle of the generator, at every door: the code and exit code that it is made for."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -35,12 +33,7 @@ def trust(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @EVERY_FORM
 def test_a_bad_bundle_is_refused_at_every_door(
-    case: Case,
-    form: str,
-    kit: Kit,
-    trust: Path,
-    tmp_path: Path,
-    capfd: Capture,
+    case: Case, form: str, kit: Kit, trust: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     path = case.make(kit, tmp_path, form)
     wanted = (case.code, case.exit_code)
@@ -48,9 +41,7 @@ def test_a_bad_bundle_is_refused_at_every_door(
 
 
 @pytest.mark.parametrize("form", ["archive", "folder"])
-def test_the_good_one_that_they_are_made_of_becomes_ready(
-    form: str, kit: Kit, trust: Path, tmp_path: Path
-) -> None:
+def test_unmodified_bundle_becomes_ready(form: str, kit: Kit, trust: Path, tmp_path: Path) -> None:
     assert loaded(on_disk(kit.bundle, form, tmp_path), trust) == READY
 
 

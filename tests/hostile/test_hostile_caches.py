@@ -1,7 +1,5 @@
 """Whoever can write where caches lie makes a build compile anew, and no more."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -89,9 +87,7 @@ def test_what_is_shared_is_used(entries: list[Path], tmp_path: Path) -> None:
     assert Host(tmp_path, "other").made(FIRST) == (b"first 1", False)
 
 
-def test_two_entries_that_were_swapped_are_both_made_anew(
-    entries: list[Path], tmp_path: Path
-) -> None:
+def test_swapped_entries_are_rebuilt(entries: list[Path], tmp_path: Path) -> None:
     first, second = (path.read_bytes() for path in entries)
     entries[0].write_bytes(second)
     entries[1].write_bytes(first)
@@ -121,9 +117,7 @@ def test_a_key_that_signs_bundles_seals_no_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "folder"])
-def test_what_is_no_file_elsewhere_is_no_entry(
-    kind: str, entries: list[Path], tmp_path: Path
-) -> None:
+def test_irregular_file_is_no_entry(kind: str, entries: list[Path], tmp_path: Path) -> None:
     entries[0].unlink()
     match kind:
         case "endless":
@@ -138,9 +132,7 @@ def test_what_is_no_file_elsewhere_is_no_entry(
     assert "damaged or cut short, not used: 1" in note
 
 
-def test_what_was_verified_is_what_is_used_whatever_becomes_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verified_bytes_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, store = sha256(b"key"), LocalStore(tmp_path, LIMIT)
     store.put(key, b"data")
     (path,) = tmp_path.glob("entries/*/*")

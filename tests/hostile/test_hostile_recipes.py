@@ -2,8 +2,6 @@
 with such names but what it does with those that a build records.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -97,10 +95,7 @@ def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
         (inner(requested_targets=["x" * 65_536]), "targets of at most 65536 characters"),
         (inner(requested_targets=[""] * 70_000), "targets of at most 65536 characters"),
         (inner(python="C\x1b[31m"), "the name and version of a Python"),
-        (
-            inner(revision={"gitCommit": "\x1b[31m", "dirty": True}),
-            "the digest of a git commit",
-        ),
+        (inner(revision={"gitCommit": "\x1b[31m", "dirty": True}), "the digest of a git commit"),
     ],
 )
 def test_a_name_that_no_build_records_is_refused_before_anybody_looks_it_up(
@@ -180,9 +175,7 @@ def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_
 
 
 @pytest.mark.parametrize("kind", ["absolute", "relative"])
-def test_a_target_outside_of_the_sources_is_named_and_not_read(
-    kind: str, forged: Forge, tmp_path: Path
-) -> None:
+def test_outside_target_is_named_not_read(kind: str, forged: Forge, tmp_path: Path) -> None:
     secret = tmp_path / "secret.toml"
     secret.write_text("secret = of this user\n")
     name = str(secret) if kind == "absolute" else os.path.relpath(secret, MANIFESTS)
@@ -194,9 +187,7 @@ def test_a_target_outside_of_the_sources_is_named_and_not_read(
 
 
 @pytest.mark.parametrize("kind", ["endless", "pipe", "folder"])
-def test_what_is_no_file_is_no_source_and_is_not_waited_for(
-    forged: Forge, tmp_path: Path, kind: str
-) -> None:
+def test_irregular_file_is_no_source(forged: Forge, tmp_path: Path, kind: str) -> None:
     source = tmp_path / "manifests"
     shutil.copytree(MANIFESTS, source)
     odd = source / "odd"

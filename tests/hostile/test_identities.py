@@ -1,7 +1,5 @@
 """Who signs without a key of the policy: by Sigstore, from a trusted root, and asking nobody."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil
@@ -119,30 +117,23 @@ def naming(*identities: Identity, **stated: Any) -> TrustPolicy:
     return TrustPolicy(schema=1, name="digits", identities=identities, **stated)
 
 
-def test_an_identity_vouches_for_a_bundle_without_any_key(
-    bench: Identifying, here: Sigstore
-) -> None:
+def test_identity_is_accepted_without_any_key(bench: Identifying, here: Sigstore) -> None:
     identity, now = trusting(here), datetime.now(UTC).timestamp()
     found = verify(bench.identified(here), naming(identity), bench.host, now)
     assert found.signers == (key_id(identity),)
 
 
 @pytest.mark.parametrize(
-    "stated",
-    [{"identity": f"{IDENTITY}x"}, {"identity": IDENTITY[:-1]}, {"issuer": f"{ISSUER}x"}],
+    "stated", [{"identity": f"{IDENTITY}x"}, {"identity": IDENTITY[:-1]}, {"issuer": f"{ISSUER}x"}]
 )
-def test_another_identity_and_another_issuer_vouch_for_nothing(
-    stated: dict[str, str], bench: Identifying, here: Sigstore
-) -> None:
+def test_other_identity_fails(stated: dict[str, str], bench: Identifying, here: Sigstore) -> None:
     policy = naming(trusting(here, **stated))
     (found,) = bench.findings(bench.identified(here), policy, datetime.now(UTC))
     assert found.code == "AOTC-E302" and "Sigstore's material (" in found.found
 
 
 @pytest.mark.parametrize("part", ["authority", "certificates", "log"])
-def test_each_service_of_the_trusted_root_has_to_have_signed(
-    part: str, bench: Identifying, here: Sigstore
-) -> None:
+def test_every_service_must_have_signed(part: str, bench: Identifying, here: Sigstore) -> None:
     """The authority, its log of certificates, and the transparency log, each a stranger's."""
     forged = Sigstore(here.now, here.authority, here.certificates, here.log)
     setattr(forged, part, new())
@@ -168,9 +159,7 @@ def entry(written: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=["late", "no log", "no promise", "another tree", "nothing", "a list"],
 )
-def test_material_that_shows_nothing_is_not_counted(
-    change: Change, bench: Identifying, here: Sigstore
-) -> None:
+def test_empty_material_does_not_count(change: Change, bench: Identifying, here: Sigstore) -> None:
     written = here.signed(bench.statement())
     change(written)
     assert bench.codes_by(bench.carrying(written), trusting(here)) == ["AOTC-E302"]
@@ -198,15 +187,11 @@ def test_material_of_another_signature_shows_nothing(bench: Identifying, here: S
 
 
 @pytest.mark.parametrize("other", [NOT_THIS, WARNING])
-def test_what_an_identity_says_of_something_else_refuses_the_bundle(
-    other: dict[str, Any], bench: Identifying, here: Sigstore
-) -> None:
+def test_foreign_proof_fails(other: dict[str, Any], bench: Identifying, here: Sigstore) -> None:
     assert bench.codes_by(bench.identified(here, **other), trusting(here)) == ["AOTC-E305"]
 
 
-def test_any_flipped_bit_of_the_material_shows_nothing_else(
-    bench: Identifying, here: Sigstore
-) -> None:
+def test_flipped_bit_of_material_shows_nothing_else(bench: Identifying, here: Sigstore) -> None:
     """Or the same: some of it is about nothing, such as white space."""
     bench.identified(here)
     first = json.loads(bench.documents.envelopes[0])["signatures"][0]
@@ -281,9 +266,7 @@ def test_at_every_door_an_identity_is_enough_and_another_is_not(
         ('trusted_root_file = "bytes"\n', "AOTC-E309", "'utf-8' codec can't decode byte 0xff"),
     ],
 )
-def test_a_policy_says_what_is_wrong_with_trusted_roots(
-    fields: str, code: str, found: str, tmp_path: Path
-) -> None:
+def test_policy_names_bad_trusted_roots(fields: str, code: str, found: str, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
     path = tmp_path / "trust.toml"
     path.write_text(POLICY + fields)
@@ -295,9 +278,7 @@ def test_a_policy_says_what_is_wrong_with_trusted_roots(
 
 
 @pytest.mark.parametrize(("more", "expected"), [(0, []), (4, ["AOTC-E111"])])
-def test_material_of_the_largest_size_is_read_and_of_a_larger_one_not(
-    more: int, expected: list[str], bench: Identifying, here: Sigstore
-) -> None:
+def test_material_limit(more: int, expected: list[str], bench: Identifying, here: Sigstore) -> None:
     written = here.signed(bench.statement())
     plain = json.dumps(written["verificationMaterial"]).encode()
     size = (MATERIAL_CHARACTERS_MAX + more) // 4 * 3
@@ -309,16 +290,12 @@ def test_material_of_the_largest_size_is_read_and_of_a_larger_one_not(
 
 
 @pytest.mark.parametrize("root", ["", "{}", "x", '{"mediaType": "x"}'])
-def test_a_trusted_root_that_is_none_is_refused(
-    root: str, bench: Identifying, here: Sigstore
-) -> None:
+def test_invalid_trusted_root_is_rejected(root: str, bench: Identifying, here: Sigstore) -> None:
     by = trusting(here, trusted_root=root)
     assert bench.codes_by(bench.identified(here), by) == ["AOTC-E309"]
 
 
-def test_identities_that_stand_twice_and_policies_with_nobody_are_refused(
-    bench: Identifying, here: Sigstore
-) -> None:
+def test_repeated_identities_and_empty_policies_refused(bench: Identifying, here: Sigstore) -> None:
     signed = bench.identified(here)
     assert bench.codes_by(signed, trusting(here), trusting(here)) == ["AOTC-E309"]
     (nobody,) = bench.findings(signed, naming(), datetime.now(UTC))
@@ -334,9 +311,7 @@ def test_asking_identities_is_bounded(bench: Identifying, here: Sigstore) -> Non
 
 
 @pytest.mark.parametrize("more", ["x" * 2**16, [0] * limits.MATERIAL_MARKS_MAX])
-def test_material_of_too_much_is_refused_before_it_is_made(
-    more: Any, bench: Identifying, here: Sigstore
-) -> None:
+def test_oversized_material_is_refused_early(more: Any, bench: Identifying, here: Sigstore) -> None:
     written = here.signed(bench.statement())
     written["verificationMaterial"]["more"] = more
     assert bench.codes_by(bench.carrying(written), trusting(here)) == ["AOTC-E111"]
@@ -344,9 +319,7 @@ def test_material_of_too_much_is_refused_before_it_is_made(
     assert bench.codes_by(bundle, trusting(here)) == ["AOTC-E107"]
 
 
-def test_without_sigstore_a_policy_with_identities_is_refused_where_there_is_something_to_verify(
-    bench: Identifying, here: Sigstore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_sigstore(bench: Identifying, here: Sigstore, monkeypatch: pytest.MonkeyPatch) -> None:
     signed = bench.identified(here)
     monkeypatch.setitem(sys.modules, "sigstore.models", None)
     assert bench.codes_by(signed, trusting(here)) == ["AOTC-E334"]
@@ -407,9 +380,7 @@ def about(bundle: Path, **other: Any) -> bytes:
     return statement(read_root(open_bundle(bundle)).entry.digest, **other)
 
 
-def test_what_is_attached_is_believed_by_a_policy_that_names_who_signed(
-    bundle: Path, here: Sigstore, tmp_path: Path, capfd: Capture
-) -> None:
+def test_attached_is_counted(bundle: Path, here: Sigstore, tmp_path: Path, capfd: Capture) -> None:
     file, trust = tmp_path / "b.sigstore.json", tmp_path / "trust.toml"
     file.write_text(json.dumps(here.signed(about(bundle))), "utf-8")
     (tmp_path / "root.json").write_text(here.trusted_root(), "utf-8")
@@ -448,9 +419,7 @@ def test_what_is_no_sigstore_bundle_or_about_something_else_is_not_attached(
     refused_to_attach(bundle, tmp_path, json.dumps(written))
 
 
-def test_as_much_material_is_attached_as_readers_take(
-    bundle: Path, here: Sigstore, tmp_path: Path
-) -> None:
+def test_material_up_to_limit_is_attached(bundle: Path, here: Sigstore, tmp_path: Path) -> None:
     written = here.signed(about(bundle))
     material = written["verificationMaterial"] | {"more": ""}
     most = MATERIAL_CHARACTERS_MAX // 4 * 3

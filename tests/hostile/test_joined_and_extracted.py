@@ -2,8 +2,6 @@
 differ and share names, roots that list a target twice, attestations about other roots.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -129,9 +127,7 @@ def test_attestations_about_the_other_root_are_refused(
     assert refused_everywhere(bad, genuine, place, tmp_path) == {"AOTC-E114"}
 
 
-def test_of_two_roots_with_the_same_target_none_is_taken_for_the_other(
-    genuine: MemoryBundle, ours: LocalSigner, tmp_path: Path
-) -> None:
+def test_same_target_name_is_safe(genuine: MemoryBundle, ours: LocalSigner, tmp_path: Path) -> None:
     """A good signature of one, put beside the other, which differs in one executable, says nothing
     of it.
     """

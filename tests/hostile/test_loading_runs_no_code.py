@@ -1,7 +1,5 @@
 """Verifying and loading run no code of the bundle: an audit hook forbids whatever could."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -134,9 +132,7 @@ else:
 """
 
 
-def test_a_bundle_of_another_name_is_refused_before_xla_is_loaded(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_other_name_is_refused_before_xla(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     """A third of a gigabyte of native code starts only for a bundle that is trusted."""
     bundle, policy = digits_bundle
     other = tmp_path / "other.toml"

@@ -1,7 +1,5 @@
 """Bundles over several devices, rightly signed, whose manifests do not say what they hold."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

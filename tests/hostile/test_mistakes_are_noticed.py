@@ -3,8 +3,6 @@
 A build notices every one, because plain JAX, which it compares with, shares no code with them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Model files that attack the build that reads them are refused with a code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -141,9 +139,7 @@ profiles = [4]
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_a_kernel_whose_sizes_vary_is_judged_at_the_sizes_that_are_built(
-    recorded: bool, tmp_path: Path
-) -> None:
+def test_varying_kernel_sizes_are_judged_when_built(recorded: bool, tmp_path: Path) -> None:
     """Of recorded results there is no reference that would judge it."""
     manifest = written(tmp_path, bytes(symbolic(lying=True).serialize()), "it.jax", SYMBOLIC)
     if recorded:
@@ -168,28 +164,22 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
         assert caught.value.code == "AOTC-E844"
 
 
-def test_a_loop_without_end_ends_with_the_time_that_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SECONDS_VARIABLE, "6")
+def test_endless_loop_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SECONDS_VARIABLE, "10")  # a busy machine imports jax in some
     began = time.monotonic()
     found = refusal(written(tmp_path, ENDLESS))
     assert (found.code, time.monotonic() - began < 120) == ("AOTC-E836", True)
     assert SECONDS_VARIABLE in found.findings[0].hint
 
 
-def test_an_array_beyond_the_memory_that_it_has_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_array_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "4 GiB")
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     assert refusal(written(tmp_path, LARGE)).code in ("AOTC-E842", "AOTC-E836")
     assert max(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss - before, 0) < 4 * 2**20
 
 
-def test_a_good_file_is_built_beside_the_key_by_processes_that_cannot_read_it(
-    tmp_path: Path,
-) -> None:
+def test_good_file_is_built_by_processes_that_cannot_read_the_key(tmp_path: Path) -> None:
     pair = generate_key_pair(tmp_path / "release", None)
     signer = load_signer(pair.private, None)
     manifest = written(tmp_path, GOOD)
@@ -210,9 +200,7 @@ bind = {{ arg0 = "params" }}
     ("weights", "is_kept_apart"),
     [('source = "params.npz"', True), ('source = "params.npz"\ninit = "made:init"', False)],
 )
-def test_weights_in_files_leave_a_model_file_without_the_key(
-    weights: str, is_kept_apart: bool, tmp_path: Path
-) -> None:
+def test_weights_files_hide_the_key(weights: str, is_kept_apart: bool, tmp_path: Path) -> None:
     """An init function runs in the same process, and has all that its user has."""
     (tmp_path / "made.py").write_text(
         "import jax.numpy as jnp\n\ndef init():\n    return {'w': jnp.ones(4)}\n"
@@ -236,9 +224,7 @@ def test_a_kernel_at_sizes_that_only_callers_choose_is_not_shipped(tmp_path: Pat
     assert (found.code, "sizes" in found.findings[0].expected) == ("AOTC-E844", True)
 
 
-def test_init_reads_a_model_file_with_the_limits_of_a_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_reads_with_build_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Job] = []
     run = worker_parent.run
 
@@ -277,9 +263,7 @@ pathlib.Path(sys.argv[3], "refused.json").write_text(json.dumps([json.dumps(foun
 """
 
 
-def test_a_framework_that_opens_a_model_is_confined(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_framework_process_is_confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow runs operations of a SavedModel while it loads it, which may write files."""
     monkeypatch.setenv(MEMORY_VARIABLE, "1 GiB")
     key = tmp_path / "release.key"
@@ -301,9 +285,7 @@ def test_a_framework_that_opens_a_model_is_confined(
     assert found["key"] == found["elsewhere"] == "PermissionError"
 
 
-def test_a_framework_without_end_ends_with_the_time_that_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_framework_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECONDS_VARIABLE, "1")
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nsleep 60\n")

@@ -1,7 +1,5 @@
 """Documents of bundles hold no number that whoever shows or adds it could not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -86,9 +84,7 @@ def with_numbers(value: Any, number: int) -> Any:
 
 
 @pytest.mark.parametrize("number", [-1, 2**63, 10**400], ids=["negative", "wide", "endless"])
-def test_evidence_that_counts_to_no_end_is_refused(
-    number: int, documents: Documents, stranger: LocalSigner
-) -> None:
+def test_endless_evidence_refused(number: int, documents: Documents, stranger: LocalSigner) -> None:
     digest = documents.manifest["evidence"]["digest"]
     told = json.loads(documents.layers[digest])
     swap_layer(documents, digest, canonical_json.encode(with_numbers(told, number)))

@@ -1,7 +1,5 @@
 """Each rule of a policy file at every door: `aotc verify`, the runtime's command, and `load`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -108,9 +106,7 @@ def test_a_bundle_outside_of_a_rule_is_refused_alike_at_every_door(rule: str, do
         ("limits.bundle_bytes", "1.5"),
     ],
 )
-def test_a_rule_that_says_nothing_clear_is_refused_at_every_door_with_its_place(
-    rule: str, value: str, doors: Doors
-) -> None:
+def test_unclear_rule_is_refused_at_every_door(rule: str, value: str, doors: Doors) -> None:
     assert doors.answers(rule, value) == [("AOTC-E309", 5)] * 3
     with pytest.raises(AotcError) as refused:
         read_policy(doors.policy)

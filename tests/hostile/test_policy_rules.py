@@ -1,7 +1,5 @@
 """Each rule of a policy: what lies inside is accepted, what lies outside is refused by its code."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,9 +55,7 @@ CERTIFICATE = "https://aotc.dev/certificate/v1"
     ],
     ids=str,
 )
-def test_a_signature_counts_while_its_key_is_valid_both_ends_included(
-    window: dict[str, datetime], expected: list[str], bench: Workbench
-) -> None:
+def test_key_window_end(window: dict[str, datetime], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.signed(), bench.policy(key_of(bench.ours, **window))) == expected
 
 
@@ -72,16 +68,12 @@ def test_a_refusal_names_the_key_its_bound_and_the_clock(bench: Workbench) -> No
 
 
 @pytest.mark.parametrize(("days", "expected"), [(1, ACCEPTED), (-1, "AOTC-E311")])
-def test_without_a_given_time_the_clock_of_this_host_counts(
-    days: int, expected: str, bench: Workbench
-) -> None:
+def test_host_clock_counts_without_a_time(days: int, expected: str, bench: Workbench) -> None:
     policy = bench.policy(key_of(bench.ours, not_after=datetime.now(UTC) + days * DAY))
     assert code_of(bench.signed(), policy, bench.host) == expected
 
 
-def test_a_threshold_is_missed_by_expired_and_revoked_keys_and_each_is_named(
-    bench: Workbench,
-) -> None:
+def test_threshold_names_expired_and_revoked_keys(bench: Workbench) -> None:
     ours, stranger, third = bench.ours, bench.stranger, bench.third
     bundle = bench.signed(ours, stranger, third)
     keys = (key_of(ours), key_of(stranger, not_after=NOW - DAY), key_of(third))
@@ -157,9 +149,7 @@ def test_a_revoked_blob_is_refused_and_named_with_its_role(role: str, bench: Wor
     ],
     ids=str,
 )
-def test_the_provenance_satisfies_the_rules_on_builds_or_is_refused(
-    rules: dict[str, Any], expected: list[str], bench: Workbench
-) -> None:
+def test_build_rules_decide(rules: dict[str, Any], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.attested(), bench.policy(**rules)) == expected
 
 
@@ -183,15 +173,11 @@ RULES: dict[str, Any] = {
     ],
     ids=["all", "time", "builder", "no source", "one source more", "sign", "none", "malformed"],
 )
-def test_provenance_that_says_too_little_satisfies_no_rule(
-    build: dict[str, Any], expected: list[str], bench: Workbench
-) -> None:
+def test_mute_build_fails(build: dict[str, Any], expected: list[str], bench: Workbench) -> None:
     assert bench.codes(bench.attested((bench.ours, build)), bench.policy(**RULES)) == expected
 
 
-def test_every_account_of_the_build_has_to_satisfy_the_rules_endorsements_give_none(
-    bench: Workbench,
-) -> None:
+def test_every_build_account_must_satisfy_rules_endorsements_none(bench: Workbench) -> None:
     ours, stranger = bench.ours, bench.stranger
     policy = bench.policy(key_of(ours), key_of(stranger), threshold=2, **RULES)
     assert bench.codes(bench.attested((ours, a_build()), (stranger, ENDORSEMENT)), policy) == []
@@ -275,9 +261,7 @@ def test_what_it_says_of_jaxlib_is_asked_where_jaxlib_may_run_something(bench: W
         ("split", None, False),
     ],
 )
-def test_an_entry_point_that_falls_back_further_than_the_policy_allows_is_named(
-    declared: str, furthest: Any, refused: bool, bench: Workbench
-) -> None:
+def test_fallback_is_limited(declared: str, furthest: Any, refused: bool, bench: Workbench) -> None:
     policy = bench.policy(furthest_fallback=furthest)
     found = list(check_fallbacks([declaring(bench.documents, declared)], policy))
     assert [finding.code for finding in found] == ["AOTC-E319"] * refused
@@ -329,9 +313,7 @@ def test_only_targets_of_engines_that_the_policy_accepts_are_chosen(bench: Workb
 
 
 @pytest.mark.xla
-def test_a_bundle_without_a_target_of_an_accepted_engine_is_refused_for_each(
-    bench: Workbench,
-) -> None:
+def test_bundle_without_accepted_engine_is_refused(bench: Workbench) -> None:
     (found,) = bench.findings(bench.signed(), bench.policy(engines=("iree", "abacus")))
     assert (found.code, found.found) == ("AOTC-E322", "xla")
     assert found.expected == "iree or abacus (engines)"
@@ -462,9 +444,7 @@ def test_a_bundle_without_metrics_satisfies_no_rule_about_them(bench: Workbench)
         {"result": {**EVALUATION["result"], "value": "0.995"}},  # type: ignore[dict-item]
     ],
 )
-def test_an_evaluation_that_contradicts_itself(
-    changed: dict[str, object], bench: Workbench
-) -> None:
+def test_contradicting_evaluation(changed: dict[str, object], bench: Workbench) -> None:
     """Otherwise a builder could turn a rule around: the least error in place of the largest."""
     evaluated(bench, **changed)
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"]
@@ -489,3 +469,92 @@ def test_a_limit_that_is_no_number(limit: float, bench: Workbench) -> None:
 def test_values_of_metrics_are_finite_numbers(value: str, bench: Workbench) -> None:
     evaluated(bench, reference=value)
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E101"]
+
+
+def hold(bench: Workbench, dtype: str, tensor: str = "hidden_2/kernel") -> None:
+    """State the element type of a weight."""
+    for each in bench.documents.manifest["weights"]["params"]["tensors"]:
+        if each["name"] == tensor:
+            each["dtype"] = dtype
+
+
+def state(bench: Workbench, **precision: str) -> None:
+    """State the precision of every executable."""
+    for profile in bench.documents.manifest["entry_points"]["predict"]["profiles"]:
+        profile["precision"] = precision
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tensor", "accepted", "refused"),
+    [
+        ("float32", "hidden_2/kernel", ["float32"], False),
+        ("float32", "hidden_2/kernel", ["int8", "int4"], True),
+        ("bfloat16", "hidden_2/kernel", ["float32"], False),
+        ("int8", "hidden_2/kernel", ["int8"], False),
+        ("int8", "hidden_2/kernel", ["float32", "int8"], False),
+        ("int8", "hidden_2/kernel", ["float32", "int4"], True),
+        ("uint8", "hidden_2/kernel", ["float32"], True),
+        ("int4", "hidden_2/kernel", ["float32", "int8"], True),
+        ("uint4", "hidden_2/kernel", ["int4"], False),
+        ("int8", "hidden_2/bias", ["float32"], False),
+    ],
+)
+def test_a_precision_that_the_policy_does_not_accept(
+    dtype: str, tensor: str, accepted: list[str], refused: bool, bench: Workbench
+) -> None:
+    hold(bench, dtype, tensor)
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    policy = bench.policy(precisions=tuple(accepted))
+    found = bench.findings(bundle, policy)
+    assert [each.code for each in found] == ["AOTC-E338"] * refused
+    assert all(each.expected == f"{' or '.join(accepted)} (precisions)" for each in found)
+
+
+def test_the_name_of_a_precision_does_not_change_what_counts(bench: Workbench) -> None:
+    hold(bench, "int4")
+    state(bench, name="float32", weights="int4")
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    strict = bench.policy(precisions=("float32", "int8"))
+    (found,) = bench.findings(bundle, strict)
+    assert (found.code, found.found) == ("AOTC-E338", "int4")
+
+
+def test_weights_that_are_constants_of_an_executable_count(bench: Workbench) -> None:
+    hold(bench, "int8")
+    for profile in bench.documents.manifest["entry_points"]["predict"]["profiles"]:
+        weights = [each for each in profile["arguments"] if each["from"] == "weight"]
+        profile["arguments"] = [each for each in profile["arguments"] if each["from"] != "weight"]
+        profile["tuned"] = {
+            "choice": "default",
+            "options": {},
+            "captured": weights,
+            "candidates": [],
+            "rounds": 1,
+            "margin": "0.1",
+            "processor": "any",
+            "threads": 1,
+            "jaxlib": "0.12.0.1",
+        }
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy()) == []
+    strict = bench.policy(precisions=("float32",))
+    assert bench.codes(bundle, strict) == ["AOTC-E338"]
+
+
+@pytest.mark.parametrize("held", ["float32", "int4"])
+def test_a_stated_precision_without_such_weights(held: str, bench: Workbench) -> None:
+    hold(bench, held)
+    state(bench, name="small", weights="int8")
+    profiles = bench.documents.manifest["entry_points"]["predict"]["profiles"]
+    assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"] * len(profiles)
+
+
+@pytest.mark.parametrize("stated", [{"weights": "int8"}, {"name": "", "weights": "int8"}])
+def test_a_precision_has_a_name_and_a_known_element_type(
+    stated: dict[str, str], bench: Workbench
+) -> None:
+    for each in (stated, {"name": "small", "weights": "int2"}):
+        state(bench, **each)
+        assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E101"]

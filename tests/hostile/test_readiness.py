@@ -1,8 +1,6 @@
 """Bundles that a trusted key signed and that still do not become ready: they compute something
 else, or their parts do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,9 +109,7 @@ def test_what_does_not_match_its_fixtures_never_becomes_ready(
     assert refused.value.code == code and refused.value.exit_code == exit_code
 
 
-def test_the_same_bundle_unchanged_becomes_ready(
-    documents: Documents, ours: LocalSigner, tmp_path: Path
-) -> None:
+def test_unchanged_bundle_is_ready(documents: Documents, ours: LocalSigner, tmp_path: Path) -> None:
     path = on_disk(signed(documents, ours), "archive", tmp_path)
     with aotc_runtime.load(path, trust=policy_for(ours)) as bundle:
         assert bundle.signers == (ours.key_id,)
@@ -134,9 +130,7 @@ def test_a_load_that_failed_half_way_stands_in_nobodys_way(
         assert loaded.report()["compilations"] == 0
 
 
-def test_a_process_in_which_anything_was_compiled_is_not_ready(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_process_that_compiled_is_not_ready(digits_bundle: tuple[Path, Path]) -> None:
     bundle, policy = digits_bundle
     with aotc_runtime.load(bundle, trust=policy):
         device = xla.processor()

@@ -1,7 +1,5 @@
 """Whatever a bundle says stays text on its page: no element, no attribute, no template."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -121,9 +119,7 @@ def test_hostile_texts_change_nothing_but_text(full: MemoryBundle, attack: str) 
     assert shown.count(attack) > 250
 
 
-def test_a_bundle_that_is_hostile_within_the_format_is_shown_as_it_is(
-    documents: Documents, ours: LocalSigner
-) -> None:
+def test_bundle_hostile_within_format_is_shown(documents: Documents, ours: LocalSigner) -> None:
     attack = ATTACKS[0]
     entry_points = documents.manifest["entry_points"]
     entry_points["predict"]["function"] = attack
@@ -137,9 +133,7 @@ def test_a_bundle_that_is_hostile_within_the_format_is_shown_as_it_is(
     assert f"Statement 1: {attack}" in read.texts("h3")
 
 
-def test_shapes_of_statements_that_nobody_expects_are_shown_all_the_same(
-    documents: Documents, ours: LocalSigner
-) -> None:
+def test_unexpected_statements_are_shown(documents: Documents, ours: LocalSigner) -> None:
     slsa, sbom = "https://slsa.dev/provenance/v1", "https://cyclonedx.org/bom"
     deep: Any = 1
     for _ in range(200):
@@ -159,9 +153,7 @@ def test_shapes_of_statements_that_nobody_expects_are_shown_all_the_same(
     assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 27
 
 
-def test_a_statement_counts_by_the_signature_and_not_by_the_key_id_it_bears(
-    documents: Documents, ours: LocalSigner, stranger: LocalSigner
-) -> None:
+def test_signature_decides(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:
     provenance = {"predicateType": "https://slsa.dev/provenance/v1"}
     good = statement(documents, ours, a_build(), **provenance)
     nameless = good.replace(ours.key_id.encode(), b"")
@@ -182,9 +174,7 @@ def certificate_cells(source: BlobSource, policy: TrustPolicy | None) -> list[st
     return [cell.text.strip() for cell in cells[at + 1 : at + 4]]
 
 
-def test_a_certificate_counts_by_the_signature_and_not_by_what_it_says(
-    documents: Documents, ours: LocalSigner, stranger: LocalSigner
-) -> None:
+def test_certificate_key(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:
     good = statement(documents, stranger, a_certificate(documents))
     source = certified(documents, ours, good)
     _, outcome, counts = certificate_cells(source, trusting(ours, stranger))

@@ -1,7 +1,5 @@
 """Bundles from which whole targets were left out: they load, and say so."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -53,9 +53,7 @@ def handed_out(
     return ACCEPTED, blobs
 
 
-def test_only_executables_are_handed_out_and_only_hashed_ones(
-    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
-) -> None:
+def test_only_hashed_are_given(genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts) -> None:
     outcome, blobs = handed_out(genuine, policy, host)
     assert outcome == ACCEPTED and roles(genuine)["executable"] in blobs
     assert all(digest_of(bytes(blob.data)) == digest for digest, blob in blobs.items())
@@ -69,9 +67,7 @@ def test_nothing_is_handed_out_of_a_bundle_with_another_small_blob(
     assert handed_out(flipped_in(genuine, role), policy, host) == ("AOTC-E201", {})
 
 
-def test_other_weights_are_refused_whatever_was_handed_out(
-    genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts
-) -> None:
+def test_other_weights_fail(genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts) -> None:
     outcome, blobs = handed_out(flipped_in(genuine, "weights"), policy, host)
     assert outcome == "AOTC-E201" and blobs
 
@@ -189,7 +185,7 @@ STAGES = {
 def test_a_load_does_what_the_page_says_in_its_order() -> None:
     """docs/reference/trust-policy.md, Order of a load."""
     page = (ROOT / "docs" / "reference" / "trust-policy.md").read_text("utf-8")
-    section = page[page.index("### Order of a load") : page.index("### Stages in the code")]
+    section = page[page.index("### Order of a load") : page.index("### Notes to the steps")]
     stated = re.findall(r"^\| (\w) \| `(\w+)` \|", section, re.MULTILINE)
     assert "".join(letter for letter, _ in stated) == "abcdefgh"
     calls = [name for _, name in stated]

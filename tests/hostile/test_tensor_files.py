@@ -1,7 +1,5 @@
 """Files of tensors that say of their bytes what is not so."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from pathlib import Path

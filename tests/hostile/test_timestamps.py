@@ -1,7 +1,5 @@
 """When a signature was made: by a timestamp of one of the policy's authorities, or nobody says."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -109,9 +107,7 @@ def signature_of(envelope: bytes) -> bytes:
     return base64.b64decode(json.loads(envelope)["signatures"][0]["sig"])
 
 
-def test_with_a_timestamp_a_bundle_outlives_its_key(
-    bench: Stamping, here: Authority, now: datetime
-) -> None:
+def test_timestamp_outlives_key(bench: Stamping, here: Authority, now: datetime) -> None:
     window, later = {"not_before": now - DAY, "not_after": now + DAY}, now + 365 * DAY
     policy = bench.trusting(here.trusted(), **window)
     assert bench.codes(bench.stamped(here), policy, later) == []
@@ -120,9 +116,7 @@ def test_with_a_timestamp_a_bundle_outlives_its_key(
     assert bench.codes(bench.signed_and(), policy, now) == []
 
 
-def test_the_window_is_asked_for_the_time_of_signing_at_both_ends(
-    bench: Stamping, here: Authority, now: datetime
-) -> None:
+def test_window_is_asked_for_signing_time(bench: Stamping, here: Authority, now: datetime) -> None:
     told = bench.stamped(here)
     for window in ({"not_before": now + DAY}, {"not_after": now - DAY}):
         policy = bench.trusting(here.trusted(), **window)
@@ -299,9 +293,7 @@ def test_one_authority_of_several_is_enough_and_asking_them_is_bounded(
 
 
 @pytest.mark.parametrize(("early", "expected"), [(299, []), (300, []), (302, ["AOTC-E324"])])
-def test_a_timestamp_is_not_of_the_future(
-    early: int, expected: list[str], bench: Stamping, here: Authority
-) -> None:
+def test_future_is_wrong(early: int, expected: list[str], bench: Stamping, here: Authority) -> None:
     told = bench.stamped(here)
     made = moment_in(base64.b64decode(timestamp_in(take_apart(told).envelopes[0])))
     assert bench.codes(told, bench.trusting(here.trusted()), made - early * SECOND) == expected
@@ -334,9 +326,7 @@ def test_a_timestamp_is_of_a_hash_that_nobody_can_forge(
     assert bench.codes(told, policy, now if expected else now + 2 * DAY) == expected
 
 
-def test_any_flipped_bit_of_a_timestamp_makes_it_say_nothing(
-    bench: Stamping, here: Authority, now: datetime
-) -> None:
+def test_flipped_bit_says_nothing(bench: Stamping, here: Authority, now: datetime) -> None:
     """Or the same: some bits of an answer are about nothing, such as its status text."""
     policy = bench.trusting(here.trusted(), not_before=now - DAY, not_after=now + DAY)
     envelope = take_apart(bench.stamped(here)).envelopes[0]
@@ -371,9 +361,7 @@ def test_a_timestamp_beyond_its_limit_is_refused(
     assert bench.codes(told, bench.trusting(here.trusted()), now) == [expected]
 
 
-def test_a_package_that_panics_has_shown_nothing(
-    bench: Stamping, here: Authority, now: datetime
-) -> None:
+def test_panicking_package_shows_nothing(bench: Stamping, here: Authority, now: datetime) -> None:
     """Of a certificate whose issuer is no text, which cryptography reads and OpenSSL does not."""
     der = x509.load_pem_x509_certificate(here.root.encode()).public_bytes(Encoding.DER)
     assert der.count(b"\x0c\x04root") == 2
@@ -444,9 +432,7 @@ def bundle(digits_bundle: Bundle, tmp_path: Path) -> Path:
     return Path(shutil.copyfile(digits_bundle[0], tmp_path / "b.aotb"))
 
 
-def test_sign_has_all_signatures_of_its_key_timestamped_and_no_others(
-    bundle: Path, here: Authority
-) -> None:
+def test_sign_timestamps_only_signatures_of_its_key(bundle: Path, here: Authority) -> None:
     signer, other = LocalSigner.ephemeral(), LocalSigner.ephemeral()
     endorse(bundle, other)
     endorse(bundle, signer)
@@ -473,9 +459,7 @@ def test_sign_has_all_signatures_of_its_key_timestamped_and_no_others(
         ("http://[", "Invalid"),
     ],
 )
-def test_an_authority_that_gives_no_timestamp_leaves_the_bundle_as_it_is(
-    command: str, said: str, bundle: Path
-) -> None:
+def test_failing_authority_leaves_bundle(command: str, said: str, bundle: Path) -> None:
     before = bundle.read_bytes()
     with pytest.raises(UsageError) as refused:
         endorse(bundle, LocalSigner.ephemeral(), timestamp=partial(timestamped, command))
@@ -494,9 +478,7 @@ def dripping(request: BaseHTTPRequestHandler) -> None:
         pass
 
 
-def test_an_authority_that_never_ends_its_answer_is_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_endless_authority_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     from .channels import serving  # needs python-tuf
 
     monkeypatch.setattr(timestamp_client, "SECONDS", 1)

@@ -1,7 +1,5 @@
 """Whose signatures make a threshold, and who may describe a build: at every door, in both forms."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -59,9 +57,7 @@ def doors(form: str, tmp_path: Path, capfd: Capture) -> Doors:
 
 
 @EITHER_FORM
-def test_two_keys_of_one_holder_do_not_make_a_threshold_of_two(
-    bench: Workbench, doors: Doors
-) -> None:
+def test_two_keys_of_one_holder_are_no_threshold(bench: Workbench, doors: Doors) -> None:
     ours, stranger, newer = bench.ours, bench.stranger, bench.third
     held = [(ours, 'holder = "ci"'), (newer, 'holder = "ci"'), (stranger, 'holder = "release"')]
     doors.trust(held, "threshold = 2")
@@ -70,9 +66,7 @@ def test_two_keys_of_one_holder_do_not_make_a_threshold_of_two(
 
 
 @EITHER_FORM
-def test_a_key_describes_no_build_of_a_builder_that_it_may_not_speak_for(
-    bench: Workbench, doors: Doors
-) -> None:
+def test_key_describes_only_builds_of_its_builders(bench: Workbench, doors: Doors) -> None:
     ours, stranger = bench.ours, bench.stranger
     head = f'accepts.builders = ["{BUILDER}"]\n{SINCE}'
     doors.trust([(ours, f'builders = ["{BUILDER}"]'), (stranger, "")], head)
@@ -141,9 +135,7 @@ SPEAK_FOR = ((BUILDER,), None, (OTHER,))
 
 
 @pytest.mark.parametrize("stated", [{}, {"builders": ()}])
-def test_a_key_that_may_speak_for_nobody_is_told_so(
-    stated: dict[str, Any], bench: Workbench
-) -> None:
+def test_key_without_builders_is_told(stated: dict[str, Any], bench: Workbench) -> None:
     ours, stranger = bench.ours, bench.stranger
     policy = bench.policy(key_of(ours, builders=(BUILDER,)), key_of(stranger, **stated))
     (found,) = bench.findings(bench.attested((stranger, a_build())), policy)
@@ -177,9 +169,7 @@ def test_a_policy_that_binds_no_key_means_what_it_meant(bench: Workbench) -> Non
 
 @pytest.mark.parametrize(("ahead", "refused"), [(0, False), (CLOCKS_DIFFER, False), (301, True)])
 @pytest.mark.parametrize("rule", ["minimum_build_time", "accepts", "builders"])
-def test_a_build_may_end_five_minutes_ahead_of_this_clock_and_no_later(
-    rule: str, ahead: int, refused: bool, bench: Workbench
-) -> None:
+def test_build_time_may_be_ahead(rule: str, ahead: int, refused: bool, bench: Workbench) -> None:
     rules = {"minimum_build_time": NOW, "accepts": Accepts(builders=(BUILDER,))}
     more = {name: value for name, value in rules.items() if name == rule}
     key = key_of(bench.ours, builders=(BUILDER,) if rule == "builders" else None)

@@ -2,8 +2,6 @@
 it: what comes out is the bundle as it was read, or one refusal and nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What attacks on signatures and policies start from, and what verification says of them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -16,6 +16,7 @@ from aotc.bundle.sign.signer_plugins import PluginSigner, open_signer
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
+from tests.conftest import Bundle
 
 from .conftest import require
 from .softhsm import PIN, SoftHsm
@@ -72,9 +73,7 @@ def aotc(folder: Path, token: SoftHsm, *arguments: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("name", ["ed25519", "p256"])
-def test_a_bundle_signed_in_the_token_loads(
-    token: SoftHsm, digits_bundle: tuple[Path, Path], tmp_path: Path, name: str
-) -> None:
+def test_bundle_loads(token: SoftHsm, digits_bundle: Bundle, tmp_path: Path, name: str) -> None:
     bundle = tmp_path / "digits.aotb"
     bundle.write_bytes(digits_bundle[0].read_bytes())
     uri = token.uri(f"token=test;object={name}")
@@ -117,18 +116,14 @@ def test_label_id_and_token_name_one_key(token: SoftHsm, attributes: str) -> Non
     assert signer(token, "object=ed25519").key_id != by_label.key_id
 
 
-def test_a_pin_source_comes_before_the_variable(
-    token: SoftHsm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pin_source_wins(token: SoftHsm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTC_PKCS11_PIN", "wrong")
     (tmp_path / "pin").write_text(f"{PIN}\nsecond line\n")
     for source in (tmp_path / "pin", f"file:{tmp_path / 'pin'}", f"file://{tmp_path / 'pin'}"):
         assert signer(token, "object=p256", f"&pin-source={source}").sign(b"message")
 
 
-def test_without_pin_source_and_variable_the_user_is_asked(
-    token: SoftHsm, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pin_is_asked_for(token: SoftHsm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AOTC_PKCS11_PIN")
     asked: list[str] = []
 
@@ -151,9 +146,7 @@ def test_without_pin_source_and_variable_the_user_is_asked(
         ("token=test;object=p384", "AOTC-E018", "curve "),
     ],
 )
-def test_what_is_not_in_the_token_or_does_not_sign_is_one_finding(
-    token: SoftHsm, attributes: str, code: str, found: str
-) -> None:
+def test_unusable_token_is_named(token: SoftHsm, attributes: str, code: str, found: str) -> None:
     with pytest.raises(UsageError) as caught:
         signer(token, attributes)
     (finding,) = caught.value.findings
@@ -161,9 +154,7 @@ def test_what_is_not_in_the_token_or_does_not_sign_is_one_finding(
 
 
 @pytest.mark.parametrize("pin", ["wrong", ""])
-def test_a_wrong_or_missing_pin_is_one_finding_that_does_not_repeat_it(
-    token: SoftHsm, monkeypatch: pytest.MonkeyPatch, pin: str
-) -> None:
+def test_bad_pin_is_not_repeated(token: SoftHsm, monkeypatch: pytest.MonkeyPatch, pin: str) -> None:
     monkeypatch.setenv("AOTC_PKCS11_PIN", pin)
     with pytest.raises(UsageError) as caught:
         signer(token, "token=test;object=p256")

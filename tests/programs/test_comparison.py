@@ -84,16 +84,12 @@ NOT_THE_SAME = {
 
 
 @pytest.mark.parametrize(("by_jax", "served"), SAME.values(), ids=SAME)
-def test_the_same_is_no_difference(
-    sides: tuple[Any, Any], by_jax: Any, served: Any, tmp_path: Path
-) -> None:
+def test_same_is_equal(sides: tuple[Any, Any], by_jax: Any, served: Any, tmp_path: Path) -> None:
     assert differences(sides, by_jax, served, tmp_path) == []
 
 
 @pytest.mark.parametrize(("by_jax", "served"), NOT_THE_SAME.values(), ids=NOT_THE_SAME)
-def test_anything_else_is_a_difference(
-    sides: tuple[Any, Any], by_jax: Any, served: Any, tmp_path: Path
-) -> None:
+def test_others_differ(sides: tuple[Any, Any], by_jax: Any, served: Any, tmp_path: Path) -> None:
     assert differences(sides, by_jax, served, tmp_path)
 
 

@@ -1,7 +1,5 @@
 """Registries in this process, and clients that do not wait long."""
 
-from __future__ import annotations
-
 import ssl
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Debian's docker-registry on loopback: open, with passwords, with TLS."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

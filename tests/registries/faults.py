@@ -1,7 +1,5 @@
 """What registries do wrong, and one blob of theirs, as it was and as it is fetched."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md, with re
 uploads that really resume, which Debian's docker-registry has not.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import itertools

@@ -2,8 +2,6 @@
 nothing but the root and its attestations is asked for, at every door that takes a reference.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,15 +10,7 @@ import pytest
 
 from aotc_runtime.formats import oci_layout
 from tests.hostile.tampering import MemoryBundle, digest_of, in_memory, to_json
-from tests.hostile.test_amplification import (
-    FITTING,
-    TABLE,
-    WORST,
-    Cost,
-    Scale,
-    over,
-    root_of,
-)
+from tests.hostile.test_amplification import FITTING, TABLE, WORST, Cost, Scale, over, root_of
 from tests.registries.oci_server import OciServer
 
 REPO = "models/digits"

@@ -1,7 +1,5 @@
 """Blobs reach a registry and come back whole, or not at all, whatever the registry does."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -42,9 +40,7 @@ def ranges(server: OciServer) -> list[str | None]:
 
 
 @pytest.mark.parametrize("number", [1, 700, 5000, len(DATA) - 1])
-def test_a_fetch_goes_on_where_the_connection_broke_at_any_byte(
-    number: int, server: OciServer, connect: Connect
-) -> None:
+def test_broken_fetch_goes_on(number: int, server: OciServer, connect: Connect) -> None:
     server.faults.append(cut(number) if number > 1 else first(cut(1)))
     assert fetched(connect()) == DATA
     assert ranges(server)[:2] == [None, f"bytes={number}-"]
@@ -68,9 +64,7 @@ def half(handler: Handler) -> None:
     ],
     ids=["no length", "no ranges", "no rest", "408", "429", "500", "502", "503", "504"],
 )
-def test_what_may_do_better_later_is_tried_again(
-    faults: list[Fault], server: OciServer, connect: Connect
-) -> None:
+def test_temporary_errors_retry(faults: list[Fault], server: OciServer, connect: Connect) -> None:
     server.faults += faults
     assert fetched(connect()) == DATA
 
@@ -96,9 +90,7 @@ def test_what_is_refused_is_not_tried_again_or_given_up_in_the_end(
     assert server.count("GET", "/blobs/") == count
 
 
-def test_who_is_asked_to_wait_waits_as_long_but_not_for_ever(
-    server: OciServer, connect: Connect
-) -> None:
+def test_retry_after_is_obeyed_within_bounds(server: OciServer, connect: Connect) -> None:
     server.faults.append(once(status(429, Retry_After="1")))
     began = time.monotonic()
     assert fetched(connect()) == DATA
@@ -108,33 +100,25 @@ def test_who_is_asked_to_wait_waits_as_long_but_not_for_ever(
     assert refused(fetched, connect()).code == "AOTC-E772"
 
 
-def test_bytes_that_are_others_than_asked_for_are_refused(
-    server: OciServer, connect: Connect
-) -> None:
+def test_wrong_bytes_are_refused(server: OciServer, connect: Connect) -> None:
     server.blobs[REPO, DIGEST] = DATA[:-1] + b"x"
     assert refused(fetched, connect(), kind=IntegrityError).code == "AOTC-E201"
 
 
 @pytest.mark.parametrize("more", [-1, 1, 10**15])
-def test_a_size_that_is_another_than_asked_for_is_refused_before_a_byte_is_read(
-    more: int, server: OciServer, connect: Connect
-) -> None:
+def test_wrong_size_is_refused_early(more: int, server: OciServer, connect: Connect) -> None:
     server.faults.append(always(status(200, Content_Length=str(len(DATA) + more))))
     assert refused(fetched, connect(), kind=IntegrityError).code == "AOTC-E203"
 
 
-def test_a_body_that_never_ends_is_read_no_further_than_asked_for(
-    server: OciServer, connect: Connect
-) -> None:
+def test_endless_body_is_read_up_to_its_size(server: OciServer, connect: Connect) -> None:
     server.faults.append(always(endless))
     assert refused(fetched, connect(), kind=IntegrityError).code == "AOTC-E203"
     assert server.sent_bytes < 2**28, "most of it was never taken"
 
 
 @pytest.mark.parametrize("span", ["", "bytes 0-9/10", REST, "bytes 100-9/7"])
-def test_other_bytes_than_the_rest_are_refused(
-    span: str, server: OciServer, connect: Connect
-) -> None:
+def test_other_ranges_are_refused(span: str, server: OciServer, connect: Connect) -> None:
     server.faults += [first(cut(100)), always(status(206, Content_Range=span))]
     assert refused(fetched, connect(), kind=RegistryError).code == "AOTC-E775"
 
@@ -163,9 +147,7 @@ def test_a_blob_is_sent_once(chunk: int, server: OciServer, connect: Connect) ->
 
 
 @pytest.mark.parametrize("number", [0, 1, 50_000, CHUNK - 1])
-def test_an_upload_goes_on_from_what_the_registry_has(
-    number: int, server: OciServer, connect: Connect
-) -> None:
+def test_upload_resumes(number: int, server: OciServer, connect: Connect) -> None:
     patches = [0]
 
     def third(handler: Handler) -> bool:
@@ -196,9 +178,7 @@ def test_an_upload_that_gets_on_may_break_more_often(server: OciServer, connect:
     assert server.blobs[REPO, sha256(BIG)] == BIG
 
 
-def test_no_chunk_is_sent_before_the_registry_has_said_how_far_it_is(
-    server: OciServer, connect: Connect
-) -> None:
+def test_chunks_wait_for_the_position(server: OciServer, connect: Connect) -> None:
     server.faults += [
         once(lambda handler: handler.hang_up(), "PATCH", "uploads"),
         once(status(503), "GET", "uploads"),
@@ -213,9 +193,7 @@ def test_no_chunk_is_sent_before_the_registry_has_said_how_far_it_is(
 @pytest.mark.parametrize(
     ("method", "code"), [("PATCH", None), ("PATCH", 404), ("PATCH", 416), ("PUT", 404)]
 )
-def test_an_upload_that_the_registry_has_forgotten_begins_anew(
-    method: str, code: int | None, server: OciServer, connect: Connect
-) -> None:
+def test_lost_upload(method: str, code: int | None, server: OciServer, connect: Connect) -> None:
     def forget(handler: Handler) -> None:
         server.uploads.clear()
         handler.hang_up() if code is None else handler.answer(code)
@@ -228,9 +206,7 @@ def test_an_upload_that_the_registry_has_forgotten_begins_anew(
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "HEAD"])
 @pytest.mark.parametrize("code", [429, 500, 503])
-def test_an_upload_survives_a_fault_at_each_step(
-    method: str, code: int, server: OciServer, connect: Connect
-) -> None:
+def test_upload_survives_fault(method: str, code: int, server: OciServer, connect: Connect) -> None:
     server.faults.append(once(status(code), method, "/blobs/"))
     assert pushed(connect())
     assert server.blobs[REPO, sha256(BIG)] == BIG
@@ -258,9 +234,7 @@ def test_an_upload_that_is_refused_is_given_up(
     assert (REPO, sha256(BIG)) not in server.blobs
 
 
-def test_an_upload_is_sent_nowhere_else(
-    server: OciServer, other: OciServer, connect: Connect
-) -> None:
+def test_upload_stays_on_its_host(server: OciServer, other: OciServer, connect: Connect) -> None:
     there = f"http://{other.address}{UPLOAD}/1"
     server.faults.append(always(status(202, Location=there), "POST", "uploads"))
     assert refused(pushed, connect(), kind=RegistryError).code == "AOTC-E775"
@@ -268,9 +242,7 @@ def test_an_upload_is_sent_nowhere_else(
 
 
 @pytest.mark.parametrize("faults", [[], [once(status(503), "POST", "mount=")]])
-def test_a_blob_of_another_repository_is_taken_over(
-    faults: list[Fault], server: OciServer, connect: Connect
-) -> None:
+def test_blob_is_mounted(faults: list[Fault], server: OciServer, connect: Connect) -> None:
     server.blobs["models/base", DIGEST] = server.blobs.pop((REPO, DIGEST))
     server.faults += faults
     there = connect()
@@ -286,9 +258,7 @@ def test_an_upload_that_a_mount_has_begun_is_used(server: OciServer, connect: Co
     assert server.count("POST", "uploads") == 1
 
 
-def test_a_manifest_is_read_up_to_its_limit_and_has_its_digest(
-    server: OciServer, connect: Connect
-) -> None:
+def test_manifest_is_bounded_and_hashed(server: OciServer, connect: Connect) -> None:
     server.manifests[REPO, "1.0"] = (bytes(1001), "x")
     found = connect().manifest("1.0", 1001)
     assert found is not None and len(found.data) == 1001

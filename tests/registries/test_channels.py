@@ -1,7 +1,5 @@
 """Bundles of a registry that a channel names: `aotc pull --channel`, `aotc verify --channel`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Who asks is told to the registry that it is for, and to nobody else."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -31,9 +29,7 @@ def stored(server: OciServer) -> None:
     server.blobs[REPO, DIGEST] = DATA
 
 
-def test_a_password_is_sent_once_the_registry_wants_one(
-    server: OciServer, connect: Connect
-) -> None:
+def test_password_is_sent_on_demand(server: OciServer, connect: Connect) -> None:
     server.password = "me:secret"
     assert fetched(connect(credentials=ME)) == DATA
     assert [each.authorization for each in server.asked] == ["", f"Basic {AUTH}"]
@@ -41,9 +37,7 @@ def test_a_password_is_sent_once_the_registry_wants_one(
 
 @pytest.mark.parametrize("given", [NOBODY, Credentials("me", "wrong")])
 @pytest.mark.parametrize("token", ["", "t0ken"])
-def test_who_is_not_let_in_is_told_so(
-    given: Credentials, token: str, server: OciServer, connect: Connect
-) -> None:
+def test_login_fails(given: Credentials, token: str, server: OciServer, connect: Connect) -> None:
     server.password, server.token = "me:secret", token
     with pytest.raises(RegistryError) as caught:
         fetched(connect(credentials=given))
@@ -52,9 +46,7 @@ def test_who_is_not_let_in_is_told_so(
     assert len(server.asked) <= 4
 
 
-def test_a_token_is_fetched_once_and_anew_when_it_no_longer_counts(
-    server: OciServer, connect: Connect
-) -> None:
+def test_token_is_fetched_once_until_it_expires(server: OciServer, connect: Connect) -> None:
     server.password, server.token = "me:secret", "t0ken"
     there = connect(credentials=ME)
     assert fetched(there) == fetched(there) == DATA
@@ -85,18 +77,14 @@ def test_an_identity_token_is_exchanged(server: OciServer, connect: Connect) -> 
         *("https://[", "OWN/token#x"),
     ],
 )
-def test_a_token_server_without_tls_or_place_is_not_asked(
-    realm: str, server: OciServer, connect: Connect
-) -> None:
+def test_token_server_needs_tls_and_place(realm: str, server: OciServer, connect: Connect) -> None:
     server.token, server.password = "t0ken", "me:secret"
     server.realm = realm.replace("OWN", f"http://{server.address}")
     assert refused(fetched, connect(credentials=ME)).code == "AOTC-E773"
     assert server.count("GET", "/token") == 0
 
 
-def test_a_token_server_elsewhere_is_asked_over_tls(
-    server: OciServer, other: OciServer, connect: Connect
-) -> None:
+def test_foreign_token_server_is_tls(server: OciServer, other: OciServer, connect: Connect) -> None:
     """One that speaks no TLS is told nothing, and is no place that may not be asked."""
     server.token, server.realm = "t0ken", f"https://{other.address}/token"
     assert refused(fetched, connect(credentials=ME, tries=1)).code == "AOTC-E772"
@@ -150,9 +138,7 @@ def send_on(server: OciServer, storage: OciServer) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "t0ken"])
-def test_a_host_that_readers_are_sent_to_is_told_nothing(
-    token: str, server: OciServer, other: OciServer, connect: Connect
-) -> None:
+def test_no_password(token: str, server: OciServer, other: OciServer, connect: Connect) -> None:
     other.blobs[REPO, DIGEST] = DATA
     server.password, server.token = "me:secret", token
     send_on(server, other)
@@ -160,9 +146,7 @@ def test_a_host_that_readers_are_sent_to_is_told_nothing(
     assert [each.authorization for each in other.asked] == [""]
 
 
-def test_a_host_that_readers_are_sent_to_gets_no_password_by_asking_for_it(
-    server: OciServer, other: OciServer, connect: Connect
-) -> None:
+def test_redirected_host_no_password(server: OciServer, other: OciServer, connect: Connect) -> None:
     server.password = other.password = "me:secret"
     send_on(server, other)
     assert refused(fetched, connect(credentials=ME)).code == "AOTC-E773"
@@ -181,9 +165,7 @@ def test_a_host_that_readers_are_sent_to_gets_no_password_by_asking_for_it(
         ("", ""),
     ],
 )
-def test_readers_are_sent_to_no_place_without_tls(
-    place: str, found: str, server: OciServer, connect: Connect
-) -> None:
+def test_redirects_need_tls(place: str, found: str, server: OciServer, connect: Connect) -> None:
     server.faults.append(always(status(307, Location=place)))
     told = refused(fetched, connect(), kind=RegistryError)
     assert told.code == "AOTC-E775" and found in told.found
@@ -228,9 +210,7 @@ def test_a_helper_is_asked_for_its_host_alone(tmp_path: Path) -> None:
     assert credentials_for("other.example.org", environment) == NOBODY
 
 
-def test_a_helper_that_knows_nothing_leaves_what_the_file_has_but_for_its_host(
-    tmp_path: Path,
-) -> None:
+def test_unknowing_helper_leaves_the_file_but_for_its_host(tmp_path: Path) -> None:
     helper(tmp_path, "store", "echo credentials not found in native keychain; exit 1")
     assert credentials_for(HOST, config(tmp_path, credsStore="store", auths=AUTHS)) == ME
     auths = AUTHS | {"other.example.org": {"auth": AUTH}}
@@ -297,9 +277,7 @@ def test_a_configuration_that_is_none_is_told(text: str, tmp_path: Path) -> None
     assert refused(credentials_for, HOST, environment).code == "AOTC-E773"
 
 
-def test_who_has_no_home_has_no_credentials(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_home_has_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nobody_at_home(monkeypatch)
     assert credentials_for(HOST, {}) == NOBODY
     assert credentials_for(HOST, config(tmp_path, auths=AUTHS)) == ME

@@ -1,7 +1,5 @@
 """Push and pull with Debian's docker-registry, and with the tools that its users have."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -53,9 +51,7 @@ def said(*arguments: object) -> dict[str, object]:
     return found
 
 
-def test_a_bundle_is_pushed_and_pulled_and_loads(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_pushed_bundle_loads(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     place = f"oci://{registry}/models/digits"
     pushed = said("push", bundle, place, "--trust", policy)
@@ -91,9 +87,7 @@ def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path
     assert back.read_bytes() == bundle.read_bytes()
 
 
-def test_what_was_pushed_here_is_pulled_by_skopeo(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_skopeo_pulls_our_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     said("push", bundle, f"oci://{registry}/digits")
     root = read_root(open_bundle(bundle))
@@ -105,9 +99,7 @@ def test_what_was_pushed_here_is_pulled_by_skopeo(
     aotc_runtime.load(tmp_path / "fetched", trust=policy).close()
 
 
-def test_what_skopeo_pushed_is_pulled_here(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_pull_of_skopeos_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     layout = tmp_path / "digits"
     layout.mkdir()
@@ -132,9 +124,7 @@ def oras(what: str, place: str, folder: Path) -> None:
 
 
 @needs_oras
-def test_what_was_pushed_here_is_pulled_by_oras(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_oras_pulls_our_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     said("push", bundle, f"oci://{registry}/models/digits")
     oras("pull", f"{registry}/models/digits", tmp_path / "fetched")
@@ -143,9 +133,7 @@ def test_what_was_pushed_here_is_pulled_by_oras(
 
 
 @needs_oras
-def test_what_oras_pushed_is_pulled_here(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_pull_of_oras_push(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     layout = tmp_path / "digits"
     layout.mkdir()
@@ -171,9 +159,7 @@ def login(folder: Path, address: str, password: str) -> None:
     (folder / "config.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
 
 
-def test_a_registry_with_passwords_lets_in_who_has_logged_in(
-    digits_bundle: Bundle, tmp_path: Path, nobody: Path
-) -> None:
+def test_registry_needs_login(digits_bundle: Bundle, tmp_path: Path, nobody: Path) -> None:
     bundle, _ = digits_bundle
     folder = tmp_path / "registry"
     with running(folder, **with_password(folder)) as address:
@@ -192,9 +178,7 @@ def test_a_registry_with_passwords_lets_in_who_has_logged_in(
         assert back.read_bytes() == bundle.read_bytes()
 
 
-def test_a_registry_with_tls_is_asked_by_its_authority_alone(
-    digits_bundle: Bundle, tmp_path: Path, nobody: Path
-) -> None:
+def test_registry_uses_own_authority(digits_bundle: Bundle, tmp_path: Path, nobody: Path) -> None:
     bundle, _ = digits_bundle
     folder, other = tmp_path / "registry", tmp_path / "other"
     with_tls(other)
@@ -211,9 +195,7 @@ def test_a_registry_with_tls_is_asked_by_its_authority_alone(
         assert done.exit_code == RegistryError.exit_code, "and not without TLS"
 
 
-def test_the_index_of_referrers_stands_in_where_there_is_no_api(
-    registry: str, digits_bundle: Bundle
-) -> None:
+def test_referrers_tag_stands_in_for_the_api(registry: str, digits_bundle: Bundle) -> None:
     bundle, _ = digits_bundle
     pushed = said("push", bundle, f"oci://{registry}/digits")
     with Repository(parse(f"oci://{registry}/digits")) as there:
@@ -224,9 +206,7 @@ def test_the_index_of_referrers_stands_in_where_there_is_no_api(
     assert {each["digest"] for each in json.loads(stand_in.data)["manifests"]} == attached
 
 
-def test_a_signed_bundle_comes_back_from_a_registry_with_the_bytes_that_were_signed(
-    registry: str, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_pull_keeps_signed_bytes(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     layout = tmp_path / "digits"
     layout.mkdir()

@@ -1,7 +1,5 @@
 """Requests under the minimum-throughput rule, without redirects, through proxies."""
 
-from __future__ import annotations
-
 import os
 import socket
 import ssl
@@ -72,9 +70,7 @@ def test_a_connection_is_used_again(data: bytes, client: HttpClient, server: Oci
     assert len(ports) == 3 and len(set(ports)) == (2 if data else 1)
 
 
-def test_a_redirect_is_a_response_and_not_followed_with_credentials(
-    client: HttpClient, server: OciServer
-) -> None:
+def test_redirect_is_not_followed_with_credentials(client: HttpClient, server: OciServer) -> None:
     there = {"Location": f"http://localhost:{server.address.rpartition(':')[2]}/elsewhere"}
     served(server, lambda handler: handler.answer(307, b"", there))
     url = f"http://{server.address}/v2/"
@@ -158,9 +154,7 @@ def test_a_body_that_breaks_off_is_an_error(client: HttpClient, server: OciServe
 @pytest.mark.parametrize(
     "sent", [b"no HTTP\r\n\r\n", b"", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n"]
 )
-def test_bytes_that_are_no_response_are_an_error(
-    sent: bytes, client: HttpClient, server: OciServer
-) -> None:
+def test_invalid_response_is_an_error(sent: bytes, client: HttpClient, server: OciServer) -> None:
     served(server, lambda handler: (handler.wfile.write(sent), handler.hang_up()))
     with pytest.raises(ConnectionError):
         get(client, server)
@@ -180,9 +174,7 @@ def test_what_a_callback_raises_is_raised(client: HttpClient, server: OciServer)
         client.request("PUT", url, {}, Body.of(b"x"), Stopping())
 
 
-def test_a_closed_client_aborts_what_runs_and_begins_nothing(
-    server: OciServer, end: threading.Event
-) -> None:
+def test_closed_client_aborts_everything(server: OciServer, end: threading.Event) -> None:
     client, reached = HttpClient(stall_seconds=20), threading.Event()
 
     def stall(handler: Handler) -> None:
@@ -234,9 +226,7 @@ def test_a_proxy_tunnels_and_is_told_its_password(
     assert b"\r\nAuthorization" not in request
 
 
-def test_a_client_with_its_own_authority_may_still_ask_without_tls(
-    server: OciServer, secure: OciServer, tmp_path: Path
-) -> None:
+def test_own_authority_allows_http(server: OciServer, secure: OciServer, tmp_path: Path) -> None:
     client = HttpClient(tmp_path / "ca.pem", 10.0)
     with get(client, server) as response:
         assert response.status == 200
@@ -265,9 +255,7 @@ def test_a_pipe_in_the_place_of_certificates_is_refused_at_once(tmp_path: Path) 
     assert told.code == "AOTC-E770"
 
 
-def test_comments_between_certificates_are_no_part_of_them(
-    secure: OciServer, tmp_path: Path
-) -> None:
+def test_comments_between_certificates_are_ignored(secure: OciServer, tmp_path: Path) -> None:
     place = tmp_path / "ca.pem"
     place.write_bytes("# Autorité\n".encode() + place.read_bytes())
     client = HttpClient(place)

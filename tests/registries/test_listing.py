@@ -1,7 +1,5 @@
 """What a registry answers besides blobs: waits, words, lists; and who it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -61,17 +59,13 @@ def test_how_long_to_wait_is_read_as_http_has_it(text: str, seconds: float | Non
     ("body", "told"),
     [(b"no quota left", True), (b"<html>no quota left</html>", False), (b"", False)],
 )
-def test_a_registry_is_quoted_unless_it_answers_a_page(
-    body: bytes, told: bool, server: OciServer, connect: Connect
-) -> None:
+def test_errors_are_quoted(body: bytes, told: bool, server: OciServer, connect: Connect) -> None:
     server.faults.append(always(status(400, body)))
     found = refused(fetched, connect()).found
     assert ("quota" in found) is told and not found.endswith((":", ": "))
 
 
-def test_a_registry_that_is_another_is_asked_once(
-    secure: OciServer, connect: Connect, tmp_path: Path
-) -> None:
+def test_redirected_is_asked_once(secure: OciServer, connect: Connect, tmp_path: Path) -> None:
     """Its certificate will be no better later."""
     place = f"localhost:{secure.server_port}"
     told = refused(fetched, connect(address=place, ca=tmp_path / "ca.pem"))
@@ -94,9 +88,7 @@ def test_a_registry_with_tls_sends_nobody_on_without_it(
     assert not server.asked
 
 
-def test_a_place_that_sends_on_with_choices_is_followed_and_one_that_refuses_told(
-    server: OciServer, connect: Connect
-) -> None:
+def test_redirect_with_choices_is_followed(server: OciServer, connect: Connect) -> None:
     server.blobs["stored", DIGEST] = DATA
     server.faults += [
         always(status(307, Location="/choices"), "GET", f"{REPO}/blobs"),
@@ -109,9 +101,7 @@ def test_a_place_that_sends_on_with_choices_is_followed_and_one_that_refuses_tol
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_registry_says_whether_it_lists_what_refers(
-    listed: bool, server: OciServer, connect: Connect
-) -> None:
+def test_listing_support_is_told(listed: bool, server: OciServer, connect: Connect) -> None:
     server.referrers = listed
     subject = {"mediaType": oci_layout.INDEX_TYPE, "digest": ROOT_DIGEST, "size": 4}
     data = json.dumps({"schemaVersion": 2, "subject": subject}).encode()
@@ -123,9 +113,7 @@ def test_a_list_that_is_refused_is_no_list(server: OciServer, connect: Connect) 
     assert refused(tags, connect(), "sha256-").code == "AOTC-E773"
 
 
-def test_a_small_blob_has_at_most_so_many_bytes_and_may_have_none(
-    server: OciServer, connect: Connect
-) -> None:
+def test_small_blob_is_bounded_and_may_be_empty(server: OciServer, connect: Connect) -> None:
     repository = connect()
     reference = Descriptor(mediaType="x", digest=DIGEST, size=len(DATA))
     assert small(repository, reference, len(DATA)) == DATA
@@ -139,9 +127,7 @@ def test_a_small_blob_has_at_most_so_many_bytes_and_may_have_none(
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_root_has_at_most_so_many_referrers(
-    more: int, server: OciServer, connect: Connect
-) -> None:
+def test_referrers_are_bounded(more: int, server: OciServer, connect: Connect) -> None:
     entries = [
         {"mediaType": oci_layout.MANIFEST_TYPE, "digest": sha256(b"%d" % number), "size": 2}
         for number in range(CANDIDATES_MAX + more)

@@ -1,7 +1,5 @@
 """A load of a reference fetches the one target that it takes, and knows it without a registry."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -113,9 +111,7 @@ def test_a_load_fetches_the_target_that_it_takes_and_no_other(loading: Loading) 
     assert loading.load() == loading.best
 
 
-def test_a_copy_with_some_targets_is_pushed_to_where_the_rest_is_or_may_be_absent(
-    loading: Loading, registry: Registry, tmp_path: Path
-) -> None:
+def test_partial_copy_may_be_absent(loading: Loading, registry: Registry, tmp_path: Path) -> None:
     server, digest = registry.server, loading.place.partition("@")[2]
     root, part = f"/manifests/{digest}", tmp_path / "part.aotb"
     assert server.count("GET", root) == 0, "nobody asks about what is whole"
@@ -131,9 +127,7 @@ def test_a_copy_with_some_targets_is_pushed_to_where_the_rest_is_or_may_be_absen
         assert told in refused(registry.push, path, "models/third", kind=RegistryError).found
 
 
-def test_a_target_that_is_named_is_fetched_and_what_lacks_of_the_best_one_later(
-    loading: Loading,
-) -> None:
+def test_named_target_is_fetched_and_missing_blobs_later(loading: Loading) -> None:
     loading.load(target=loading.other)
     assert loading.fetched == loading.layers(loading.other)
     assert loading.load() == loading.best
@@ -172,9 +166,7 @@ def test_what_the_policy_refuses_is_not_fetched(rule: str, code: str, loading: L
     assert loading.fetched == set()
 
 
-def test_no_engine_is_asked_what_the_host_is_for_a_bundle_that_is_not_trusted(
-    loading: Loading, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untrusted_bundle_asks_no_engine(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(*_: object) -> None:
         raise AssertionError("asked")
 
@@ -218,9 +210,7 @@ def test_what_contradicts_itself_is_not_fetched(
     assert loading.fetched == set()
 
 
-def test_what_is_verified_to_be_loaded_later_is_fetched_whole_or_as_named(
-    loading: Loading, tmp_path: Path
-) -> None:
+def test_verified_for_load_is_fetched_whole(loading: Loading, tmp_path: Path) -> None:
     given = {"trust": loading.policy, "target": loading.best}
     aotc_runtime.verify(loading.place, store=tmp_path / "one", **given)
     assert loading.fetched == loading.layers(loading.best)
@@ -239,9 +229,7 @@ def verdict(
     return found
 
 
-def test_a_verdict_keeps_what_a_load_needs_and_hashes_its_weights(
-    loading: Loading, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdict_keeps_load_blobs(loading: Loading, capsys: pytest.CaptureFixture[str]) -> None:
     keeping = loading.policy, capsys, "--store", str(loading.store)
     found = verdict(loading, *keeping)
     assert (found["bundle"], found["target"]) == (loading.place, loading.best)
@@ -260,9 +248,7 @@ def test_a_verdict_keeps_what_a_load_needs_and_hashes_its_weights(
 
 
 @pytest.mark.parametrize("why", ["signer", "version"])
-def test_a_refusal_says_the_same_with_a_store_as_without_one(
-    why: str, loading: Loading, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_same_refusal(why: str, loading: Loading, capsys: pytest.CaptureFixture[str]) -> None:
     newer = 'minimum_version = "9.0.0"'
     policy = loading.by_a_stranger() if why == "signer" else loading.stating(newer)
     found = [

@@ -1,7 +1,5 @@
 """A bundle goes to a registry and comes back with the bytes it had, and nothing moves twice."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile
@@ -59,9 +57,7 @@ def test_a_bundle_comes_back_byte_for_byte(either: Registry, back: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["digits", "finite", "layers", "sizes", "sums", "trees"])
-def test_bundles_of_every_kind_come_back_with_what_is_signed(
-    name: str, either: Registry, tmp_path: Path
-) -> None:
+def test_bundles_come_back_as_signed(name: str, either: Registry, tmp_path: Path) -> None:
     path, back = GOLDEN / f"{name}.aotb", tmp_path / "back"
     either.push(path)
     either.pull(back, form=Form.LAYOUT)
@@ -113,9 +109,7 @@ def test_blobs_of_another_repository_are_mounted(registry: Registry) -> None:
     assert sent(registry.server) == before
 
 
-def test_an_attestation_that_is_added_later_is_all_that_is_sent(
-    either: Registry, back: Path, tmp_path: Path
-) -> None:
+def test_later_attestation_is_sent_alone(either: Registry, back: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(LAYERS, tmp_path / "layers.aotb"))
     either.push(path)
     endorse(path, LocalSigner.ephemeral())
@@ -160,9 +154,7 @@ def test_a_stand_in_keeps_what_others_have_listed(registry: Registry) -> None:
     assert theirs in listed(registry.server) and len(listed(registry.server)) == 3
 
 
-def test_a_stand_in_that_is_none_or_that_others_overwrite_each_time_is_told(
-    registry: Registry,
-) -> None:
+def test_bad_or_overwritten_stand_in_is_told(registry: Registry) -> None:
     stands_in(registry.server)
     registry.server.manifests[REPO, STAND_IN] = (b"[]", oci_layout.INDEX_TYPE)
     told = refused(registry.push, kind=RegistryError)
@@ -253,9 +245,7 @@ def test_a_digest_of_another_bundle_is_refused(registry: Registry) -> None:
     assert registry.push(place=f"{REPO}@{ROOT_DIGEST}").place.digest == ROOT_DIGEST
 
 
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_unwritable_place_is_told_before_asking(registry: Registry, tmp_path: Path) -> None:
     registry.push()
     before = len(registry.server.asked)
     assert refused(registry.pull, tmp_path).code == "AOTC-E003"
@@ -273,9 +263,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("form", list(Form))
-def test_a_pull_that_fails_leaves_what_was_there(
-    fault: Fault, form: Form, registry: Registry, tmp_path: Path
-) -> None:
+def test_failed_pull_keeps(fault: Fault, form: Form, registry: Registry, tmp_path: Path) -> None:
     registry.push()
     path = tmp_path / "back"
     registry.pull(path, form=form)
@@ -295,9 +283,7 @@ def test_a_push_that_fails_moves_no_tag(registry: Registry) -> None:
     assert registry.server.manifests[REPO, "stable"] == before
 
 
-def test_progress_counts_bytes_up_to_all_of_them(
-    registry: Registry, back: Path, tmp_path: Path
-) -> None:
+def test_progress_counts_all_bytes(registry: Registry, back: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
 
     def on_bytes(done: int, total: int) -> None:
@@ -312,9 +298,7 @@ def test_progress_counts_bytes_up_to_all_of_them(
 
 
 @pytest.mark.parametrize("what", ["root", "image manifest", "attestation"])
-def test_a_document_that_is_written_into_while_it_is_pushed_is_not_pushed(
-    what: str, registry: Registry, tmp_path: Path
-) -> None:
+def test_changing_document_is_not_pushed(what: str, registry: Registry, tmp_path: Path) -> None:
     """The registry takes whatever it is given."""
     folder = unpacked(tmp_path / "layout")
     root, attestation, *_ = json.loads((folder / "index.json").read_bytes())["manifests"]

@@ -1,7 +1,5 @@
 """References are read as they are meant, or refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc_runtime.base.errors import RegistryError

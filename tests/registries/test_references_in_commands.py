@@ -2,8 +2,6 @@
 `aotc store`.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path
@@ -65,12 +63,7 @@ def fetched(server: OciServer) -> set[str]:
     return {each.path.rpartition("/")[2] for each in server.asked if each.method == "GET"}
 
 
-COMMANDS = {
-    "inspect": [],
-    "compat": [],
-    "diff": [str(DIGITS)],
-    "report": ["-o", "report.html"],
-}
+COMMANDS = {"inspect": [], "compat": [], "diff": [str(DIGITS)], "report": ["-o", "report.html"]}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -99,9 +92,7 @@ def test_weights_stay_in_the_registry_unless_they_are_asked_for(
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_verdict_says_whether_the_weights_were_hashed(
-    full: bool, server: OciServer, there: tuple[str, str], policy: Path
-) -> None:
+def test_hash_is_told(full: bool, server: OciServer, there: tuple[str, str], policy: Path) -> None:
     more = ["--full"] if full else []
     found = document("verify", there[0], "--trust", policy, *more)
     assert found["weights_hashed"] is full
@@ -121,9 +112,7 @@ def test_the_runtime_alone_says_the_same(
     assert alone == whole
 
 
-def test_a_policy_that_demands_digests_takes_no_tag(
-    server: OciServer, there: tuple[str, str], policy: Path
-) -> None:
+def test_digest_policy_refuses_tag(server: OciServer, there: tuple[str, str], policy: Path) -> None:
     text = policy.read_text("utf-8")
     policy.write_text(text.replace("name =", 'references = "digest"\nname =', 1), "utf-8")
     for name in ("verify", "compat", "report"):
@@ -134,9 +123,7 @@ def test_a_policy_that_demands_digests_takes_no_tag(
     assert "AOTC-E326" not in str(found)
 
 
-def test_nothing_is_fetched_of_what_nobody_trusts(
-    server: OciServer, there: tuple[str, str], tmp_path: Path
-) -> None:
+def test_untrusted_is_unfetched(server: OciServer, there: tuple[str, str], tmp_path: Path) -> None:
     path = tmp_path / "other.toml"
     path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
     found = document("compat", there[1], "--trust", path)
@@ -146,9 +133,7 @@ def test_nothing_is_fetched_of_what_nobody_trusts(
     assert not layers & fetched(server)
 
 
-def test_what_was_left_in_the_registry_can_never_be_used(
-    there: tuple[str, str], policy: Path
-) -> None:
+def test_leftovers_in_registry_are_never_used(there: tuple[str, str], policy: Path) -> None:
     """The way that loads go knows of no weights that nobody hashed."""
     read = read_policy(policy)
     with (
@@ -219,9 +204,7 @@ def test_damage_is_removed(filled: Path) -> None:
     assert found["removed"] == [f"sha256:{path.name}"]
 
 
-def test_a_file_is_written_out_of_a_store_that_keeps_its_own(
-    filled: Path, server: OciServer, tmp_path: Path
-) -> None:
+def test_file_is_written_out_of_a_store(filled: Path, server: OciServer, tmp_path: Path) -> None:
     place = f"oci://{server.address}/models/layers:1.0.0"
     before = server.count("GET", "/blobs/")
     document("pull", place, "--store", filled, "--layout", tmp_path / "layout")

@@ -1,7 +1,5 @@
 """Servers of bundles that are named by references."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import threading
@@ -95,9 +93,7 @@ def test_what_a_tag_names_still_is_not_loaded_again(
     repository.close()
 
 
-def test_nothing_counts_as_unchanged_that_never_served(
-    versions: Versions, connect: Connect, tmp_path: Path
-) -> None:
+def test_unserved_is_not_unchanged(versions: Versions, connect: Connect, tmp_path: Path) -> None:
     """A digest and a policy that is no file look the same at all times."""
     place = str(pushed(versions, "1.0.0", connect, tmp_path))
     settings = Settings(store=tmp_path / "store")
@@ -193,9 +189,7 @@ def test_certificates_of_the_registry_can_be_named(
         assert served.infer("digits", INPUTS)[0] == 200
 
 
-def test_a_reference_to_nothing_ends_the_start_with_the_reason(
-    versions: Versions, server: OciServer, tmp_path: Path
-) -> None:
+def test_missing_bundle_is_named(versions: Versions, server: OciServer, tmp_path: Path) -> None:
     place = f"oci://{server.address}/models/nowhere:live"
     options = ("--store", str(tmp_path / "store"))
     with serving([place], [versions.trust], *options, ready=False) as served:

@@ -1,7 +1,5 @@
 """A store has what was fetched, whole; what is loaded from it was hashed by who loads it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal
@@ -88,9 +86,7 @@ def documents(store: Store, root: str) -> set[str]:
     return {d for d in store.bundle(root).blobs if store.files.path(d).read_bytes()[:1] == b"{"}
 
 
-def test_what_is_fetched_is_there_whole_and_not_fetched_again(
-    registry: Registry, store: Store, place: str
-) -> None:
+def test_fetched_bundle_is_whole_and_kept(registry: Registry, store: Store, place: str) -> None:
     assert store.bundles() == []
     root = registry.keep(store)
     (found,) = store.bundles()
@@ -106,9 +102,7 @@ def test_what_is_fetched_is_there_whole_and_not_fetched_again(
     assert layers and registry.layers == layers
 
 
-def test_a_record_keeps_attestations_that_a_registry_has_lost(
-    registry: Registry, store: Store, root: str
-) -> None:
+def test_record_keeps_lost_attestations(registry: Registry, store: Store, root: str) -> None:
     registry.server.faults += [
         always(status(200, b'{"manifests": []}'), text="/referrers/"),
         always(status(404), text="/manifests/sha256-"),
@@ -117,9 +111,7 @@ def test_a_record_keeps_attestations_that_a_registry_has_lost(
     assert len(store.bundle(root).attestations) == 2
 
 
-def test_a_bundle_is_loaded_from_its_reference_and_then_without_a_registry(
-    registry: Registry, store: Store, place: str, policy: Path
-) -> None:
+def test_stored_loads_offline(registry: Registry, store: Store, place: str, policy: Path) -> None:
     read = read_policy(policy)
     first = fetched(place, read, store, None)
     registry.server.close()
@@ -129,18 +121,14 @@ def test_a_bundle_is_loaded_from_its_reference_and_then_without_a_registry(
     refused(fetched, tag, read, store, None, kind=RegistryError)
 
 
-def test_what_is_missing_of_a_stored_bundle_is_fetched(
-    store: Store, root: str, place: str, policy: Path
-) -> None:
+def test_missing_blobs_are_fetched(store: Store, root: str, place: str, policy: Path) -> None:
     for digest in store.bundle(root).blobs:
         store.files.path(digest).unlink()
         found = fetched(place, read_policy(policy), store, None)
         assert found.digests() == look_into(LAYERS).digests(), digest
 
 
-def test_a_blob_that_was_changed_is_never_used(
-    store: Store, root: str, place: str, policy: Path
-) -> None:
+def test_changed_blob_is_never_used(store: Store, root: str, place: str, policy: Path) -> None:
     for digest in {*store.bundle(root).blobs} - documents(store, root):
         path = store.files.path(digest)
         before = with_its_last_bit_turned(path)
@@ -150,9 +138,7 @@ def test_a_blob_that_was_changed_is_never_used(
         path.write_bytes(before)
 
 
-def test_a_verified_bundle_is_loaded_from_what_was_hashed(
-    store: Store, root: str, place: str, policy: Path
-) -> None:
+def test_hashed_bytes_are_loaded(store: Store, root: str, place: str, policy: Path) -> None:
     verified = aotc_runtime.verify(place, trust=policy, store=store.folder)
     assert verified.root_digest == root
     for digest, size in store.bundle(root).blobs.items():
@@ -171,9 +157,7 @@ def test_what_nobody_trusts_is_not_fetched(store: Store, place: str, policy: Pat
     assert store.bundle(place.partition("@")[2]) is None
 
 
-def test_a_policy_may_demand_digests(
-    registry: Registry, store: Store, place: str, policy: Path
-) -> None:
+def test_policy_needs_digests(registry: Registry, store: Store, place: str, policy: Path) -> None:
     text = policy.read_text("utf-8").replace("name =", 'references = "digest"\nname =', 1)
     policy.write_text(text, "utf-8")
     read, before = read_policy(policy), len(registry.server.asked)
@@ -236,9 +220,7 @@ def test_nothing_is_removed_while_somebody_adds(store: Store, root: str) -> None
     assert read_unverified(held)[0].root_digest == root
 
 
-def test_a_damaged_blob_is_found_and_fetched_again(
-    registry: Registry, store: Store, root: str
-) -> None:
+def test_damaged_blob_is_fetched_again(registry: Registry, store: Store, root: str) -> None:
     bad = max(store.bundle(root).blobs)
     path = store.files.path(bad)
     data = with_its_last_bit_turned(path)
@@ -267,9 +249,7 @@ def read_only(folder: Path) -> Iterator[None]:
 NOBODY = 65534
 
 
-def test_a_read_only_store_gives_what_it_has_and_takes_nothing(
-    registry: Registry, place: str, policy: Path
-) -> None:
+def test_read_only_store_gives(registry: Registry, place: str, policy: Path) -> None:
     read, other = read_policy(policy), registry.push(DIGITS, "models/other").place
     with tempfile.TemporaryDirectory() as name:
         store = Store(name)
@@ -308,9 +288,7 @@ def test_several_processes_fetch_each_blob_once(registry: Registry, store: Store
     requires_whole(store, place.digest)
 
 
-def test_who_is_killed_leaves_nothing_wrong_and_the_next_one_goes_on(
-    registry: Registry, store: Store
-) -> None:
+def test_killed_process_leaves_nothing_wrong(registry: Registry, store: Store) -> None:
     server, place = registry.server, registry.push(DIGITS).place
     sizes_ = {d: len(data) for (_, d), data in server.blobs.items()}
     large = max(sizes_, key=lambda digest: sizes_[digest])
@@ -367,9 +345,7 @@ def test_where_the_default_store_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.code == "AOTC-E560" and "AOTC_STORE" in told.hint
 
 
-def test_attestations_come_by_the_api_alone_where_there_is_one(
-    registry: Registry, store: Store, place: str
-) -> None:
+def test_api_alone_gives_attestations(registry: Registry, store: Store, place: str) -> None:
     registry.server.faults.append(always(status(500), text="/tags/"))
     root = registry.keep(store)
     expected = len(read_root(look_into(LAYERS)).attestations)
@@ -400,9 +376,7 @@ def test_documents_are_there_all_or_none(lost: str, store: Store, root: str) -> 
     assert store.documents(found.root) is None
 
 
-def test_what_is_there_is_not_received_again_and_needs_no_place_to_be_written(
-    store: Store,
-) -> None:
+def test_present_blobs_are_not_received_again(store: Store) -> None:
     store.files.put(sha256(b"root"), b"root")
     with store.files.receiving(sha256(b"root"), 4) as sink:
         assert sink is None

@@ -1,7 +1,5 @@
 """Answers that no registry gives: each is refused with a code, soon, and stops nothing else."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import time
@@ -83,9 +81,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_that_no_registry_gives_is_refused_with_a_code(
-    name: str, server: OciServer, connect: Connect
-) -> None:
+def test_strange_answer_has_a_code(name: str, server: OciServer, connect: Connect) -> None:
     server.faults.append(always(ANSWERS[name], text="/v2/"))
     began = time.monotonic()
     with pytest.raises(AotcError) as caught:
@@ -99,9 +95,7 @@ def test_an_answer_that_no_registry_gives_is_refused_with_a_code(
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_a_registry_is_waited_for_no_longer_than_the_caller_is_patient(
-    number: int, server: OciServer
-) -> None:
+def test_registry_is_waited_for_within_patience(number: int, server: OciServer) -> None:
     """Seconds that it asks for count together."""
     server.faults.append(always(said("429 X", {"Retry-After": "1"}), text="/v2/"))
     tries = RetryLimits(9, 0.001, 0.002, patience=number - 0.5)
@@ -118,9 +112,7 @@ def place(server: OciServer, connect: Connect) -> Repository:
 
 
 @pytest.mark.parametrize("code", [200, 301, 302, 303, 307, 308, 404, 405])
-def test_a_page_in_place_of_referrers_leaves_the_tag_that_stands_in(
-    code: int, server: OciServer, place: Repository
-) -> None:
+def test_html_referrers_leave_the_tag(code: int, server: OciServer, place: Repository) -> None:
     page = {"Location": "https://sign-in.invalid/", "Content-Type": "text/html; charset=utf-8"}
     server.faults.append(always(status(code, b"<html>sign in</html>", **page), text="/referrers/"))
     assert len(fetch_attestations(place, resolve(place)).attestations) == 2
@@ -137,9 +129,7 @@ def test_an_empty_list_may_be_null(server: OciServer, place: Repository, connect
     assert len(fetch_attestations(place, resolve(place)).attestations) == 2
 
 
-def test_fields_of_a_token_and_of_credentials_may_be_null(
-    server: OciServer, connect: Connect, tmp_path: Path
-) -> None:
+def test_token_fields_may_be_null(server: OciServer, connect: Connect, tmp_path: Path) -> None:
     server.token = "t"
     token = b'{"token":null,"access_token":"t"}'
     server.faults.append(always(status(200, token), text="/token"))
@@ -152,18 +142,14 @@ def test_fields_of_a_token_and_of_credentials_may_be_null(
 
 
 @pytest.mark.parametrize("kind", ["manifests", "blobs"])
-def test_a_compressed_answer_is_told_as_such(
-    kind: str, server: OciServer, place: Repository
-) -> None:
+def test_compressed_answer_is_told(kind: str, server: OciServer, place: Repository) -> None:
     compressed = status(200, gzip.compress(b"{}"), Content_Encoding="gzip")
     server.faults.append(always(compressed, text=f"/{kind}/"))
     told = refused(lambda: fetch_attestations(place, resolve(place)), kind=RegistryError)
     assert told.code == "AOTC-E775" and told.found == "Content-Encoding: gzip"
 
 
-def test_a_tag_that_means_the_digest_is_told_as_such_when_nothing_else_lists_attestations(
-    server: OciServer, connect: Connect
-) -> None:
+def test_digest_tag_is_told_when_nothing_else_lists(server: OciServer, connect: Connect) -> None:
     def answers_the_digest(handler: Handler) -> bool:
         name = handler.path.rpartition("/")[2]
         is_asked = handler.command == "GET" and name.startswith("sha256-") and "." not in name

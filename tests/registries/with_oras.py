@@ -4,8 +4,6 @@ pull: each manifest and its blobs into an OCI layout, from the root that the tag
 index of referrers.  push: every file of such a layout.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

@@ -100,9 +100,7 @@ def test_calls_without_a_message_keep_no_others_out(served: Served) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3 * MIB])
-def test_messages_that_are_announced_or_half_sent_keep_no_others_out(
-    size: int, served: Served
-) -> None:
+def test_half_sent_messages_keep_no_others_out(size: int, served: Served) -> None:
     """Each announces 16 MiB; together they send 1 byte each, or 120 MiB."""
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(Http2(served.grpc)) for _ in range(40)]
@@ -136,9 +134,7 @@ def test_small_fields_are_not_made_into_large_objects(part: bytes, served: Serve
 
 
 @pytest.mark.parametrize("field", [1, 3, 6])
-def test_typed_contents_are_compared_with_the_shape_before_they_are_read(
-    field: int, served: Served
-) -> None:
+def test_typed_contents_are_compared_before_reading(field: int, served: Served) -> None:
     def wrapped(number: int, data: bytes) -> bytes:
         size, left = b"", len(data)
         while left > 0x7F:
@@ -206,9 +202,7 @@ def test_more_calls_on_a_connection_than_allowed_are_refused(served: Served) -> 
 
 
 @pytest.mark.parametrize("option", ["--age-seconds", "--idle-seconds"])
-def test_connections_end_when_they_are_idle_or_old(
-    option: str, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_idle_or_old_connections_end(option: str, digits_bundle: tuple[Path, Path]) -> None:
     options = ["--grpc-port", "0", "--idle-seconds", "9999", option, "1"]
     with serving(digits_bundle[:1], digits_bundle[1:], *options, python=SERVER) as server:
         with Http2(server.grpc) as connection:

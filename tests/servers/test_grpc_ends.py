@@ -15,6 +15,7 @@ import pytest
 from served import Served, serving
 from waiting import SECONDS, until
 
+from tests.conftest import Bundle
 from tests.servers.test_tritonclient import CLIENT, SERVER, pytestmark
 
 __all__ = ["pytestmark"]
@@ -55,9 +56,7 @@ def held(served: Served) -> set[float]:
 
 
 @BOTH
-def test_calls_that_are_cancelled_leave_nothing_behind(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_cancelled_calls_leave_nothing(options: tuple[str, ...], types: Bundle) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert sum(came_of(started(served, "cancel")).values()) == 100
         until(lambda: held(served) == {0.0}, "it holds no request")
@@ -65,18 +64,14 @@ def test_calls_that_are_cancelled_leave_nothing_behind(
 
 
 @BOTH
-def test_calls_beside_cancelled_ones_are_answered(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_others_are_answered(options: tuple[str, ...], types: Bundle) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert came_of(started(served, "beside")) == {"answer": 400}
         until(lambda: held(served) == {0.0}, "it holds no request")
 
 
 @BOTH
-def test_sigterm_under_load_ends_no_call_that_had_begun(
-    options: tuple[str, ...], types: tuple[Path, Path]
-) -> None:
+def test_sigterm_ends_no_call(options: tuple[str, ...], types: Bundle) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         client = started(served, "ask")
         assert client.stdout is not None and client.stdout.readline() == "asking\n"
@@ -89,7 +84,7 @@ def test_sigterm_under_load_ends_no_call_that_had_begun(
     assert found and all(each.startswith(told) for each in found), found
 
 
-def test_sighup_under_load_loses_no_call(types: tuple[Path, Path], tmp_path: Path) -> None:
+def test_sighup_under_load_loses_no_call(types: Bundle, tmp_path: Path) -> None:
     place = tmp_path / "types.aotb"
     shutil.copyfile(types[0], place)
     with serving([place], [types[1]], "--grpc-port", "0", python=SERVER) as served:
@@ -106,9 +101,7 @@ def test_sighup_under_load_loses_no_call(types: tuple[Path, Path], tmp_path: Pat
     assert found.pop("answer") > 20 and found == {}
 
 
-def test_a_call_continues_the_clients_trace(
-    types: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trace_is_continued(types: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "spans"
     (tmp_path / "sitecustomize.py").write_text(INSTRUMENTED.format(file=str(file)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

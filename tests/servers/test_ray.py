@@ -61,9 +61,7 @@ def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
     return Versions(digits_bundle[0], tmp_path)
 
 
-def test_the_routes_are_those_of_a_server(
-    cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]
-) -> None:
+def test_routes_equal_it(cluster: OnRay, digits_bundle: Bundle, expected: dict[str, Array]) -> None:
     cluster.deploy(*digits_bundle, replicas=2, max_tensor="64K", max_body="1M")
     assert cluster.get("/v2/health/live") == (200, {"live": True})
     assert cluster.get("/v2/health/ready") == (200, {"ready": True})
@@ -93,9 +91,7 @@ def test_the_routes_are_those_of_a_server(
     assert (status, document["code"]) == (501, "AOTC-E767")
 
 
-def test_each_replica_exports_its_metrics_by_its_node(
-    cluster: OnRay, digits_bundle: Bundle
-) -> None:
+def test_each_replica_exports_its_metrics(cluster: OnRay, digits_bundle: Bundle) -> None:
     info, served = "ray_aotc_bundle_info{", "ray_aotc_server_request_seconds_count{"
     # Nodes tell of replicas that have ended for a while.
     ended = replicas(info)
@@ -137,9 +133,7 @@ def _value(sample: str) -> float:
     return float(sample.rpartition(" ")[2])
 
 
-def test_a_killed_replica_costs_its_requests_an_error_and_no_wrong_answer(
-    cluster: OnRay, digits_bundle: Bundle, probabilities: bytes
-) -> None:
+def test_killed_replica_errs(cluster: OnRay, digits_bundle: Bundle, probabilities: bytes) -> None:
     cluster.deploy(*digits_bundle, replicas=2)
     statuses: list[int] = []
     for _ in range(2):

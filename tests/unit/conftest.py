@@ -1,7 +1,5 @@
 """A small module in text form, as the portable artifact that a compile job holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

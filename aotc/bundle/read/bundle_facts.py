@@ -4,8 +4,6 @@ What belongs to the program is the same for every target of a bundle. A target h
 options and requirements of its own, and what was measured on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,7 +33,7 @@ _ENTRY_POINT = (
     *("function", "parameters", "inputs", "result", "outputs", "dimensions", "relations"),
     *("bound", "static", "tolerance", "numerics", "lifted", "specialized", "evaluations"),
 )
-_MODULE = ("module", "input_shapes", "output_shapes")
+_MODULE = ("module", "input_shapes", "output_shapes", "precision")
 _EXECUTABLE = ("platform", "fixture", "tuned", "executable", "parity")
 """Fields that are compared as they stand in a manifest."""
 
@@ -107,6 +105,8 @@ class Fact:
                 return str(value.digest)
             case "symbolic" | "numerics":
                 return "none" if value is UNSET else str(value)
+            case "precision":
+                return "none" if value is UNSET else f"{value.name} ({value.weights})"
         data = canonical_json.encode(value)
         return data.decode() if len(data) <= SHOWN_MAX else sha256(data)
 

@@ -1,7 +1,5 @@
 """Everything that a reviewer needs of a bundle: targets, inputs, signatures and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -11,7 +9,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import refusal
-from aotc.base.evidence import Coverage, Evidence, ModelOrigin, ProfileEvidence
+from aotc.base.evidence import (
+    AppliedPrecision,
+    Coverage,
+    Evidence,
+    ModelOrigin,
+    ProfileEvidence,
+)
 from aotc.base.source_locations import EntryPointLines, read_locations
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc_runtime.base import canonical_json
@@ -76,6 +80,10 @@ class ReviewedTarget:
     def model(self, entry_point: str) -> ModelOrigin | UnsetType:
         """The model file that an entry point was made of, if the evidence names one."""
         return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
+
+    def precision(self, entry_point: str) -> AppliedPrecision | UnsetType:
+        """Return what the build quantized of an entry point, if the evidence says so."""
+        return self.evidence.entry_points[entry_point].precision if self.evidence else UNSET
 
     def coverage(self, entry_point: str) -> Coverage | None:
         """Return what of the program went into an entry point."""
@@ -181,12 +189,8 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
         for name, entry_point in manifest.entry_points.items()
     }
     if recorded != known:
-        raise refusal(
-            "AOTC-E118",
-            where,
-            "others",
-            expected="the entry points and profiles of the bundle manifest",
-        )
+        expected = "the entry points and profiles of the bundle manifest"
+        raise refusal("AOTC-E118", where, "others", expected=expected)
     return evidence
 
 

@@ -5,8 +5,6 @@ named after the scheme and leads to an `OpenKey`. signing.md shows one. What plu
 whatever they raise becomes one finding, and what they sign has to verify under their key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
+from aotc.base.entry_points import load
 from aotc.base.errors import refusal
 from aotc_runtime.base.errors import AotcError, TrustError
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -87,7 +86,7 @@ def open_signer(uri: str, ask: Ask) -> PluginSigner:
     scheme = scheme_of(uri)
     point = _plugin(scheme)
     with _as_finding(scheme, "import"):
-        open_key = cast(OpenKey, point.load())
+        open_key = cast(OpenKey, load(point))
     with _as_finding(scheme, "opening the key"):
         key = open_key(uri, ask)
     with _as_finding(scheme, "public key"):

@@ -3,8 +3,6 @@
 Comments, order and spelling of the rest of the text stay.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,12 +109,18 @@ def revoke(
         BundleFormatError, IntegrityError: A bundle cannot be read.
     """
     text, policy = _read(path)
+    for value in blobs:
+        if not is_digest(value):
+            raise refusal("AOTC-E023", "--blob", value, cause="blob-digest-is-invalid")
     ids = [_key_id(value, policy, path) for value in keys]
     dated = dict.fromkeys(ids, since) if since else {}
     wanted = {
         "keys": [] if since else ids,
-        "roots": [_root(value) for value in roots],
-        "blobs": [_blob(value) for value in blobs],
+        "roots": [
+            value if is_digest(value) else read_unverified(look_into(Path(value)))[0].root_digest
+            for value in roots
+        ],
+        "blobs": list(blobs),
     }
     added: dict[str, list[str]] = {}
     already: list[str] = []
@@ -164,18 +168,6 @@ def _key_id(value: str, policy: TrustPolicy, path: Path) -> str:
         if len(found) == 1:
             return found[0]
     raise refusal("AOTC-E023", "--key", value, cause="key-id-is-invalid")
-
-
-def _root(value: str) -> str:
-    if is_digest(value):
-        return value
-    return read_unverified(look_into(Path(value)))[0].root_digest
-
-
-def _blob(value: str) -> str:
-    if is_digest(value):
-        return value
-    raise refusal("AOTC-E023", "--blob", value, cause="blob-digest-is-invalid")
 
 
 _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")

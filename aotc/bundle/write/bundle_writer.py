@@ -4,8 +4,6 @@ The same parts give the same bytes: members in a fixed order (documents, small b
 canonical JSON, no times, no owners.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,11 +147,7 @@ def rooted(
     manifests: dict[str, BundleManifest],
 ) -> Assembled:
     """Documents that exist under a root index of their own. images: of the targets, by name."""
-    index = RootIndex(
-        schemaVersion=2,
-        mediaType=oci_layout.INDEX_TYPE,
-        manifests=tuple(images),
-    )
+    index = RootIndex(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(images))
     data = canonical_json.encode(index)
     root = descriptor(data, oci_layout.INDEX_TYPE)
     return Assembled(root, {**blobs, root.digest: Blob(data, oci_layout.INDEX_TYPE)}, manifests)
@@ -235,12 +229,7 @@ def _check_attestations(source: Unwritten) -> Iterator[Finding]:
         read_envelopes(source, read_root(source))
     except BundleFormatError as error:
         for refused in error.findings:
-            yield finding(
-                "AOTC-E058",
-                refused.where,
-                refused.found,
-                expected=refused.expected,
-            )
+            yield finding("AOTC-E058", refused.where, refused.found, expected=refused.expected)
 
 
 def write_files(

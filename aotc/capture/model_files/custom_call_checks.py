@@ -9,8 +9,10 @@ Sources: jaxlib/cpu/lapack_kernels.cc, jax/_src/lax/linalg.py and xla/service/cp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -59,222 +61,179 @@ SPELLED = frozenset(
 )
 """Operations that are written as custom calls and verified as operations: nothing is called."""
 
-_LAPACK = re.compile(r"lapack_([sdcz])([a-z0-9]+)_ffi")
-_TYPES = {
-    "s": ("f32", "f32", "complex<f32>"),
-    "d": ("f64", "f64", "complex<f64>"),
-    "c": ("complex<f32>", "f32", "complex<f32>"),
-    "z": ("complex<f64>", "f64", "complex<f64>"),
-}
-"""By the letter of a kernel: its numbers, its real ones, and its complex ones."""
-
 type Tensor = tuple[str, tuple[int, ...]]
 """Element type, and sizes."""
 
-
-class _Misfit(Exception):
-    """A call does not match its kernel; the text describes a valid one."""
+type Setting = int | bool | None
+"""The value of an attribute; None for one that is neither a number nor a truth value."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call with static sizes. kind: the numbers of the kernel: its own, real, complex."""
+    """A call with static sizes."""
 
     operands: tuple[Tensor, ...]
     results: tuple[Tensor, ...]
-    settings: Mapping[str, int | bool | None]
-    kind: tuple[str, str, str]
+    settings: Mapping[str, Setting]
 
-    def operand(self, number: int, count: int, rank: int) -> tuple[tuple[int, ...], list[int]]:
-        """The sizes of a batch, and those that are left, of one of so many operands."""
-        if len(self.operands) != count:
-            raise _Misfit(f"{count} operands")
-        sizes = self.operands[number][1]
-        if len(sizes) < rank:
-            raise _Misfit(f"an operand {number} of at least {rank} dimensions")
-        cut = len(sizes) - rank
-        return sizes[:cut], list(sizes[cut:])
-
-    def letter(self, name: str, allowed: str) -> str:
-        """The value of a setting, which is a character."""
-        value = self.settings.get(name)
-        if isinstance(value, bool) or value is None or chr(value & 0xFF) not in allowed:
-            raise _Misfit(f"{name} as one of the characters {', '.join(allowed)}")
-        return chr(value & 0xFF)
-
-    def number(self, name: str) -> int:
-        value = self.settings.get(name)
-        if value is None or isinstance(value, bool):
-            raise _Misfit(f"a number {name}")
-        return value
+    def __str__(self) -> str:
+        texts = (
+            ", ".join(f"{element}[{','.join(map(str, sizes))}]" for element, sizes in tensors)
+            for tensors in (self.operands, self.results)
+        )
+        return " with results ".join(text or "nothing" for text in texts)
 
 
-type _Shapes = tuple[list[Tensor], list[Tensor]]
-"""Operands and results that a kernel takes."""
+def _always(sizes: Mapping[str, int], settings: Mapping[str, Setting]) -> bool:
+    return True
 
 
-def _square(call: _Call) -> tuple[tuple[int, ...], int]:
-    batch, (rows, columns) = call.operand(0, 1, 2)
-    if rows != columns:
-        raise _Misfit("a square matrix")
-    return batch, rows
+_TENSOR = re.compile(r"([\w<>]+)\[([a-z,]*)\]")
 
 
-def _potrf(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    call.letter("uplo", "LU")
-    a = call.kind[0], (*batch, n, n)
-    return [a], [a, ("i32", batch)]
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """Calls that a kernel takes.
+
+    A tensor is written as the type of its numbers and a letter for each axis behind those of the
+    batch, "f32[m,n]". Equal letters are equal sizes; k is the smaller of m and n, l is n - 1 or 0.
+
+    Attributes:
+        settings: Allowed values by name: truth values, or characters.
+        falling: Letters of sizes of which none is smaller than the next.
+        fits: Whether sizes and settings suit each other beyond that.
+    """
+
+    operands: str
+    results: str
+    settings: Mapping[str, str | tuple[bool, ...]] = MappingProxyType({})
+    falling: str = ""
+    fits: Callable[[Mapping[str, int], Mapping[str, Setting]], bool] = _always
+
+    def __str__(self) -> str:
+        stated = "".join(f", {n} of {[*allowed]}" for n, allowed in self.settings.items())
+        sizes = f", {' >= '.join(self.falling)}" if self.falling else ""
+        return f"{self.operands} with results {self.results}{sizes}{stated}"
+
+    def of(self, letter: str) -> _Kernel:
+        """Return the kernel of this letter of LAPACK.
+
+        Of its types a stands for the kernel's own, r for real, c for complex numbers, and i for
+        32-bit integers.
+        """
+        bits = 32 if letter in "sc" else 64
+        types = {"r": f"f{bits}", "c": f"complex<f{bits}>", "i": "i32"}
+        types["a"] = types["r" if letter in "sd" else "c"]
+        operands, results = (
+            _TENSOR.sub(lambda match: f"{types[match[1]]}[{match[2]}]", text)
+            for text in (self.operands, self.results)
+        )
+        return replace(self, operands=operands, results=results)
+
+    def takes(self, call: _Call) -> bool:
+        """Return whether it reads and writes exactly what a call passes."""
+        operands, results = _TENSOR.findall(self.operands), _TENSOR.findall(self.results)
+        counts = len(operands), len(results)
+        if counts != (len(call.operands), len(call.results)):
+            return False
+        sizes: dict[str, int] = {}
+        batches: set[tuple[int, ...]] = set()
+        pairs = zip([*operands, *results], [*call.operands, *call.results], strict=True)
+        for (wanted, letters), (element, shape) in pairs:
+            names = letters.split(",") if letters else []
+            cut = len(shape) - len(names)
+            if cut < 0 or wanted != element:
+                return False
+            batches.add(shape[:cut])
+            for name, size in zip(names, shape[cut:], strict=True):
+                if sizes.setdefault(name, size) != size:
+                    return False
+            if "n" in sizes:
+                sizes |= {"k": min(sizes.get("m", 0), sizes["n"]), "l": max(sizes["n"] - 1, 0)}
+        return (
+            len(batches) == 1
+            and all(sizes[one] >= sizes[two] for one, two in pairwise(self.falling))
+            and all(_is_one_of(call.settings.get(n), each) for n, each in self.settings.items())
+            and self.fits(sizes, call.settings)
+        )
 
 
-def _getrf(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(0, 1, 2)
-    a = call.kind[0], (*batch, m, n)
-    return [a], [a, ("i32", (*batch, min(m, n))), ("i32", batch)]
+def _is_one_of(value: Setting, allowed: str | tuple[bool, ...]) -> bool:
+    if isinstance(allowed, str):
+        return value is not None and not isinstance(value, bool) and chr(value & 0xFF) in allowed
+    return isinstance(value, bool) and value in allowed
 
 
-def _geqrf(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(0, 1, 2)
-    a = call.kind[0], (*batch, m, n)
-    return [a], [a, (call.kind[0], (*batch, min(m, n)))]
+def _has_rows(sizes: Mapping[str, int], settings: Mapping[str, Setting]) -> bool:
+    """Return whether the rows that `gehrd` reduces are within the matrix."""
+    low, high = settings.get("low"), settings.get("high")
+    if low is None or high is None or isinstance(low, bool) or isinstance(high, bool):
+        return False
+    return 1 <= low <= max(high, 1) <= max(sizes["n"], 1)
 
 
-def _geqp3(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(0, 2, 2)
-    a, pivots = (call.kind[0], (*batch, m, n)), ("i32", (*batch, n))
-    return [a, pivots], [a, pivots, (call.kind[0], (*batch, min(m, n)))]
-
-
-def _gqr(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(0, 2, 2)
-    _, (k,) = call.operand(1, 2, 1)
-    if not m >= n >= k:
-        raise _Misfit("rows, columns and reflectors of which none is fewer than the next")
-    a = call.kind[0], (*batch, m, n)
-    return [a, (call.kind[0], (*batch, k))], [a]
-
-
-def _mqr(call: _Call) -> _Shapes:
-    batch, (rows, columns) = call.operand(0, 3, 2)
-    _, (k,) = call.operand(1, 3, 1)
-    _, (m, n) = call.operand(2, 3, 2)
-    left = call.settings.get("left")
-    if not isinstance(left, bool) or not isinstance(call.settings.get("transpose"), bool):
-        raise _Misfit("left and transpose as truth values")
-    if rows != (m if left else n) or k != columns or k > rows:
-        raise _Misfit("reflectors of the rows or columns of what they are applied to")
-    c = call.kind[0], (*batch, m, n)
-    return [(call.kind[0], (*batch, rows, columns)), (call.kind[0], (*batch, k)), c], [c]
-
-
-def _trsm(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(1, 2, 2)
-    size = m if call.letter("side", "LR") == "L" else n
-    call.letter("uplo", "LU")
-    call.letter("trans_x", "NTC")
-    call.letter("diag", "NU")
-    b = call.kind[0], (*batch, m, n)
-    return [(call.kind[0], (*batch, size, size)), b], [b]
-
-
-def _gesdd(call: _Call) -> _Shapes:
-    batch, (m, n) = call.operand(0, 1, 2)
-    if len(call.results) != 5:
-        raise _Misfit("5 results")
-    mode, k = call.letter("mode", "ASN"), min(m, n)
+_UPLO = {"uplo": "LU"}
+_TRSM = {**_UPLO, "trans_x": "NTC", "diag": "NU"}
+_EITHER = (False, True)
+_QR = (_Kernel("a[m,n], a[p]", "a[m,n]", falling="mnp"),)
+_APPLIED = (
+    _Kernel("a[m,p], a[p], a[m,n]", "a[m,n]", {"left": (True,), "transpose": _EITHER}, "mp"),
+    _Kernel("a[n,p], a[p], a[m,n]", "a[m,n]", {"left": (False,), "transpose": _EITHER}, "np"),
+)
+_SVD = (
+    _Kernel("a[m,n]", "a[m,n], r[k], a[m,m], a[n,n], i[]", {"mode": "AN"}),
     # Results that are not computed may have either size: nothing is written there.
-    whole = mode == "A" or (mode == "N" and call.results[2][1] == (*batch, m, m))
-    a, own = (call.kind[0], (*batch, m, n)), call.kind[0]
-    u, vt = ((*batch, m, m), (*batch, n, n)) if whole else ((*batch, m, k), (*batch, k, n))
-    return [a], [a, (call.kind[1], (*batch, k)), (own, u), (own, vt), ("i32", batch)]
+    _Kernel("a[m,n]", "a[m,n], r[k], a[m,k], a[k,n], i[]", {"mode": "SN"}),
+)
+_EIGEN = (_Kernel("a[n,n]", "a[n,n], r[n], i[]", {"mode": "VN", **_UPLO}),)
+_TRIDIAGONAL = (_Kernel("a[n,n]", "a[n,n], r[n], r[l], a[l], i[]", _UPLO),)
+_SIDES = {"compute_left": "VN", "compute_right": "VN"}
+_SCHUR = {"mode": "VN", "sort": "N"}  # with another, it calls a function that was not passed
+_LAPACK: tuple[tuple[str, str, tuple[_Kernel, ...]], ...] = (
+    ("sdcz", "potrf", (_Kernel("a[n,n]", "a[n,n], i[]", _UPLO),)),
+    ("sdcz", "getrf", (_Kernel("a[m,n]", "a[m,n], i[k], i[]"),)),
+    ("sdcz", "geqrf", (_Kernel("a[m,n]", "a[m,n], a[k]"),)),
+    ("sdcz", "geqp3", (_Kernel("a[m,n], i[n]", "a[m,n], i[n], a[k]"),)),
+    ("sd", "orgqr", _QR),
+    ("cz", "ungqr", _QR),
+    ("sd", "ormqr", _APPLIED),
+    ("cz", "unmqr", _APPLIED),
+    ("sdcz", "trsm", (_Kernel("a[m,m], a[m,n]", "a[m,n]", {"side": "L", **_TRSM}),)),
+    ("sdcz", "trsm", (_Kernel("a[n,n], a[m,n]", "a[m,n]", {"side": "R", **_TRSM}),)),
+    ("sdcz", "gesdd", _SVD),
+    ("sdcz", "gesvd", _SVD),
+    ("sd", "syevd", _EIGEN),
+    ("cz", "heevd", _EIGEN),
+    ("sd", "geev", (_Kernel("a[n,n]", "a[n], a[n], c[n,n], c[n,n], i[]", _SIDES),)),
+    ("cz", "geev", (_Kernel("a[n,n]", "a[n], c[n,n], c[n,n], i[]", _SIDES),)),
+    ("sd", "sytrd", _TRIDIAGONAL),
+    ("cz", "hetrd", _TRIDIAGONAL),
+    ("sd", "gees", (_Kernel("a[n,n]", "a[n,n], a[n,n], a[n], a[n], i[], i[]", _SCHUR),)),
+    ("cz", "gees", (_Kernel("a[n,n]", "a[n,n], a[n,n], a[n], i[], i[]", _SCHUR),)),
+    ("sdcz", "gehrd", (_Kernel("a[n,n]", "a[n,n], a[l], i[]", fits=_has_rows),)),
+    ("sdcz", "gtsv", (_Kernel("a[n], a[n], a[n], a[n,p]", "a[n], a[n], a[n], a[n,p], i[]"),)),
+)
+"""Letters, name and kernels of calls into LAPACK."""
 
 
-def _evd(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    call.letter("mode", "VN")
-    call.letter("uplo", "LU")
-    a = call.kind[0], (*batch, n, n)
-    return [a], [a, (call.kind[1], (*batch, n)), ("i32", batch)]
+def _by_target() -> dict[str, list[_Kernel]]:
+    found: dict[str, list[_Kernel]] = {}
+    for letters, name, kernels in _LAPACK:
+        for letter in letters:
+            known = found.setdefault(f"lapack_{letter}{name}_ffi", [])
+            known += (kernel.of(letter) for kernel in kernels)
+    return found
 
 
-def _geev(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    call.letter("compute_left", "VN")
-    call.letter("compute_right", "VN")
-    own, real, wide = call.kind
-    values = [(own, (*batch, n))] * (2 if own == real else 1)
-    vectors = [(wide, (*batch, n, n))] * 2
-    return [(own, (*batch, n, n))], [*values, *vectors, ("i32", batch)]
+_KERNELS = _by_target()
+"""By the target of a call, the kernels of which it may be one."""
+
+TOP_K = "TopK"
 
 
-def _trd(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    call.letter("uplo", "LU")
-    own, real, _ = call.kind
-    less = (*batch, max(n - 1, 0))
-    a = own, (*batch, n, n)
-    return [a], [a, (real, (*batch, n)), (real, less), (own, less), ("i32", batch)]
-
-
-def _gees(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    call.letter("mode", "VN")
-    call.letter("sort", "N")  # with another, it calls a function that was not passed
-    own, real, _ = call.kind
-    a, info = (own, (*batch, n, n)), ("i32", batch)
-    values = [(own, (*batch, n))] * (2 if own == real else 1)
-    return [a], [a, a, *values, info, info]
-
-
-def _gehrd(call: _Call) -> _Shapes:
-    batch, n = _square(call)
-    if not 1 <= call.number("low") <= max(call.number("high"), 1) <= max(n, 1):
-        raise _Misfit("low and high within the matrix")
-    own = call.kind[0]
-    a = own, (*batch, n, n)
-    return [a], [a, (own, (*batch, max(n - 1, 0))), ("i32", batch)]
-
-
-def _gtsv(call: _Call) -> _Shapes:
-    batch, (n, k) = call.operand(3, 4, 2)
-    band, b = (call.kind[0], (*batch, n)), (call.kind[0], (*batch, n, k))
-    every = [band, band, band, b]
-    return every, [*every, ("i32", batch)]
-
-
-_KERNELS: Mapping[str, tuple[str, Callable[[_Call], _Shapes]]] = {
-    "potrf": ("sdcz", _potrf),
-    "getrf": ("sdcz", _getrf),
-    "geqrf": ("sdcz", _geqrf),
-    "geqp3": ("sdcz", _geqp3),
-    "orgqr": ("sd", _gqr),
-    "ungqr": ("cz", _gqr),
-    "ormqr": ("sd", _mqr),
-    "unmqr": ("cz", _mqr),
-    "trsm": ("sdcz", _trsm),
-    "gesdd": ("sdcz", _gesdd),
-    "gesvd": ("sdcz", _gesdd),
-    "syevd": ("sd", _evd),
-    "heevd": ("cz", _evd),
-    "geev": ("sdcz", _geev),
-    "sytrd": ("sd", _trd),
-    "hetrd": ("cz", _trd),
-    "gees": ("sdcz", _gees),
-    "gehrd": ("sdcz", _gehrd),
-    "gtsv": ("sdcz", _gtsv),
-}
-"""By name without its letter: the allowed letters, and the shapes of arguments."""
-
-
-def _top_k(call: _Call) -> _Shapes:
-    batch, (n,) = call.operand(0, 1, 1)
-    if not call.results or not call.results[0][1]:
-        raise _Misfit("2 results")
-    k = call.results[0][1][-1]
-    if k > n:
-        raise _Misfit("at most as many results as there are elements")
-    kind = call.operands[0][0]
-    return [(kind, (*batch, n))], [(kind, (*batch, k)), ("i32", (*batch, k))]
+def _top_k(call: _Call) -> list[_Kernel]:
+    kind = call.operands[0][0] if call.operands else "f32"
+    return [_Kernel(f"{kind}[n]", f"{kind}[q], i32[q]", falling="nq")]
 
 
 def require_known_calls(module: Any, where: str, *, static: bool) -> None:
@@ -312,10 +271,7 @@ def _refused(where: str, found: str, expected: str) -> dict[Finding, None]:
 def _judged(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
     target = ir.StringAttr(operation.attributes["call_target_name"]).value
     name = target if target.isprintable() and len(target) <= 100 else ascii(target)[:100]
-    match = _LAPACK.fullmatch(target)
-    letters, shapes = _KERNELS.get(match[2], ("", _top_k)) if match else ("", _top_k)
-    kernel = match is not None and match[1] in letters
-    if not kernel and target != "TopK":
+    if target not in _KERNELS and target != TOP_K:
         is_other = (
             target in SPELLED
             or target in TPU_BUILT_IN
@@ -324,25 +280,22 @@ def _judged(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
         )
         # Calls of other devices are not registered on a processor.
         return {} if is_other else _refused(where, f"a custom call to {name}", "calls it may make")
-    try:
-        operands, results = (
-            tuple(map(_tensor, (each.type for each in values)))
-            for values in (operation.operands, operation.results)
-        )
-        if None in operands + results:
-            if static:
-                raise _Misfit("tensors with sizes that do not vary")
-            return {}
-        kind = _TYPES[match[1]] if match else ("", "", "")
-        call = _Call(operands, results, dict(_settings(operation)), kind)  # type: ignore[arg-type]
-        wanted = shapes(call)
-    except _Misfit as misfit:
-        return _refused(where, f"a custom call to {name}", f"{misfit}, as {name} takes it")
-    if ([*call.operands], [*call.results]) != wanted:
-        found = f"{name} of {_shown(call.operands)} with results {_shown(call.results)}"
-        expected = f"{name} of {_shown(wanted[0])} with results {_shown(wanted[1])}"
-        return _refused(where, found, expected)
-    return {}
+    operands, results = (
+        tuple(map(_tensor, (each.type for each in values)))
+        for values in (operation.operands, operation.results)
+    )
+    if None in operands + results:
+        expected = f"tensors with sizes that do not vary, as {name} takes them"
+        return _refused(where, f"a custom call to {name}", expected) if static else {}
+    settings = _settings(operation)
+    if settings is None:
+        expected = f"one backend_config that names its settings, as {name} takes it"
+        return _refused(where, f"a custom call to {name}", expected)
+    call = _Call(operands, results, settings)  # type: ignore[arg-type]
+    kernels = _KERNELS.get(target) or _top_k(call)
+    if any(kernel.takes(call) for kernel in kernels):
+        return {}
+    return _refused(where, f"{name} of {call}", " or ".join(f"{name} of {k}" for k in kernels))
 
 
 def _tensor(kind: Any) -> Tensor | None:
@@ -356,8 +309,8 @@ def _tensor(kind: Any) -> Tensor | None:
     return str(tensor.element_type), tuple(tensor.shape)
 
 
-def _settings(operation: Any) -> Iterator[tuple[str, int | bool | None]]:
-    """The attributes of a call by name; None for what is neither number nor truth value."""
+def _settings(operation: Any) -> dict[str, Setting] | None:
+    """Return the attributes of a call by name; None if they are not in one place by name."""
     found = [
         attribute
         for name in ("backend_config", "mhlo.backend_config")
@@ -365,21 +318,15 @@ def _settings(operation: Any) -> Iterator[tuple[str, int | bool | None]]:
         and not _is_empty_text(attribute := operation.attributes[name])
     ]
     if len(found) > 1 or not all(isinstance(each, ir.DictAttr) for each in found):
-        raise _Misfit("one backend_config that names its settings")
-    for attribute in found:
-        for each in attribute:
-            yield each.name, _value(each.attr)
+        return None
+    return {each.name: _value(each.attr) for attribute in found for each in attribute}
 
 
 def _is_empty_text(attribute: Any) -> bool:
     return isinstance(attribute, ir.StringAttr) and not attribute.value
 
 
-def _value(attribute: Any) -> int | bool | None:
+def _value(attribute: Any) -> Setting:
     if isinstance(attribute, ir.BoolAttr):
         return bool(attribute.value)
     return int(attribute.value) if isinstance(attribute, ir.IntegerAttr) else None
-
-
-def _shown(tensors: Any) -> str:
-    return ", ".join(f"{kind}[{','.join(map(str, sizes))}]" for kind, sizes in tensors) or "nothing"

@@ -1,43 +1,30 @@
 """Finds frontends by the Python entry-point group `aotc.frontends`."""
 
-from __future__ import annotations
-
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
 from typing import cast
 
+from aotc.base.entry_points import load, registered
 from aotc.base.errors import refusal
-from aotc.capture.model_files.frontend_protocol import (
-    GROUP,
-    Frontend,
-    Model,
-    ModelFile,
-)
-
-
-@cache
-def _points() -> dict[str, EntryPoint]:
-    return {f".{point.name}": point for point in entry_points(group=GROUP)}
+from aotc.capture.model_files.frontend_protocol import GROUP, Frontend, Model, ModelFile
 
 
 def suffixes() -> tuple[str, ...]:
     """Endings of the files that the installed frontends read, sorted, with the dot."""
-    return tuple(sorted(_points()))
+    return tuple(sorted(f".{name}" for name in registered(GROUP)))
 
 
 def read_model(file: ModelFile, where: str) -> Model:
     """Read a model by the frontend for files of this name; `where` is for messages.
 
     Raises CaptureError: AOTC-E843 if there is no such frontend, or its library is not installed;
-    and the errors of `Frontend.read`.
+    UsageError as `load`, and the errors of `Frontend.read`.
     """
     suffix = PurePath(file.text).suffix
-    if suffix not in _points():
+    if suffix not in suffixes():
         cause, expected = "unsupported-model-file-type", f"one of: {', '.join(suffixes())}"
         raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected)
     try:
-        return cast(Frontend, _points()[suffix].load()()).read(file)
+        return cast(Frontend, load(registered(GROUP)[suffix.removeprefix(".")])()).read(file)
     except ImportError as error:
         raise refusal(
             "AOTC-E843",

@@ -51,6 +51,7 @@ KINDS = {
     "fixture": "what executables were checked with",
     "parity": "how they compared with plain JAX",
     "metrics": "task metrics of evaluations",
+    "precision": "element types of weights that the build quantized",
     "coverage": "lines of the program that were traced",
     "evidence": "the evidence, where nothing else of it is listed",
 }
@@ -306,6 +307,7 @@ _LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
     (Part.ENTRY_POINT, "evaluations"): ("metrics", "", _metrics),
     (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
     (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
+    (Part.EXECUTABLE, "precision"): ("precision", "", _itself),
     (Part.EXECUTABLE, "platform"): ("compilation", "platform", _itself),
     (Part.EXECUTABLE, "parity"): ("parity", "", _parity),
     (Part.EXECUTABLE, "operations"): ("operations", "", _itself),

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from aotc.base.evidence import ModelOrigin
+from aotc.base.evidence import AppliedPrecision, ModelOrigin
 from aotc.base.source_locations import EntryPointLines
 from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page.page_parts import (
@@ -23,7 +23,7 @@ from aotc.commands.report_page.page_parts import (
     short,
     table,
 )
-from aotc.report.report_text import count, evaluation_text, made_of
+from aotc.report.report_text import count, evaluation_text, made_of, precision_lines
 from aotc.report.sizes_report import shapes_report
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, TensorSpec
 from aotc_runtime.schema.manifest_labels import masks_and_lengths, sizes_text
@@ -57,8 +57,9 @@ def entry_points(review: Review) -> Iterator[Part]:
             targets = [target for target, _ in members]
             title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
             at = lines.get(name, EntryPointLines())
-            model = review.targets[targets[0]].model(name)
-            yield Group(title, tuple(_entry_point(members, at, model)))
+            reviewed = review.targets[targets[0]]
+            parts = _entry_point(members, at, reviewed.model(name))
+            yield Group(title, (*parts, *_precision(reviewed.precision(name))))
 
 
 def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:
@@ -131,6 +132,28 @@ def _entry_point(
     if policies:
         columns = ("Dimension", "Target", "Policy", "How", ">Trials", "Ran", ">Max abs", ">ulp")
         yield table("Sizes that no profile has, and what proves it", columns, policies)
+
+
+def _precision(precision: AppliedPrecision | UnsetType) -> Iterator[Part]:
+    if precision is UNSET:
+        return
+    for line in precision_lines(msgspec.to_builtins(precision)):
+        yield Text(line, "plain")
+    yield table(
+        "Quantized weights",
+        ("Weight", "Was", "Stored as", ">Group", ">Largest error", ">Signal to noise"),
+        [
+            (
+                f"{each.set} {each.tensor}",
+                each.was,
+                each.dtype,
+                str(each.group or "-"),
+                short(each.max_error),
+                f"{each.snr_db} dB",
+            )
+            for each in precision.quantized
+        ],
+    )
 
 
 def _layers(layers: Mapping[str, int], lines: EntryPointLines) -> Part:

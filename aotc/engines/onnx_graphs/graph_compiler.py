@@ -73,7 +73,12 @@ class GraphBackend:
         if job.mesh is not None:
             found, cause = f"{len(job.mesh.devices)} devices", "engine-supports-one-device-only"
             raise refusal("AOTC-E916", place_of(job), found, cause=cause)
-        request = Job(artifact=job.module.artifact, weights=job.weights, threads=self._threads(job))
+        request = Job(
+            artifact=job.module.artifact,
+            weights=job.weights,
+            threads=self._word(job, self._engine.option, self._engine.threads),
+            activations=self._word(job, self._engine.precision, self._engine.activations),
+        )
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         if result.problem and result.called:
             instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'
@@ -82,10 +87,9 @@ class GraphBackend:
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)
 
-    def _threads(self, job: CompileJob) -> str:
-        option = self._engine.option
+    def _word(self, job: CompileJob, option: str, words: Sequence[str]) -> str:
         stated = {**job.target.options, **job.options}.get(option, "")
-        return require_word(job, option, stated, self._engine.threads)
+        return require_word(job, option, stated, words)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""

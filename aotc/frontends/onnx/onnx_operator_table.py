@@ -43,7 +43,7 @@ def operator(
     return register
 
 
-def expanded(*names: str, domain: str = ONNX) -> None:
+def expanded(*names: str, domain: str = ONNX, deciding: tuple[int, ...] = ()) -> None:
     """Register operators that are replaced by the body which onnx defines for them."""
     for name in names:
-        OPERATORS[domain, name] = Operator(None, frozenset())
+        OPERATORS[domain, name] = Operator(None, frozenset(deciding))

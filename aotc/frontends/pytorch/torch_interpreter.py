@@ -155,8 +155,7 @@ def _refusal(step: Step, where: str, found: str) -> AotcError:
         "AOTC-E844",
         f"{where}: {step.line or f'node {step.name}'}",
         f"{step.target}: {found}",
-        hint="write this line in another way, or export with fixed sizes; model-files.md has "
-        "what operators take",
+        hint="write this line in another way, or export with fixed sizes",
     )
 
 
@@ -210,6 +209,8 @@ def _bind(step: Step, made: Any, values: Values, plan: Plan) -> None:
 def _put(name: str, value: Any, values: Values, plan: Plan, narrow: bool) -> None:
     """What torch says of a tensor has to be what was made: nothing goes on with another dtype."""
     meta = None if narrow else plan.tensors.get(name)
+    if meta is not None and value is None and values.is_needed(name):
+        raise Unsupported("a result that this frontend does not compute")
     if meta is not None and is_tensor(value) and values.is_needed(name):
         wanted = canonical(dtype_of(meta))
         sizes = [size.as_int for size in meta.sizes]

@@ -6,8 +6,6 @@ beside their place and renamed, so that a killed build leaves a whole one or non
 modification time is when it was last used.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -20,13 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aotc.base.directory_owner import is_ours
-from aotc.base.temporary_files import (
-    PART,
-    locked,
-    remove_abandoned,
-    remove_folder,
-    temporary_file,
-)
+from aotc.base.temporary_files import PART, locked, remove_abandoned, remove_folder, temporary_file
 from aotc_runtime.base.digest import chunks_of, sha256_bytes
 
 MAGIC = b"aotc-entry-1\n"

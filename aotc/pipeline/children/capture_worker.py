@@ -4,8 +4,6 @@ The process is separate because it imports jax and the user's code, and because 
 closed-over constants as arguments.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -54,6 +52,7 @@ from aotc.compile.compiler_registry import kind_of
 from aotc.compile.target_files import NATIVE, read_target
 from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.pipeline.children.quantized_capture import Quantizer, written_wrongly
 from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -100,6 +99,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     platforms = tuple(sorted({kind_of(platform).lowered_for for platform in targets.values()}))
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = traced_shardings.weight_shardings(manifest, weights)
+    quantizer = Quantizer(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
     trials: trial_files.Plans = {target: [] for target in job.wanted}
     plans: dict[str, CallPlan] = {}
@@ -114,7 +114,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                     name, manifest, weights, sizes, cuts, lowered_for, models.resolve
                 )
             _check_x64(manifest)
-            captured[name] = _freeze(traced, mesh, manifest.root, models)
+            captured[name] = quantizer.quantized(_freeze(traced, mesh, manifest.root, models))
         except AotcError as error:
             failed += _collected(error, job)
             continue
@@ -122,6 +122,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         scratch.write_entry_point(captured[name])
         progress.finished(name)
+    raise_if(() if failed else quantizer.unmatched())
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
@@ -159,10 +160,16 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         sets[CLOSURE], origins[CLOSURE] = closure, CLOSURE
     for name, tensors in sets.items():
         where = f"weights.{name}" if name == CLOSURE else manifest.where("weights", name)
-        scratch.write_weights(name, shards(tensors, where=where))
+        stored = quantizer.stored(name, tensors, captured)
+        scratch.write_weights(name, shards(stored, where=where))
+        replaced = {key: tensor for key, tensor in tensors.items() if key not in stored}
+        if replaced:
+            scratch.write_originals(name, shards(replaced, where=where))
+        written = read_shards(scratch.weights(name))
         if name in weights and weights[name].made is not None:
-            written = read_shards(scratch.weights(name))
-            raise_if(plain_jax.misrecorded(weights[name].made, written, where))
+            kept = {key: tensor for key, tensor in written.items() if key in tensors}
+            raise_if(plain_jax.misrecorded(weights[name].made, kept, where, replaced))
+        raise_if(written_wrongly(name, tensors, written, captured, where))
     for file, digest in hashing.result():
         _note(files, file, digest)
     for loaded in weights.values():
@@ -276,13 +283,10 @@ def _check_x64(manifest: BuildManifest) -> None:
     """The program may not set what the manifest says: the reference would be another program."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
-        raise refusal(
-            "AOTC-E828",
-            manifest.where("enable_x64"),
-            f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}",
-            cause="program-changed-jax-enable-x64",
-            expected=f"enable_x64 = {stated}",
-        )
+        where = manifest.where("enable_x64")
+        found = f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}"
+        cause = "program-changed-jax-enable-x64"
+        raise refusal("AOTC-E828", where, found, cause=cause, expected=f"enable_x64 = {stated}")
 
 
 def _target_platforms(job: ProgramJob) -> dict[str, str]:
@@ -328,10 +332,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             raise
         except jax_private.SizesError as error:
             raise refusal(
-                "AOTC-E846",
-                where,
-                str(error),
-                cause="sizes-are-excluded-by-the-export",
+                "AOTC-E846", where, str(error), cause="sizes-are-excluded-by-the-export"
             ) from error
         except Exception as error:
             raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error

@@ -4,8 +4,6 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,13 +18,7 @@ from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import (
-    jax_trees,
-    project_files,
-    source_imports,
-    trace_errors,
-    user_exceptions,
-)
+from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
@@ -34,12 +26,9 @@ from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
 from aotc.check.padding.trial_files import read_plans
-from aotc.config.build_manifest import (
-    BuildManifest,
-    EntryPointSpec,
-    at_once,
-)
-from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
+from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
+from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -61,6 +50,10 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     manifest = models.manifest
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = plain_functions(models, scratch, captured, compiling)
+    quantized = {name: each for name, each in captured.entry_points.items() if each.precision}
+    expecting = {n: e for n, e in quantized.items() if manifest.entry_points[n].fixtures.expected}
+    floats = as_written(replace(captured, entry_points=expecting))
+    written = plain_functions(models, scratch, floats, compiling)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -70,14 +63,15 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         for name, entry_point in captured.entry_points.items():
             progress.started(f"running {name} ({entry_point.function})")
             try:
-                _run(entry_point, functions[name], manifest, scratch)
+                _run(entry_point, functions[name], written.get(name), manifest, scratch)
             except CaptureError as error:
                 user_exceptions.show_cause(error)
                 failed += error.findings
         raise_if(failed)
         by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
-        record_all(captured, functions, manifest, scratch, by_loader, progress)
-        try_all(plans, captured, manifest, scratch, functions, progress)
+        trial_calls = TrialCalls(captured, manifest, scratch, functions, progress)
+        record_all(trial_calls, by_loader)
+        trial_calls.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 
@@ -87,18 +81,18 @@ def plain_functions(
 ) -> dict[str, PlainJax]:
     """Return the captured entry points in plain JAX, with their weights from the scratch folder.
 
-    The threads of `compiling` compile them.
+    With a precision, these are the quantized weights, in their dtype in the program. The threads of
+    `compiling` compile them.
     """
     manifest = models.manifest
 
     def resolved(function: str) -> Callable[..., Any]:
         return models.resolve(function, manifest.root, str(manifest.path))
 
-    weights = {name: _weights(name, models, scratch, resolved) for name in manifest.weights}
-    described = _described(weights)
+    weights = _PlainWeights(models, scratch, captured, resolved)
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, described, manifest, sizes)
+        return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
 
     return {
         name: PlainJax(
@@ -108,7 +102,7 @@ def plain_functions(
                 plain_jax.Function,
                 spec,
                 resolved,
-                weights,
+                weights.of(name),
                 compiling=compiling,
                 judge=partial(judge_lowered, name) if name in models.opened else None,
             ),
@@ -118,12 +112,26 @@ def plain_functions(
     }
 
 
+def as_written(captured: CapturedProgram) -> CapturedProgram:
+    """Return a program whose entry points have their weights as the program has them."""
+    named = captured.entry_points.items()
+    return replace(
+        captured, entry_points={name: replace(each, precision=None) for name, each in named}
+    )
+
+
 def _run(
-    entry_point: CapturedEntryPoint, function: PlainJax, manifest: BuildManifest, scratch: Scratch
+    entry_point: CapturedEntryPoint,
+    function: PlainJax,
+    written: PlainJax | None,
+    manifest: BuildManifest,
+    scratch: Scratch,
 ) -> None:
     """Write the fixture and the call of every profile.
 
-    Raises CaptureError (AOTC-E842) for a program that plain JAX cannot run here.
+    `written` is the function with the weights of the program, if `function` has quantized ones and
+    the framework's results are known, which are those of the program. Raises CaptureError
+    (AOTC-E842) for a program that plain JAX cannot run here.
     """
     name, spec = entry_point.name, manifest.entry_points[entry_point.name]
     for key, profile in entry_point.by_key.items():
@@ -142,7 +150,8 @@ def _run(
         except (Exception, SystemExit) as error:
             raise CaptureError(trace_errors.not_run(error, key.label, manifest.root)) from error
         if spec.fixtures.expected is not None and scratch.expected(key).exists():
-            raise_if(_unexpected(result.arrays, read_arrays(scratch.expected(key)), spec, key))
+            found = result.arrays if written is None else written.outputs(profile.sizes, inputs)
+            raise_if(_unexpected(found, read_arrays(scratch.expected(key)), spec, key))
         where = f"{manifest.where('entry_points', name)} result"
         fixture = write_fixture(inputs, result.arrays, where=where)
         scratch.fixture(key).write_bytes(fixture)
@@ -174,16 +183,48 @@ def _unexpected(
             )
 
 
-def _weights(name: str, models: Models, scratch: Scratch, functions: plain_jax.Functions) -> Any:
-    """Return a weights set as the program's users hold it.
+class _PlainWeights:
+    """The weights of entry points as the program's users hold them."""
 
-    A model file's weights are as in the file, others have the numbers that the capture recorded.
-    """
-    spec = models.manifest.weights[name]
-    if name in models.weights:
-        return plain_jax.weights_as_made(None, False, models.arrays(name), functions)
-    recorded = read_shards(scratch.weights(name))
-    return plain_jax.weights_as_made(spec.init, spec.source is not None, recorded, functions)
+    def __init__(
+        self,
+        models: Models,
+        scratch: Scratch,
+        captured: CapturedProgram,
+        functions: plain_jax.Functions,
+    ) -> None:
+        self._models, self._scratch, self._captured = models, scratch, captured
+        self._functions = functions
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def of(self, entry_point: str) -> dict[str, Any]:
+        """Return the weights sets of an entry point."""
+        captured = self._captured.entry_points[entry_point]
+        precision = "" if captured.precision is None else entry_point
+        bound = {*self._models.manifest.entry_points[entry_point].bind.values()}
+        for name in bound:
+            if (name, precision) not in self._made:
+                self._made[name, precision] = self._read(name, captured)
+        return {name: self._made[name, precision] for name in bound}
+
+    def _read(self, name: str, captured: CapturedEntryPoint) -> Any:
+        """Read a weights set.
+
+        A model file's weights are as in the file, others have the numbers that the capture
+        recorded; quantized ones are restored.
+        """
+        spec, stored = self._models.manifest.weights[name], read_shards(self._scratch.weights(name))
+        restored = restored_weights(name, captured, stored)
+        if name in self._models.weights:
+            arrays = self._models.arrays(name) | restored
+            return plain_jax.weights_as_made(None, False, arrays, self._functions)
+        own = stored.keys() - self._quantized_names(name)
+        recorded = {key: stored[key] for key in own} | read_shards(self._scratch.originals(name))
+        source, recorded = spec.source is not None, recorded | restored
+        return plain_jax.weights_as_made(spec.init, source, recorded, self._functions)
+
+    def _quantized_names(self, name: str) -> set[str]:
+        return quantized_names(name, self._scratch.read_program().entry_points.values())
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:

@@ -4,8 +4,6 @@ Run as `python -m aotc.pipeline.children.truth_worker FOLDER`. It uses the modul
 StableHLO's reference interpreter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path

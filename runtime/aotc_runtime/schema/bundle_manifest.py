@@ -334,6 +334,16 @@ class Tuned(_Part, frozen=True):
     jaxlib: str
 
 
+class Precision(_Part, frozen=True):
+    """The precision in which the build stored weights.
+
+    `name` is the build manifest's; `weights` is the element type of those that were quantized.
+    """
+
+    name: Name
+    weights: Literal["int8", "int4"]
+
+
 class ProfileRecord(_Part, frozen=True):
     """One executable: an entry point compiled for one shape profile.
 
@@ -343,7 +353,7 @@ class ProfileRecord(_Part, frozen=True):
     thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
         library calls and control flow).
     tuned: only in a build with `--tune` or `--tuning`.  platform: of `requires.engines`, where
-    another engine than the target's runs it.
+    another engine than the target's runs it.  precision: of weights that the build quantized.
     """
 
     sizes: dict[str, Positive]
@@ -360,6 +370,7 @@ class ProfileRecord(_Part, frozen=True):
     thunks: dict[str, Count]
     tuned: Tuned | UnsetType = UNSET
     platform: str | UnsetType = UNSET
+    precision: Precision | UnsetType = UNSET
 
 
 class Tolerance(_Part, frozen=True):

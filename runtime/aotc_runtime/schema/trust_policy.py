@@ -32,6 +32,9 @@ RequiredMetric = Annotated[
 ]
 """An entry point and its metric: "classify.top1"."""
 
+WeightPrecision = Literal["float32", "int8", "int4"]
+"""The fewest bits of weights that an executable takes; "float32" stands for more than 8."""
+
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
 
 FALLBACK_UNSTATED = OutOfProfilePolicy.SPLIT
@@ -144,6 +147,7 @@ class TrustPolicy(_Table, frozen=True):
     bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
     them says when a signature was made, its key is asked about that time.  metrics: the least value
     that every target must have been evaluated with, or the largest where less is better.
+    precisions: of weights, by what the bundle holds of them; None allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -163,6 +167,7 @@ class TrustPolicy(_Table, frozen=True):
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
     metrics: dict[RequiredMetric, float] = {}
+    precisions: Annotated[tuple[WeightPrecision, ...], Meta(min_length=1)] | None = None
     channel: Channel | None = None
 
     def binds_builders(self) -> bool:

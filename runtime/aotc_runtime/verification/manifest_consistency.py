@@ -80,6 +80,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield from _check_arguments(arguments, entry_point, weights, f"{place} symbolic")
         if entry_point.evaluations is not UNSET:
             yield from _rare().check_evaluations(entry_point.evaluations, place)
+        if any(profile.precision is not UNSET for profile in entry_point.profiles):
+            yield from _rare().check_precisions(entry_point.profiles, manifest, place)
         yield from check_shapes(entry_point, manifest.dimensions, place)
 
 

@@ -1,13 +1,13 @@
 """Contradictions in rare parts of manifests.
 
-These are engines beside XLA, or several; meshes; random keys; metrics; trees of named tuples,
-records and dicts with integer keys. Imported for a manifest that has some.
+These are engines beside XLA, or several; meshes; random keys; metrics; precisions; trees of named
+tuples, records and dicts with integer keys. Imported for a manifest that has some.
 """
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from math import prod
 
 from msgspec import UNSET
@@ -21,7 +21,9 @@ from aotc_runtime.schema.bundle_manifest import (
     EntryPoint,
     Evaluation,
     EvaluationRan,
+    ProfileRecord,
     Sharding,
+    WeightArgument,
     engine_name,
     engine_of,
 )
@@ -193,6 +195,37 @@ def check_evaluations(evaluations: Sequence[Evaluation], where: str) -> Iterator
             numbers = (each.result.low, each.result.value, each.result.high)
             if not float(numbers[0]) <= float(numbers[1]) <= float(numbers[2]):
                 yield _finding(place, "a value within its interval", " ".join(numbers))
+
+
+FEW_BITS = ("int8", "uint8", "int4", "uint4")
+
+
+def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
+    """Return the precisions of an executable's weights with two or more axes.
+
+    They count wherever they were quantized: by the build, or before it.
+    """
+    captured = () if profile.tuned is UNSET else profile.tuned.captured
+    taken = [
+        (a.set, a.tensor) for a in (*profile.arguments, *captured) if isinstance(a, WeightArgument)
+    ]
+    found = {
+        tensor.dtype.removeprefix("u")
+        for name, weights in manifest.weights.items()
+        for tensor in weights.tensors
+        if (name, tensor.name) in taken and len(tensor.shape) > 1 and tensor.dtype in FEW_BITS
+    }
+    return found or {"float32"}
+
+
+def check_precisions(
+    profiles: Sequence[ProfileRecord], manifest: BundleManifest, where: str
+) -> Iterator[Finding]:
+    """Yield AOTC-E118 for each profile that states a precision in which it takes no weights."""
+    for index, profile in enumerate(profiles):
+        stated = profile.precision
+        if stated is not UNSET and stated.weights not in precisions_of(profile, manifest):
+            yield _finding(f"{where} profile {index}", f"weights in {stated.weights}", "none")
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:

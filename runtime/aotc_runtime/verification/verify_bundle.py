@@ -37,11 +37,7 @@ from aotc_runtime.verification.bundle_contents import (
     read_root,
     references,
 )
-from aotc_runtime.verification.host_compatibility import (
-    Choice,
-    choose_target,
-    wanted_of,
-)
+from aotc_runtime.verification.host_compatibility import Choice, choose_target, wanted_of
 
 if TYPE_CHECKING:
     from aotc_runtime.formats.blob_source import BlobSource
@@ -364,11 +360,9 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
         from aotc_runtime.verification import policy_rules
 
         yield from policy_rules.check_fallbacks(manifests, policy)
-    if policy.numerics is not None:
+    if policy.numerics is not None or policy.metrics or policy.precisions is not None:
         from aotc_runtime.verification import policy_rules
 
-        yield from policy_rules.check_numerics(manifests)
-    if policy.metrics:
-        from aotc_runtime.verification import policy_rules
-
+        yield from policy_rules.check_numerics(manifests, policy)
         yield from policy_rules.check_metrics(manifests, policy.metrics)
+        yield from policy_rules.check_precisions(manifests, policy.precisions)

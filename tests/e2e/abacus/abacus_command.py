@@ -1,7 +1,5 @@
 """A command of an abacus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -2,8 +2,6 @@
 line of text. It needs nothing of aotc but the protocol.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Model files of an abacus: JSON with a kernel and a bias."""
 
-from __future__ import annotations
-
 import json
 
 import jax

@@ -2,8 +2,6 @@
 and a compiler. An executable is a line of text, which says what the engine is to compute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal

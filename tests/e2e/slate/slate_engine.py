@@ -2,8 +2,6 @@
 environment says makes it slow to start, large, or wrong, for tests of what is measured.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 that knows one function.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import version
 from typing import Literal

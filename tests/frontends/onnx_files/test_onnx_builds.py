@@ -68,9 +68,7 @@ source = "m.onnx"
 """
 
 
-def test_kernels_of_convolutions_are_and_other_weights_are_as_the_file_has_them(
-    tmp_path: Path,
-) -> None:
+def test_kernels_of_convolutions_change_layout_and_other_weights_do_not(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     given = {
         "kernel": rng.normal(size=(5, 3, 2, 4)).astype(np.float32),
@@ -101,9 +99,7 @@ def test_kernels_of_convolutions_are_and_other_weights_are_as_the_file_has_them(
 W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
 
 
-def test_a_second_build_only_traces_and_another_byte_beside_or_within_runs_it_anew(
-    tmp_path: Path,
-) -> None:
+def test_second_build_only_traces_until_a_byte_changes(tmp_path: Path) -> None:
     made = simple([N("MatMul", ["x", "w"], ["y"], "product")], (4, 8), w=W)
     onnx.external_data_helper.convert_model_to_external_data(made, location="w", size_threshold=0)
     onnx.save(made, tmp_path / "model.onnx")

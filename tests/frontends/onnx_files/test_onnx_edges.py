@@ -100,9 +100,7 @@ def test_powers_of_integers_are_onnxruntimes(base: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "least"), [("ReduceMax", -np.inf), ("ReduceMin", np.inf)])
-def test_the_extreme_of_an_empty_constant_is_the_other_end_of_its_type(
-    name: str, least: float
-) -> None:
+def test_extreme_of_empty_constant_is_end_of_its_type(name: str, least: float) -> None:
     nodes = [N(name, ["empty", "axes"], ["z"], keepdims=0), N("Add", ["x", "z"], ["y"])]
     made = simple(nodes, axes=np.array([0]), empty=np.zeros((0, 3), np.float32))
     assert (run(made, np.ones((2, 3), np.float32))["y"] == least).all()
@@ -122,9 +120,7 @@ POOLING: tuple[dict[str, Any], ...] = (
 
 @pytest.mark.parametrize("more", POOLING)
 @pytest.mark.parametrize("name", ["MaxPool", "AveragePool"])
-def test_windows_over_sizes_that_vary_are_those_of_each_size(
-    name: str, more: dict[str, Any]
-) -> None:
+def test_windows_over_varying_sizes_are_right(name: str, more: dict[str, Any]) -> None:
     if name == "MaxPool":
         more = {key: each for key, each in more.items() if key != "count_include_pad"}
     made = simple([N(name, ["x"], ["y"], kernel_shape=[3, 2], **more)], (1, 2, "h", "w"))
@@ -187,9 +183,7 @@ def test_a_convolution_of_a_size_that_varies_is_padded_to_the_same() -> None:
 
 @pytest.mark.parametrize("transform", ["asymmetric", "half_pixel"])
 @pytest.mark.parametrize(("old", "new"), [(8, 0.6), (7, 1.7), (10, 0.3), (25, 0.44)])
-def test_the_nearest_element_is_that_of_single_precision(
-    transform: str, old: int, new: float
-) -> None:
+def test_nearest_element_has_single_precision(transform: str, old: int, new: float) -> None:
     """As onnxruntime and torch round: 3 / 0.6 is 5, though 0.6 in a file is a little more."""
     how = {"nearest_mode": "floor", "coordinate_transformation_mode": transform}
     nodes = [N("Resize", ["x", "", "scales"], ["y"], mode="nearest", **how)]
@@ -202,9 +196,7 @@ def test_the_nearest_element_is_that_of_single_precision(
 @pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
 @pytest.mark.parametrize("scales", [(2.5, 1.7), (0.3, 0.5), (0.6, 0.8), (0.2, 0.17)])
 @pytest.mark.parametrize("transform", ["align_corners", "pytorch_half_pixel"])
-def test_resize_with_a_fraction_of_an_element_computes_with_whole_sizes(
-    transform: str, scales: tuple[float, float], mode: str
-) -> None:
+def test_fractional_resize_is_whole(transform: str, scales: tuple[float, float], mode: str) -> None:
     nodes = [
         N("Resize", ["x", "", "s"], ["y"], mode=mode, coordinate_transformation_mode=transform)
     ]

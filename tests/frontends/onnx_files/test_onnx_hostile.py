@@ -107,9 +107,7 @@ def test_the_walk_finds_what_is_wrong_without_the_parser(data: bytes) -> None:
         onnx_wire.walk(data, ModelProto.DESCRIPTOR)
 
 
-def test_more_fields_than_a_model_has_are_refused_before_they_are_parsed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_surplus_fields_are_refused_before_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_wire, "FIELDS", 1000)
     node = b"\x0a\x00"  # an empty node, of which a parser makes an object
     body = node * 2000
@@ -134,9 +132,7 @@ def test_graphs_within_graphs_without_end_are_refused(levels: int) -> None:
     "location",
     ["/etc/passwd", "../secret", "a/../../b", "a\\..\\..\\b", "C:\\x", "", "\\\\host\\x", "a\x1bb"],
 )
-def test_data_outside_of_the_models_folder_are_refused_without_asking_for_them(
-    location: str,
-) -> None:
+def test_data_outside_the_models_folder_are_refused_unasked(location: str) -> None:
     made = simple([ADD], w=external(location))
     asked: list[str] = []
 
@@ -408,9 +404,7 @@ def test_a_loop_whose_values_grow_is_refused_after_a_bounded_number_of_steps() -
     assert codes(refused(loop(1 << 62, body), X))[0] in ("AOTC-E843", "AOTC-E844")
 
 
-def test_loops_within_loops_are_refused_after_a_bounded_number_of_nodes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nested_loops_are_refused_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     from aotc.frontends.onnx import onnx_evaluation
 
     monkeypatch.setattr(onnx_evaluation, "NODES", 2000)

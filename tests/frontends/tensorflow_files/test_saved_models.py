@@ -116,9 +116,7 @@ def test_the_same_model_gives_the_same_file() -> None:
         ("encode", [{}], "no size for batch of the input x"),
     ],
 )
-def test_what_the_command_does_not_say_is_told(
-    signature: str, profiles: list[dict[str, int]], named: str
-) -> None:
+def test_defaults_are_told(signature: str, profiles: list[dict[str, int]], named: str) -> None:
     with pytest.raises(CaptureError, match=named):
         import_signature(FOLDER / "several_encode", PYTHON, signature, profiles, None)
 
@@ -131,10 +129,9 @@ def test_results_are_written_with_the_model(tmp_path: Path) -> None:
 
 
 def test_the_walk_of_the_documentation(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "reference" / "model-files.md"
+    page = ROOT / "docs" / "guides" / "keras-tensorflow.md"
     blocks = {block.language: block.code for block in blocks_of(page, "TensorFlow")}
-    subprocess.run([PYTHON, "-c", blocks["python"]], cwd=tmp_path, check=True)
-    (tmp_path / "scale.toml").write_text(blocks["toml"], encoding="utf-8")
+    (tmp_path / "make.py").write_text(blocks["python"], encoding="utf-8")
     (tmp_path / "tensorflow").symlink_to(PYTHON.parents[1], target_is_directory=True)
     in_shell(blocks["sh"], tmp_path)
     code = (

@@ -1,13 +1,8 @@
 """Files that are no tar archive, or one that a bundle may not be."""
 
-from __future__ import annotations
-
-import bz2
 import gzip
 import io
-import lzma
 import tarfile
-import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -81,14 +76,6 @@ def with_global_pax(kit: Kit) -> bytes:
     return stream.getvalue()
 
 
-def zipped(kit: Kit) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as file:
-        for name, data in kit.bundle.members().items():
-            file.writestr(name, data)
-    return stream.getvalue()
-
-
 def padding_used(kit: Kit) -> bytes:
     data = bytearray(whole(kit))
     data[512 + len(kit.bundle.files["oci-layout"])] = 1
@@ -119,13 +106,8 @@ ARCHIVES: tuple[Case, ...] = (
         "AOTC-E103",
         {
             "an empty file": lambda kit: b"",
-            "one byte": lambda kit: b"x",
-            "text": lambda kit: b"hello\n" * 400,
             "one zero block": lambda kit: bytes(512),
             "gzip": lambda kit: gzip.compress(whole(kit), mtime=0),
-            "bzip2": lambda kit: bz2.compress(whole(kit)[:4096]),
-            "xz": lambda kit: lzma.compress(whole(kit)[:4096]),
-            "zip": zipped,
             "index.json alone": lambda kit: kit.bundle.files["index.json"] * 3,
             "a byte before the archive": lambda kit: b"\0" + whole(kit),
             "cut inside a header": lambda kit: whole(kit)[:300],
@@ -139,12 +121,9 @@ ARCHIVES: tuple[Case, ...] = (
             "a size of 8 GiB": size(b"77777777777\0"),
             "a size of 1 TiB": size(b"\x80" + bytes(5) + b"\1" + bytes(5)),
             "a size of 2^88": size(b"\x80" + b"\xff" * 11),
-            "a size below zero": size(b"-0000000001\0"),
             "a size below zero in base 256": size(b"\xff" * 12),
             "a blank size": size(b" " * 12),
             "a size with a 9": size(b"00000000009\0"),
-            "a size with a sign": size(b"+0000000036\0"),
-            "a size in hex": size(b"0x000000024\0"),
             "a size with a zero byte inside": size(b"00\x000000036\0"),
             "a size that swallows the next header": size(b"%011o\0" % 1024),
             "a size of zero": resized(-30),
@@ -177,31 +156,17 @@ ARCHIVES: tuple[Case, ...] = (
             "a symbolic link without target": ("x", b"", tarfile.SYMTYPE),
             "a hard link": (HEX, b"", tarfile.LNKTYPE, "index.json"),
             "a character device": (HEX, b"", tarfile.CHRTYPE),
-            "a block device": (HEX, b"", tarfile.BLKTYPE),
             "a pipe in the archive": (HEX, b"", tarfile.FIFOTYPE),
             "a folder in the archive": ("blobs", b"", tarfile.DIRTYPE),
-            "a contiguous file": (HEX, b"", tarfile.CONTTYPE),
             "a file as before POSIX": (HEX, b"", tarfile.AREGTYPE),
             "a sparse file": (HEX, b"", tarfile.GNUTYPE_SPARSE),
-            "a part of a file": (HEX, b"", b"M"),
-            "a volume label": ("label", b"", b"V"),
-            "Solaris' extended header": ("x", b"11 path=x\n", b"X"),
-            "an unknown kind": (HEX, b"", b"Z"),
             "an absolute path": (f"/{HEX}",),
             "a path that climbs out": (f"../{HEX}",),
             "a path that climbs inside": (f"blobs/../{HEX}",),
-            "a dotted path": (f"./{HEX}",),
-            "an empty part in a path": (f"blobs//{HEX[6:]}",),
-            "a path that ends in a slash": ("index.json/",),
             "a hidden file": (".hidden",),
-            "a backslash": ("index.json\\",),
             "a letter that looks like another": ("indеx.json",),
-            "an accent as a second character": ("i\u0301ndex.json",),
-            "text from right to left": ("\u202enosj.xedni",),
             "a name that is no text": ("index.json\udcff",),
             "a new line in a name": ("index.json\n",),
-            "a space in a name": ("index .json",),
-            "a colon in a name": ("c:index.json",),
             "a zero byte in a name": ("index.json\0x",),
             "no name at all": ("",),
         },
@@ -210,10 +175,7 @@ ARCHIVES: tuple[Case, ...] = (
         "AOTC-E109",
         {
             "a file more": ("README",),
-            "capitals": ("INDEX.JSON",),
             "a digest that is too short": (HEX[:-1],),
-            "a digest that is too long": (HEX + "0",),
-            "a digest that is no hex": (HEX[:-1] + "g",),
             "a digest in capitals": (BLOBS + "A" * 64,),
             "a digest of another algorithm": ("blobs/sha512/" + "0" * 64,),
             "a file below a blob": (HEX + "/x",),

@@ -1,7 +1,5 @@
 """Blobs that are changed, cut, missing, swapped or too many."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

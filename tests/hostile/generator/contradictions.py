@@ -1,7 +1,5 @@
 """Manifests of the right types that contradict themselves."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -223,6 +221,7 @@ def with_policy(chosen: dict[str, Any], change: Any) -> Any:
 
 
 CONTRADICTIONS |= {
+    "a sharding without a mesh": lambda m, e, p: e["inputs"][0].update(sharding=[[], ["data"]]),
     "a dimension that the bundle has not": lambda m, e, p: m["dimensions"].clear(),
     "an axis that is no expression": an_axis("inputs", "batch+"),
     "a dimension whose name is an expression": lambda m, e, p: (
@@ -275,66 +274,6 @@ CONTRADICTIONS |= {
     ),
     "a symbolic argument of no weights set": compiling(
         arguments=[{"from": "weight", "set": "other", "tensor": "x"}]
-    ),
-}
-
-MESH = {"axes": [{"name": "data", "size": 2}], "devices": [0, 1]}
-
-
-def meshed(change: Any, required: int = 2, **mesh: Any) -> Any:
-    """A change of a manifest for two devices, which cut the columns of the images."""
-
-    def both_of_them(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
-        m["mesh"] = MESH | mesh
-        m["requires"]["devices"] = required
-        m["target"]["devices"] = 2
-        e["inputs"][0]["sharding"] = [[], ["data"]]
-        change(m, e, p)
-
-    return both_of_them
-
-
-def cut(*axes: list[str]) -> Any:
-    """The input of the manifest for two devices, cut in another way."""
-    return meshed(lambda m, e, p: e["inputs"][0].update(sharding=list(axes)))
-
-
-def nothing(m: dict[str, Any], e: dict[str, Any], p: dict[str, Any]) -> None:
-    """No further change."""
-
-
-CONTRADICTIONS |= {
-    "a sharding without a mesh": lambda m, e, p: e["inputs"][0].update(sharding=[[], ["data"]]),
-    "weights cut without a mesh": lambda m, e, p: m["weights"]["params"]["tensors"][0].update(
-        sharding=[["data"]]
-    ),
-    "a mesh without axes": meshed(nothing, axes=[], devices=[]),
-    "an axis of the mesh twice": meshed(
-        nothing, axes=[*MESH["axes"], *MESH["axes"]], devices=[0, 1, 2, 3]
-    ),
-    "a device of the mesh twice": meshed(nothing, devices=[0, 0]),
-    "a device that is none": meshed(nothing, devices=[0, 2]),
-    "fewer devices than the mesh has places": meshed(nothing, devices=[0]),
-    "more devices than the mesh has places": meshed(nothing, devices=[0, 1, 2]),
-    "a mesh of more devices than required": meshed(nothing, 1),
-    "a mesh of fewer devices than the target has": meshed(
-        lambda m, e, p: m["target"].update(devices=4)
-    ),
-    "a sharding over an axis that is none": cut([], ["model"]),
-    "a sharding over an axis twice": cut(["data"], ["data"]),
-    "a sharding of too few axes": cut(["data"]),
-    "a sharding of too many axes": cut([], ["data"], []),
-    "a sharding that does not tile a profile": cut(["data"], []),
-    "a sharding that cuts nothing": cut([], []),
-    "a result that does not tile": meshed(
-        lambda m, e, p: e["outputs"][0].update(
-            sharding=[["data"], []][: len(p["output_shapes"][0])]
-        )
-    ),
-    "weights that do not tile": meshed(
-        lambda m, e, p: m["weights"]["params"]["tensors"][0].update(
-            sharding=[["data"]] * len(m["weights"]["params"]["tensors"][0]["shape"]) + [[]]
-        )
     ),
 }
 

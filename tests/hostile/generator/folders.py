@@ -1,7 +1,5 @@
 """Folders that are no layout, and paths that are no bundle."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

@@ -1,7 +1,5 @@
 """`oci-layout` and `index.json`, which nobody signs: spelled badly, or pointing elsewhere."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -63,9 +61,7 @@ def pointing_at(role: str) -> Callable[[Kit], MemoryBundle]:
 
 SPELLED: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",
-    "null": lambda data: b"null",
     "a list": lambda data: b"[" + data + b"]",
-    "no fields": lambda data: b"{}",
     "cut": lambda data: data[:-1],
     "a second document": lambda data: data + data,
     "a byte behind": lambda data: data + b"\0",
@@ -73,25 +69,11 @@ SPELLED: dict[str, Callable[[bytes], bytes]] = {
     "a key twice, once escaped": lambda data: data.replace(b"{", b'{"zzz":1,"\\u007azz":2,', 1),
     "a key twice, deeper": raw(b'[{"a":{"b":1,"b":2}}]'),
     "a byte order mark": lambda data: b"\xef\xbb\xbf" + data,
-    "UTF-16": lambda data: data.decode().encode("utf-16"),
-    "Latin-1": raw(b'"\xe9"'),
-    "half a surrogate pair": raw(b'"\\ud800"'),
     "a surrogate as bytes": raw(b'"\xed\xa0\x80"'),
-    "a zero byte in a string": raw(b'"\0"'),
-    "a new line in a string": raw(b'"\n"'),
-    "an unknown escape": raw(b'"\\x41"'),
-    "single quotes": raw(b"'x'"),
-    "a comment": raw(b"1/**/"),
-    "a comma too many": raw(b"[1,]"),
     "not a number": raw(b"NaN"),
-    "infinity": raw(b"Infinity"),
-    "minus infinity": raw(b"-Infinity"),
     "a number beyond floats": raw(b"1e999"),
-    "a number with a leading zero": raw(b"01"),
-    "a number in hex": raw(b"0x1"),
     "a number of 5000 digits": raw(b"1" * 5000),
     "deep lists": raw(b"[" * 15_000 + b"]" * 15_000),
-    "deep objects": raw(b'{"a":' * 15_000 + b"1" + b"}" * 15_000),
     "deep and cut": lambda data: b"[" * 2**14,
 }
 
@@ -101,21 +83,13 @@ countless_values = raw(b"[" + b"[]," * limits.INDEX_MARKS_MAX + b"0]")
 
 POINTING: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "schemaVersion 1": ("AOTC-E106", index(lambda d: d.update(schemaVersion=1))),
-    "schemaVersion as text": ("AOTC-E106", index(lambda d: d.update(schemaVersion="2"))),
-    "schemaVersion as a float": ("AOTC-E106", index(lambda d: d.update(schemaVersion=2.5))),
     "no schemaVersion": ("AOTC-E106", index(lambda d: d.pop("schemaVersion"))),
     "no manifests": ("AOTC-E106", index(lambda d: d.pop("manifests"))),
-    "manifests that are no list": ("AOTC-E106", index(lambda d: d.update(manifests={}))),
-    "an entry that is null": ("AOTC-E106", entries(lambda m: [*m, None])),
     "no entry": ("AOTC-E113", entries(lambda m: [])),
     "no root": ("AOTC-E113", entries(lambda m: m[1:])),
     "the root twice": ("AOTC-E113", entries(lambda m: [m[0], *m])),
     "two roots": ("AOTC-E113", entries(lambda m: [*m, entry(INDEX)])),
     "an unknown media type": ("AOTC-E113", entries(lambda m: [*m, entry("text/plain")])),
-    "docker's media type": (
-        "AOTC-E113",
-        entries(lambda m: [*m, entry("application/vnd.docker.distribution.manifest.v2+json")]),
-    ),
     "a media type in capitals": ("AOTC-E113", root(mediaType=INDEX.upper())),
     "an attestation that is nowhere": ("AOTC-E202", entries(lambda m: [*m, entry(MANIFEST)])),
     "countless attestations": (
@@ -126,16 +100,8 @@ POINTING: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "an attestation that is the root": ("AOTC-E113", entries(lambda m: [*m, m[0] | as_image])),
     "countless values": ("AOTC-E111", file("index.json", countless_values)),
     "a digest of another algorithm": ("AOTC-E106", root(digest="sha512:" + "0" * 128)),
-    "a digest in capitals": ("AOTC-E106", root(digest="sha256:" + "A" * 64)),
     "a digest with a path": ("AOTC-E106", root(digest="sha256:../../etc/passwd")),
-    "a digest with a new line": ("AOTC-E106", root(digest=ZEROS + "\n")),
-    "a digest in other digits": ("AOTC-E106", root(digest="sha256:" + "٠" * 64)),
-    "no digest": ("AOTC-E106", root(digest="")),
-    "a digest that is a number": ("AOTC-E106", root(digest=0)),
     "a size below zero": ("AOTC-E106", root(size=-1)),
-    "a size as text": ("AOTC-E106", root(size="1")),
-    "a size as a truth value": ("AOTC-E106", root(size=True)),
-    "a size as a fraction": ("AOTC-E106", root(size=0.5)),
     "a digest that is nowhere": ("AOTC-E114", root(digest=ZEROS)),
     "the root is a module": ("AOTC-E114", pointing_at("module")),
     "the root is the envelope": ("AOTC-E114", pointing_at("envelope")),
@@ -156,19 +122,10 @@ def version(value: Any) -> Callable[[bytes], bytes]:
 
 LAYOUTS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "version 1.1.0": ("AOTC-E112", version("1.1.0")),
-    "version 2.0.0": ("AOTC-E112", version("2.0.0")),
-    "no version": ("AOTC-E112", version("")),
     "version 1.0.0 and a blank": ("AOTC-E112", version("1.0.0 ")),
     "a version in other digits": ("AOTC-E112", version("1.0.٠")),
-    "a version that steers a terminal": (
-        "AOTC-E112",
-        version("\x1b[2J\nerror[AOTC-E000]: ok\r"),
-    ),
-    "a version that is a number": ("AOTC-E106", version(1)),
-    "larger than its limit": (
-        "AOTC-E111",
-        lambda data: data.ljust(limits.INDEX_BYTES_MAX + 1),
-    ),
+    "a version that steers a terminal": ("AOTC-E112", version("\x1b[2J\nerror[AOTC-E000]: ok\r")),
+    "larger than its limit": ("AOTC-E111", lambda data: data.ljust(limits.INDEX_BYTES_MAX + 1)),
 }
 
 LAYOUT: tuple[Case, ...] = (
@@ -179,7 +136,7 @@ LAYOUT: tuple[Case, ...] = (
     *(contents(f"index.json: {name}", code, make) for name, (code, make) in POINTING.items()),
     *(
         contents(f"oci-layout: {name}", "AOTC-E106", file("oci-layout", SPELLED[name]))
-        for name in ("empty", "cut", "a key twice", "a byte order mark", "UTF-16", "deep and cut")
+        for name in ("empty", "cut", "a key twice", "a byte order mark", "deep and cut")
     ),
     *(
         contents(f"oci-layout: {name}", code, file("oci-layout", change))

@@ -1,7 +1,5 @@
 """Well-spelled documents, signed by a trusted key, that say what no bundle says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -90,22 +88,8 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         lambda d: d.root["manifests"][0].update(artifactType="application/vnd.aotc.bundle.v1"),
     ),
     "root: no targets": ("AOTC-E113", no_targets),
-    "root: schemaVersion 1": ("AOTC-E101", lambda d: d.root.update(schemaVersion=1)),
     "root: another media type": ("AOTC-E101", lambda d: d.root.update(mediaType=MANIFEST)),
-    "root: no media type": ("AOTC-E101", lambda d: d.root.pop("mediaType")),
-    "root: an index inside": (
-        "AOTC-E101",
-        lambda d: d.root["manifests"][0].update(mediaType=INDEX),
-    ),
-    "root: links to elsewhere": (
-        "AOTC-E101",
-        lambda d: d.root["manifests"][0].update(urls=["http://localhost/"]),
-    ),
     "root: data inline": ("AOTC-E101", lambda d: d.root["manifests"][0].update(data="e30=")),
-    "root: an unknown platform field": (
-        "AOTC-E101",
-        lambda d: d.root["manifests"][0]["platform"].update({"os.version": "1"}),
-    ),
     "root: a target twice": ("AOTC-E116", second_target(lambda m: None)),
     "root: two versions": (
         "AOTC-E116",
@@ -115,7 +99,6 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E116",
         second_target(lambda m: (m["target"].update(name="other"), m.update(name="vision"))),
     ),
-    "image: schemaVersion 3": ("AOTC-E101", lambda d: d.image.update(schemaVersion=3)),
     "image: another media type": ("AOTC-E101", lambda d: d.image.update(mediaType=INDEX)),
     "image: artifact of another type": (
         "AOTC-E101",
@@ -130,10 +113,6 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         lambda d: d.image.update(subject=dict(d.root["manifests"][0])),
     ),
     "image: no layers": ("AOTC-E205", lambda d: (d.image.update(layers=[]), d.layers.clear())),
-    "image: a layer of another algorithm": (
-        "AOTC-E101",
-        lambda d: d.image["layers"][0].update(digest=SHA512),
-    ),
     "image: a layer of an unknown type": (
         "AOTC-E205",
         lambda d: d.image["layers"][0].update(mediaType="application/x-pickle"),
@@ -146,10 +125,7 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E205",
         lambda d: d.image["layers"][0].update(size=d.image["layers"][0]["size"] + 1),
     ),
-    "image: a layer of 1 TiB": (
-        "AOTC-E205",
-        lambda d: d.image["layers"][0].update(size=2**40),
-    ),
+    "image: a layer of 1 TiB": ("AOTC-E205", lambda d: d.image["layers"][0].update(size=2**40)),
     "image: a layer twice": (
         "AOTC-E205",
         lambda d: d.image["layers"].insert(0, d.image["layers"][0]),
@@ -175,50 +151,15 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E115",
         lambda d: d.manifest.update(format_version="1.1", a_new_field=1),
     ),
-    "a format version that is a number": (
-        "AOTC-E101",
-        lambda d: d.manifest.update(format_version=1),
-    ),
     "an unknown field": ("AOTC-E101", lambda d: d.manifest.update(plugin="os:system")),
-    "a name with a slash": ("AOTC-E101", lambda d: d.manifest.update(name="../x")),
     "a name with a new line": ("AOTC-E101", lambda d: d.manifest.update(name="digits\n")),
-    "a name in other letters": ("AOTC-E101", lambda d: d.manifest.update(name="dіgits")),
-    "an empty name": ("AOTC-E101", lambda d: d.manifest.update(name="")),
-    "an unknown dtype": (
-        "AOTC-E101",
-        lambda d: d.manifest["entry_points"]["predict"]["inputs"][0].update(dtype="object"),
-    ),
     "an unknown policy": ("AOTC-E101", entry_point(out_of_profile={"batch": {"policy": "guess"}})),
     "an unknown kind of tree": ("AOTC-E101", entry_point(result={"node": "pickle", "data": ""})),
     "an integer key of 65 bits": (
         "AOTC-E101",
         entry_point(result={"node": "intdict", "keys": [2**64], "items": [{"node": "none"}]}),
     ),
-    "an integer key that is a text": (
-        "AOTC-E101",
-        entry_point(result={"node": "intdict", "keys": ["0"], "items": [{"node": "none"}]}),
-    ),
-    "a negative shape": (
-        "AOTC-E101",
-        lambda d: d.profile["input_shapes"][0].__setitem__(0, -1),
-    ),
-    "a shape of 4200 digits": (
-        "AOTC-E101",
-        lambda d: d.profile["input_shapes"][0].__setitem__(0, 10**4200),
-    ),
-    "a digest of another algorithm": (
-        "AOTC-E101",
-        lambda d: d.profile["module"].update(digest=SHA512),
-    ),
-    "a shape of 2^63": (
-        "AOTC-E101",
-        lambda d: d.profile["input_shapes"][0].__setitem__(0, 2**63),
-    ),
-    "a leaf of 4200 digits": ("AOTC-E101", entry_point(result={"node": "leaf", "index": 10**4200})),
-    "memory below zero": (
-        "AOTC-E101",
-        lambda d: d.manifest["requires"].update(memory_bytes=-1),
-    ),
+    "a shape of 2^63": ("AOTC-E101", lambda d: d.profile["input_shapes"][0].__setitem__(0, 2**63)),
     "a tree deeper than the limit": ("AOTC-E118", deep(limits.TREE_DEPTH_MAX)),
     "a tree deeper than Python's stack": ("AOTC-E118", deep(700)),
 }

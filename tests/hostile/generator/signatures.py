@@ -1,7 +1,5 @@
 """Attestations that are missing, somebody else's, about something else, or badly written."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -171,14 +169,11 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
     "a signature of another bundle": ("AOTC-E305", of_another_bundle),
     "an attestation of another bundle": ("AOTC-E114", with_foreign_attestation),
     "a flipped bit in the signature": ("AOTC-E303", signature(as_bytes(flipped))),
-    "a signature of zeros": ("AOTC-E303", signature(as_bytes(lambda sig: bytes(64)))),
-    "an empty signature": ("AOTC-E303", signature(lambda text: "")),
     "a signature of 10 000 bytes": ("AOTC-E303", signature(as_bytes(lambda sig: bytes(10_000)))),
     "a flipped bit in the payload": (
         "AOTC-E303",
         edited(lambda d: d.update(payload=as_bytes(flipped)(d["payload"]))),
     ),
-    "an empty payload": ("AOTC-E303", edited(lambda d: d.update(payload=""))),
     "the bare payload signed": (
         "AOTC-E303",
         enveloped(lambda kit, data: envelope(data, (kit.ours.key_id, kit.ours.sign(data)))),
@@ -200,10 +195,7 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E119",
         edited(lambda d: d.update(signatures=d["signatures"] * (limits.SIGNATURES_MAX + 1))),
     ),
-    "a signature twice": (
-        "AOTC-E119",
-        edited(lambda d: d.update(signatures=d["signatures"] * 2)),
-    ),
+    "a signature twice": ("AOTC-E119", edited(lambda d: d.update(signatures=d["signatures"] * 2))),
     "a signature twice, by another name": (
         "AOTC-E119",
         edited(lambda d: d["signatures"].append({"sig": d["signatures"][0]["sig"]})),
@@ -222,32 +214,13 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E107",
         signature(lambda text: text[:-3] + ALPHABET[ALPHABET.index(text[-3]) ^ 1] + "=="),
     ),
-    "base64 without padding": ("AOTC-E107", signature(lambda text: text.rstrip("="))),
-    "base64 with a new line": ("AOTC-E107", signature(lambda text: text + "\n")),
-    "base64 for URLs": ("AOTC-E107", signature(lambda text: "_-" + text[2:])),
-    "base64 in other letters": ("AOTC-E107", signature(lambda text: "é" + text[1:])),
     "a payload that is no base64": ("AOTC-E107", edited(lambda d: d.update(payload="{}"))),
     "an envelope without a payload type": ("AOTC-E106", edited(lambda d: d.pop("payloadType"))),
-    "an envelope whose signatures are an object": (
-        "AOTC-E106",
-        edited(lambda d: d.update(signatures={})),
-    ),
     "an envelope with a key twice": (
         "AOTC-E106",
         spelled(lambda data: data.replace(b"{", b'{"payload":"",', 1)),
     ),
-    "an envelope after a byte order mark": (
-        "AOTC-E106",
-        spelled(lambda data: b"\xef\xbb\xbf" + data),
-    ),
-    "an envelope with half a surrogate pair": (
-        "AOTC-E106",
-        spelled(lambda data: data.replace(b"application/", b"\\ud800", 1)),
-    ),
-    "an empty envelope": ("AOTC-E106", raw(b"")),
-    "an envelope of null": ("AOTC-E106", raw(b"null")),
     "an envelope without fields": ("AOTC-E106", raw(b"{}")),
-    "an envelope that is no text": ("AOTC-E106", raw(b"\xff")),
     "an envelope of deep lists": ("AOTC-E106", raw(b"[" * 2_000)),
     "an envelope beyond its limit": (
         "AOTC-E111",
@@ -279,7 +252,6 @@ ATTESTATIONS: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         attestation(lambda d: d["layers"][0].update(mediaType="application/x-pickle")),
     ),
     "of another media type": ("AOTC-E106", attestation(lambda d: d.update(mediaType=INDEX))),
-    "of schemaVersion 1": ("AOTC-E106", attestation(lambda d: d.update(schemaVersion=1))),
     "with an unknown field": ("AOTC-E106", attestation(lambda d: d.update(data=IN_TOTO))),
     "with a key twice": (
         "AOTC-E106",
@@ -297,16 +269,8 @@ ATTESTATIONS: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E111",
         attestation_text(lambda data: data.ljust(limits.ATTESTATION_BYTES_MAX + 1)),
     ),
-    "that is empty": ("AOTC-E106", attestation_text(lambda data: b"")),
     "with a large config": ("AOTC-E111", config_of(b"{ }")),
-    "with a config of 1 TiB": (
-        "AOTC-E203",
-        attestation(lambda d: d["config"].update(size=2**40)),
-    ),
-    "with an envelope of another algorithm": (
-        "AOTC-E106",
-        attestation(lambda d: d["layers"][0].update(digest="md5:" + "0" * 32)),
-    ),
+    "with a config of 1 TiB": ("AOTC-E203", attestation(lambda d: d["config"].update(size=2**40))),
 }
 
 SIGNATURES: tuple[Case, ...] = (
@@ -316,9 +280,6 @@ SIGNATURES: tuple[Case, ...] = (
         "a statement with a key twice",
         "AOTC-E106",
         payload(lambda data: data.replace(b"{", b'{"_type":"x",', 1)),
-    ),
-    contents(
-        "a statement after a byte order mark", "AOTC-E106", payload(lambda d: b"\xef\xbb\xbf" + d)
     ),
     contents("a statement that is none", "AOTC-E106", payload(lambda data: b"{}")),
     *(contents(f"an attestation {how}", code, make) for how, (code, make) in ATTESTATIONS.items()),

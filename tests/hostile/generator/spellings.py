@@ -1,7 +1,5 @@
 """Signed documents in another spelling than their one, or that are something else altogether."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -44,29 +42,21 @@ SPELLED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
         lambda data: json.dumps(json.loads(data), sort_keys=True).encode(),
     ),
     "with a newline": ("AOTC-E102", lambda data: data + b"\n"),
-    "after a blank": ("AOTC-E102", lambda data: b" " + data),
     "in another key order": ("AOTC-E102", _reversed),
     "with an escape": ("AOTC-E102", lambda data: data.replace(b'"d', b'"\\u0064', 1)),
-    "with an escaped slash": ("AOTC-E102", lambda data: data.replace(b"/", b"\\/", 1)),
     "with a key twice": ("AOTC-E102", _with_its_first_key_twice),
     "with a number as a float": ("AOTC-E101", lambda data: re.sub(rb":(\d+)", rb":\1.5", data)),
     "with a number as an exponent": ("AOTC-E101", lambda data: re.sub(rb":(\d+)", rb":\1e0", data)),
     "with an unknown field": ("AOTC-E101", lambda data: with_field(data, b"1")),
     "with not a number": ("AOTC-E101", lambda data: with_field(data, b"NaN")),
-    "with infinity": ("AOTC-E101", lambda data: with_field(data, b"-Infinity")),
-    "with half a surrogate pair": ("AOTC-E101", lambda data: with_field(data, b'"\\ud800"')),
     "after a byte order mark": ("AOTC-E101", lambda data: b"\xef\xbb\xbf" + data),
-    "in UTF-16": ("AOTC-E101", lambda data: data.decode().encode("utf-16")),
     "cut": ("AOTC-E101", lambda data: data[:-1]),
     "twice": ("AOTC-E101", lambda data: data + data),
 }
 
 OTHERS: dict[str, bytes] = {
     "empty": b"",
-    "null": b"null",
     "a list": b"[]",
-    "without fields": b"{}",
-    "no text": b"\xff",
     "deep lists": b"[" * 100_000,
     "a number of 9999 digits": b"1" * 9999,
 }
@@ -121,12 +111,12 @@ def replaced(role: str, data: bytes) -> Callable[[Kit], MemoryBundle]:
 SPELLINGS: tuple[Case, ...] = (
     contents("a tree deeper than any stack", "AOTC-E101", spelled("bundle manifest", deeper)),
     *(
-        contents(f"{role} {how}", code, spelled(role, change))
+        contents(f"{role} {how}", code, spelled(role, change), ("archive",))
         for role in CHAIN
         for how, (code, change) in SPELLED.items()
     ),
     *(
-        contents(f"{role}: {how}", "AOTC-E101", replaced(role, data))
+        contents(f"{role}: {how}", "AOTC-E101", replaced(role, data), ("archive",))
         for role in CHAIN
         for how, data in OTHERS.items()
     ),

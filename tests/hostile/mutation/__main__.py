@@ -4,8 +4,6 @@ TEXT: for modules alone whose path holds one of these; all without it. `--record
 first and keeps which lines each runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib

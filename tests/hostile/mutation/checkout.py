@@ -1,7 +1,5 @@
 """Copies of the checkout, in which files may be changed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ something holds; each side of the `or` or `and` that it asks is one of its own, 
 of a limit the limit itself is on.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

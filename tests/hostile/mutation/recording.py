@@ -4,8 +4,6 @@ As a plugin of pytest, this names the test that runs to coverage.py, in this pro
 variable, in all that it starts (https://coverage.readthedocs.io/en/latest/contexts.html).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs the tests of a mutated line, in a process of its own."""
 
-from __future__ import annotations
-
 import math
 import os
 import shutil

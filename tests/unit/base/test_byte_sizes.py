@@ -1,7 +1,5 @@
 """Sizes as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.base.byte_sizes import bytes_of

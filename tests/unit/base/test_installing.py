@@ -1,7 +1,5 @@
 """What is installed, and what an installer's last words come to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

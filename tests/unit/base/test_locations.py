@@ -1,7 +1,5 @@
 """Lines of the program travel in its provenance, and whatever else stands there is ignored."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

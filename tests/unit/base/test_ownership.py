@@ -1,7 +1,5 @@
 """Who else may write to a folder: a group of several, an access list, everybody; not one's own."""
 
-from __future__ import annotations
-
 import errno
 import grp
 import os
@@ -28,9 +26,7 @@ def user(name: str, group: int) -> pwd.struct_passwd:
         (("ana", "x", 1001, []), False),
     ],
 )
-def test_a_group_is_private_that_is_named_after_its_only_member(
-    group: tuple[str, str, int, list[str]], private: bool
-) -> None:
+def test_own_group_is_private(group: tuple[str, str, int, list[str]], private: bool) -> None:
     assert is_private(grp.struct_group(group), user("ana", 1000)) is private
 
 

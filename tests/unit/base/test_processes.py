@@ -1,7 +1,5 @@
 """Child processes end when their block does, and when another thread says so."""
 
-from __future__ import annotations
-
 import os
 import select
 import subprocess

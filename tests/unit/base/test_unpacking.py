@@ -1,7 +1,5 @@
 """MessagePack that several threads read."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -4,8 +4,6 @@ A request is a line of JSON, the folder with its job; the answer is the worker's
 capture has a process of its own, as in a build, and none pays for the import of jax.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

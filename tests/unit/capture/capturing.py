@@ -1,7 +1,5 @@
 """How the tests here write programs, and what a capture of one comes to."""
 
-from __future__ import annotations
-
 import io
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`capture`: a program and its manifest as text, through the capture worker, in about 0.1 s."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

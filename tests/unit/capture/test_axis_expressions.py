@@ -1,7 +1,5 @@
 """A size by trial is recovered exactly where it is multilinear; any other is "?"."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from math import prod

@@ -1,7 +1,5 @@
 """A function is called as people call it: what can be passed by position is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

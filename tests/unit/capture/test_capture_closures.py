@@ -1,7 +1,5 @@
 """Arrays that a function closes over become weights, wherever they are used."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import Capture, Outcome
 
@@ -47,9 +45,7 @@ def closure(outcome: Outcome) -> list[tuple[str, tuple[int, ...]]]:
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_a_closed_over_array_is_lifted_from_wherever_it_is_used(
-    capture: Capture, kind: str
-) -> None:
+def test_closed_over_array_is_lifted_wherever_used(capture: Capture, kind: str) -> None:
     outcome = capture(f"{TABLE}\ndef f(x):\n    {BODIES[kind]}\n")
     assert closure(outcome) == [("float32", (100,))]
     arguments = outcome.f.profiles[0].arguments

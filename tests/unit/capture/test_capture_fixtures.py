@@ -1,7 +1,5 @@
 """Fixture inputs: recorded, random from a seed, or made by a `like` function."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 
@@ -66,9 +64,7 @@ def test_a_like_input_has_the_values_that_its_function_returns(capture: Capture)
     ],
     ids=["missing", "extra", "dtype", "fixed axis", "rank", "empty", "objects"],
 )
-def test_recorded_inputs_that_do_not_fit_are_refused(
-    capture: Capture, arrays: dict[str, object], found: str
-) -> None:
+def test_unfit_recorded_inputs(capture: Capture, arrays: dict[str, object], found: str) -> None:
     manifest = BATCHED + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files={"x.npz": npz(**arrays)}).refusal
     assert refusal.code == "AOTC-E831"
@@ -95,9 +91,7 @@ def test_a_range_beyond_the_dtype_is_refused(capture: Capture) -> None:
         ("return jnp.zeros(3, 'int2')", "AOTC-E832"),
     ],
 )
-def test_a_like_function_that_gives_no_arrays_is_refused(
-    capture: Capture, body: str, code: str
-) -> None:
+def test_like_function_without_arrays_is_refused(capture: Capture, body: str, code: str) -> None:
     manifest = '[entry_points.f]\nfunction = "program:f"\ninputs.x = { like = "program:start" }'
     source = f"def start():\n    {body}\ndef f(x): return 1"
     refusal = capture(source, manifest).refusal
@@ -151,9 +145,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("what", FILES)
-def test_a_fixture_file_that_is_none_or_becomes_much_larger_is_refused_before_it_does(
-    what: str, capture: Capture
-) -> None:
+def test_bad_or_expanding_fixture_file_is_refused_early(what: str, capture: Capture) -> None:
     assert len(FILES[what]) < 2**20
     files = {"x.npz": FILES[what]}
     refusal = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=files).refusal

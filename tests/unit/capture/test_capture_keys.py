@@ -1,7 +1,5 @@
 """Random keys with a type at the border of a program: what the capture makes of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from capturing import Capture, Outcome, key_path, npz
@@ -82,9 +80,7 @@ def test_the_function_gets_typed_keys_and_may_return_them(capture: Capture, impl
     assert f.outputs == (spec("0", (3, key_words(impl)), impl), spec("1", (key_words(impl),), None))
 
 
-def test_keys_inside_a_like_structure_keep_their_place_and_can_be_donated(
-    capture: Capture,
-) -> None:
+def test_keys_inside_a_like_structure_keep_place_and_are_donated(capture: Capture) -> None:
     outcome = capture(
         """
         class State(NamedTuple):
@@ -129,15 +125,10 @@ def test_recorded_keys_are_their_data(capture: Capture) -> None:
     [np.zeros((3, 2), np.uint32), np.zeros((3, 4), np.int32), np.zeros(3, np.uint32)],
     ids=["words", "dtype", "rank"],
 )
-def test_recorded_arrays_that_are_no_data_of_such_keys_are_refused(
-    capture: Capture, recorded: np.ndarray[tuple[int, ...], np.dtype]
-) -> None:
+def test_bad_key_data(capture: Capture, recorded: np.ndarray[tuple[int, ...], np.dtype]) -> None:
     manifest = KEYS + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files={"x.npz": npz(keys=recorded)}).refusal
-    assert (refusal.code, key_path(refusal)) == (
-        "AOTC-E831",
-        "entry_points.f.fixtures.file keys",
-    )
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.file keys")
     assert refusal.expected == "uint32['batch', 4], data of key<rbg>['batch']"
     assert "jax.random.key_data" in refusal.hint
 

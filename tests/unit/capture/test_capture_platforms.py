@@ -1,7 +1,5 @@
 """A program is lowered for every platform that its targets have, which needs none of them here."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -77,9 +75,7 @@ RESULTS = {
 }
 
 
-def test_linear_algebra_becomes_other_calls_on_another_platform(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_linear_algebra_becomes_calls_of_the_platform(capture: Capture, tmp_path: Path) -> None:
     for_gpus(tmp_path)
     captured = capture("def f(x): return jnp.linalg.cholesky(x.reshape(2, 2))").f
     (profile,) = captured.profiles
@@ -88,9 +84,7 @@ def test_linear_algebra_becomes_other_calls_on_another_platform(
     assert profile.module_for("cpu") is profile.module
 
 
-def test_a_module_that_is_the_same_everywhere_is_kept_once(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_equal_modules_are_kept_once(capture: Capture, tmp_path: Path) -> None:
     for_gpus(tmp_path)
     (profile,) = capture("def f(x): return jnp.tanh(x) + 1").f.profiles
     assert profile.others == {} and profile.module_for("cuda") is profile.module
@@ -107,9 +101,7 @@ EMPTY = """
 
 
 @pytest.mark.parametrize("target", ["nvidia-h200", "tpu-v5e-1x1"])
-def test_an_array_without_values_is_refused_for_accelerators_with_its_line(
-    capture: Capture, tmp_path: Path, target: str
-) -> None:
+def test_array_without_values_is_refused(capture: Capture, tmp_path: Path, target: str) -> None:
     for_target(tmp_path, target)
     refusal = capture(EMPTY).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E848", "f")
@@ -130,9 +122,7 @@ def test_an_array_without_values_is_one_of_zeros_on_processors(capture: Capture)
     ],
     ids=["Pallas", "a primitive"],
 )
-def test_what_cannot_be_lowered_is_a_finding_with_its_line(
-    capture: Capture, source: str, found: str, line: int
-) -> None:
+def test_lowering_error_names_line(capture: Capture, source: str, found: str, line: int) -> None:
     refusal = capture(source).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E841", "f")
     assert "lowers for cpu" in refusal.expected
@@ -146,9 +136,7 @@ def test_what_is_lowered_to_something_else_than_stablehlo_is_a_finding(capture: 
     assert "Failed to serialize StableHLO" in refusal.found
 
 
-def test_what_only_the_target_can_run_cannot_be_checked_here_and_says_so(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_kernel_of_target_alone_is_not_checked_here(capture: Capture, tmp_path: Path) -> None:
     for_target(tmp_path, "tpu-v5e-1x1")
     refusal = capture(PALLAS, ONE_INPUT.replace("[4]", "[8, 128]")).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E842", "f")
@@ -156,9 +144,7 @@ def test_what_only_the_target_can_run_cannot_be_checked_here_and_says_so(
     assert "`results`" in refusal.hint
 
 
-def test_with_recorded_results_a_program_is_lowered_for_its_target_alone(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_recorded_results_lower_for_the_target_alone(capture: Capture, tmp_path: Path) -> None:
     for_target(tmp_path, "tpu-v5e-1x1")
     files = {"inputs.npz": INPUTS, "results.npz": npz(**RESULTS)}
     outcome = capture(PALLAS, RECORDED, files=files)
@@ -171,9 +157,7 @@ def test_with_recorded_results_a_program_is_lowered_for_its_target_alone(
     assert sorted(outcome.program.files) == ["inputs.npz", "results.npz"]
 
 
-def test_a_kernel_is_the_same_bytes_in_another_place_and_on_another_line(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_kernel_bytes_do_not_depend_on_its_place(capture: Capture, tmp_path: Path) -> None:
     for_target(tmp_path, "tpu-v5e-1x1")
     files = {"inputs.npz": INPUTS, "results.npz": npz(**RESULTS)}
     one = capture(PALLAS, RECORDED, files=files, name="one").f
@@ -213,18 +197,14 @@ def test_recorded_results_that_do_not_fit_are_refused(
     assert found in refusal.found
 
 
-def test_results_of_profiles_that_are_not_built_may_be_in_the_file(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_results_of_unbuilt_profiles_may_be_there(capture: Capture, tmp_path: Path) -> None:
     for_target(tmp_path, "tpu-v5e-1x1")
     arrays = {**RESULTS, "result[batch=4]": np.ones((4, 128), np.float32)}
     files = {"inputs.npz": INPUTS, "results.npz": npz(**arrays)}
     assert len(capture(PALLAS, RECORDED, files=files).f.profiles) == 2
 
 
-def test_recorded_numbers_that_numpy_has_no_type_for_are_read_as_what_they_are(
-    capture: Capture, tmp_path: Path
-) -> None:
+def test_recorded_ml_dtypes_are_read(capture: Capture, tmp_path: Path) -> None:
     import ml_dtypes
 
     manifest = ONE_INPUT.replace("float32", "bfloat16")

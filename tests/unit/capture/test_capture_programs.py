@@ -1,7 +1,5 @@
 """Finding the function, matching its parameters, and what its own errors come to."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from pathlib import Path
@@ -38,12 +36,7 @@ def manifest(function: str = "program:f", *lines: str) -> str:
         ),
         ("program:f", "1 / 0", "module failed to import", "ZeroDivisionError"),
         ("program:f", "import sys\nsys.exit(0)", "module failed to import", "SystemExit"),
-        (
-            "program:f",
-            "x = 1\ndef f(x:",
-            "module failed to import",
-            "never closed at program.py:6",
-        ),
+        ("program:f", "x = 1\ndef f(x:", "module failed to import", "never closed at program.py:6"),
         (
             "program:f",
             "import ast\nast.parse('(', 'other.py')",
@@ -70,9 +63,7 @@ def test_a_function_that_cannot_be_found_is_refused(
         ("h5pyx", "install h5pyx in the environment that runs `aotc build`"),
     ],
 )
-def test_keras_without_its_backend_is_told_to_take_jax(
-    capture: Capture, tmp_path: Path, backend: str, hint: str
-) -> None:
+def test_keras_backend_hint(capture: Capture, tmp_path: Path, backend: str, hint: str) -> None:
     """As keras 3.15 does: it imports what its default backend needs, far below its `__init__`."""
     package = tmp_path / "keras" / "src"
     package.mkdir(parents=True)
@@ -126,9 +117,7 @@ def test_a_module_in_a_likely_place_is_found_for_who_forgot_to_say_so(
         "def f(x): return x\ndef init(): return {'w': np.load('data/gone.npy')}",
     ],
 )
-def test_a_relative_path_of_a_program_is_told_where_it_starts(
-    capture: Capture, source: str
-) -> None:
+def test_relative_program_path_is_told_its_start(capture: Capture, source: str) -> None:
     bound = 'bind = { p = "p" }\n[weights.p]\ninit = "program:init"' if "init" in source else ""
     source = source.replace("f(x)", "f(p, x)") if bound else source
     refusal = capture(source, manifest("program:f", f"inputs.x = {LEAF}\n{bound}")).refusal
@@ -162,9 +151,7 @@ def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
         ("def f(*a, **named): return a", "entry_points.f.inputs.x", "x"),
     ],
 )
-def test_parameters_that_do_not_match_the_manifest_are_refused(
-    capture: Capture, definition: str, where: str, named: str
-) -> None:
+def test_parameters_must_match(capture: Capture, definition: str, where: str, named: str) -> None:
     refusal = capture(definition, ONE_INPUT).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E821", where)
     assert named in refusal.expected + refusal.found
@@ -208,9 +195,7 @@ def test_a_program_without_weights_or_inputs_is_captured(capture: Capture) -> No
         ("import sys; sys.exit(0)", "SystemExit"),
     ],
 )
-def test_an_error_of_the_program_is_quoted_with_its_line(
-    capture: Capture, body: str, found: str
-) -> None:
+def test_program_error_is_quoted_with_line(capture: Capture, body: str, found: str) -> None:
     refusal = capture(f"def f(x):\n    {body}\n").refusal
     assert refusal.code == "AOTC-E829"
     assert "x float32[4]" in refusal.expected

@@ -1,7 +1,5 @@
 """Programs that cannot be shipped: each kind is refused by its code, and says where it is."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -163,9 +161,7 @@ REFUSED: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 @pytest.mark.parametrize(
     ("code", "before", "body"), [(*key, body) for key, rows in REFUSED.items() for body in rows]
 )
-def test_what_cannot_be_shipped_is_refused_with_its_place(
-    capture: Capture, code: str, before: str, body: str
-) -> None:
+def test_unshippable_is_named(capture: Capture, code: str, before: str, body: str) -> None:
     manifest = DONATED if code == "AOTC-E837" else ONE_INPUT
     refusal = capture(f"{before}def f(x):\n    {body}\n", manifest).refusal
     assert refusal.code == code
@@ -205,9 +201,7 @@ def test_a_line_outside_the_manifests_folder_is_named_by_its_module(
 
 
 @pytest.mark.parametrize("folder", [".venv/lib/site-packages", "../site-packages"])
-def test_a_library_is_not_the_program_even_below_the_manifests_folder(
-    capture: Capture, tmp_path: Path, folder: str
-) -> None:
+def test_library_is_never_the_program(capture: Capture, tmp_path: Path, folder: str) -> None:
     installed = tmp_path / folder / f"chatty_{tmp_path.name}"
     installed.mkdir(parents=True)
     (installed / "__init__.py").write_text("import jax\ndef say():\n    jax.debug.print('')\n")
@@ -265,18 +259,14 @@ def test_one_output_takes_over_one_donated_input_only(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize(("program", "header"), [("True", ""), ("False", "enable_x64 = true\n")])
-def test_a_program_that_sets_what_the_manifest_says_is_refused(
-    capture: Capture, program: str, header: str
-) -> None:
+def test_program_that_sets_config_is_refused(capture: Capture, program: str, header: str) -> None:
     source = f"jax.config.update('jax_enable_x64', {program})\ndef f(x): return x + 1"
     refusal = capture(source, header=header).refusal
     assert refusal.code == "AOTC-E828"
     assert refusal.title == "program changed `jax_enable_x64`"
 
 
-def test_a_function_that_sets_it_for_itself_is_refused_although_the_next_one_sets_it_back(
-    capture: Capture,
-) -> None:
+def test_function_that_sets_config_is_refused_although_it_is_reset(capture: Capture) -> None:
     source = (
         "def f(x):\n    jax.config.update('jax_enable_x64', True)\n    return x + 1\n"
         "def g(x):\n    jax.config.update('jax_enable_x64', False)\n    return x + 1\n"

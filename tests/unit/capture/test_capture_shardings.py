@@ -1,7 +1,5 @@
 """Shardings of what only the capture knows: weights, structures of functions, results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

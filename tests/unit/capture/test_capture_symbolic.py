@@ -1,7 +1,5 @@
 """All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
@@ -56,9 +54,7 @@ def f(x):
         ("x = x + np.ones(int(x.shape[0]), np.float32)[:, None]", "needs the size as a number"),
     ],
 )
-def test_a_program_that_decides_by_a_size_is_told_with_its_line(
-    capture: Capture, line: str, reason: str
-) -> None:
+def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, reason: str) -> None:
     f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
     assert f.specialized.keys() == {"batch"}
     assert f.specialized["batch"] == f"f in program.py {reason}"
@@ -76,9 +72,7 @@ def test_a_program_that_decides_by_a_size_is_told_with_its_line(
         "x = x * (2 if x.shape[1] == 4 else 3)",
     ],
 )
-def test_questions_that_every_accepted_size_answers_alike_specialise_nothing(
-    capture: Capture, line: str
-) -> None:
+def test_questions_answered_alike_specialise_nothing(capture: Capture, line: str) -> None:
     f = capture(f"def f(x):\n    {line}\n    return x\n", BATCHED).f
     assert (f.specialized, f.undetermined) == ({}, {})
 
@@ -100,9 +94,7 @@ def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -
         ("x * x.shape[1]", None),
     ],
 )
-def test_where_a_program_computes_with_a_size_that_is_padded_is_told_with_its_line(
-    capture: Capture, result: str, function: str | None
-) -> None:
+def test_padded_size_is_told_with_line(capture: Capture, result: str, function: str | None) -> None:
     source = f"def f(x):\n    return {result}\n"
     found = capture(source, f'{BATCHED}out_of_profile.batch = "pad"\n')
     line = 1 + (IMPORTS + source).splitlines().index(f"    return {result}")
@@ -135,18 +127,14 @@ def test_a_specialised_dimension_has_no_policy_but_fail(capture: Capture, policy
         ("compile", "jnp.fft.fft(x, axis=0).real", "NotImplementedError: Shape polymorphism"),
     ],
 )
-def test_axes_and_operations_that_a_policy_cannot_work_with_are_refused(
-    capture: Capture, policy: str, result: str, found: str
-) -> None:
+def test_unfit_axes_are_refused(capture: Capture, policy: str, result: str, found: str) -> None:
     manifest = f'{BATCHED}out_of_profile.batch = "{policy}"\n'
     refusal = capture(f"def f(x):\n    return {result}\n", manifest).refusal
     assert refusal.code == "AOTC-E839"
     assert found in refusal.found
 
 
-def test_where_jax_needs_the_size_axes_are_found_by_trial_and_the_reason_is_kept(
-    capture: Capture,
-) -> None:
+def test_axes_are_found_by_trial_where_jax_needs_the_size(capture: Capture) -> None:
     source = "def f(x):\n    return jnp.linalg.svd(x @ x.T, compute_uv=False)\n"
     f = capture(source, BATCHED).f
     assert f.outputs[0].shape == ("batch",)

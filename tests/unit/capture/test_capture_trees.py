@@ -1,7 +1,5 @@
 """What is recorded of an entry point: its trees, paths, dtypes, weak types, and named axes."""
 
-from __future__ import annotations
-
 import pytest
 from capturing import BATCHED, Capture
 
@@ -54,9 +52,7 @@ ZERO, ONE = Leaf(index=0), Leaf(index=1)
         ),
     ],
 )
-def test_the_result_tree_says_what_the_function_returns(
-    capture: Capture, result: str, tree: Tree, paths: list[str]
-) -> None:
+def test_result_trees_match(capture: Capture, result: str, tree: Tree, paths: list[str]) -> None:
     captured = capture(f"""
         import dataclasses
 
@@ -131,9 +127,7 @@ def test_an_input_tree_follows_the_manifest_and_the_like_function(capture: Captu
         ("def initial(batch=1, *more):\n    1 / 0", "", "-v shows the traceback"),
     ],
 )
-def test_what_a_like_function_takes_and_the_manifest_does_not_state_is_spelled(
-    capture: Capture, definition: str, stated: str, hint: str
-) -> None:
+def test_missing_arguments_told(capture: Capture, definition: str, stated: str, hint: str) -> None:
     program = "    return jnp.zeros((batch, 3))\ndef f(state, x): return state + x[:, None]"
     refusal = capture(
         f"{definition}\n{program}",
@@ -163,9 +157,7 @@ def test_what_a_like_function_takes_and_the_manifest_does_not_state_is_spelled(
         ("np.arange(3)", "int32", False),
     ],
 )
-def test_weak_types_of_results_are_recorded(
-    capture: Capture, result: str, dtype: str, weak: bool
-) -> None:
+def test_weak_types_are_recorded(capture: Capture, result: str, dtype: str, weak: bool) -> None:
     (output,) = capture(f"def f(x): return {result}").f.outputs
     assert (output.dtype.value, output.weak_type) == (dtype, weak)
 
@@ -185,9 +177,7 @@ def test_weak_types_of_results_are_recorded(
         ("jnp.zeros(min(len(x), 3))", ("?",)),
     ],
 )
-def test_output_axes_carry_the_names_of_dimensions(
-    capture: Capture, result: str, shape: tuple[int | str, ...]
-) -> None:
+def test_output_axes_are_named(capture: Capture, result: str, shape: tuple[int | str, ...]) -> None:
     batched = BATCHED.replace("profiles = [1, 8]", "profiles = [1, 4, 8]")
     captured = capture(f"def f(x): return {result}", batched).f
     assert captured.outputs[0].shape == shape
@@ -253,9 +243,7 @@ def test_every_profile_records_its_concrete_shapes(capture: Capture) -> None:
     assert profiles[0].module.digest != profiles[1].module.digest
 
 
-def test_static_fields_may_differ_between_profiles_since_no_result_has_them(
-    capture: Capture,
-) -> None:
+def test_static_fields_may_differ_between_profiles(capture: Capture) -> None:
     captured = capture(
         """
         import dataclasses

@@ -1,7 +1,5 @@
 """Weights sets: read from a file, made by the program, or a file held against the program."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -79,14 +77,8 @@ def test_a_tensor_without_a_name_is_refused(capture: Capture) -> None:
         ({"a": ONES}, "b: no such tensor; init has float32[3]"),
         ({"a": ONES, "b": ONES, "c": ONES}, "c: float32[3], which init does not have"),
         ({"a": ONES, "b": np.ones(4, np.float32)}, "b: float32[4]; init has float32[3]"),
-        (
-            {"a": ONES, "b": np.ones((3, 1), np.float32)},
-            "b: float32[3, 1]; init has float32[3]",
-        ),
-        (
-            {"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)},
-            "b: bfloat16[3]; init has float32[3]",
-        ),
+        ({"a": ONES, "b": np.ones((3, 1), np.float32)}, "b: float32[3, 1]; init has float32[3]"),
+        ({"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)}, "b: bfloat16[3]; init has float32[3]"),
         (
             {"b": np.ones(4), "c": ONES},
             "a: no such tensor; init has float32[3]\nb: float64[4]; init has float32[3]\n"
@@ -122,16 +114,9 @@ def test_of_many_tensors_that_differ_the_first_are_named(capture: Capture) -> No
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "x + params.w",
-        "params(x)",
-        "jax.tree.map(jnp.add, Params(x), params).w",
-    ],
+    "body", ["x + params.w", "params(x)", "jax.tree.map(jnp.add, Params(x), params).w"]
 )
-def test_weights_of_a_file_in_another_structure_are_told_to_state_init(
-    capture: Capture, body: str
-) -> None:
+def test_weights_in_another_structure_are_told_init(capture: Capture, body: str) -> None:
     source = (
         "from typing import NamedTuple\nimport jax\nclass Params(NamedTuple):\n    w: jax.Array\n"
         f"def f(params, x): return {body}"
@@ -165,9 +150,7 @@ def test_a_key_that_weights_lack_is_answered_with_the_names_they_have(capture: C
         ("return jnp.zeros(3) @ jnp.zeros(4)", "AOTC-E829"),
     ],
 )
-def test_an_init_that_gives_no_tree_of_arrays_is_refused(
-    capture: Capture, init: str, code: str
-) -> None:
+def test_init_without_tree_of_arrays_is_refused(capture: Capture, init: str, code: str) -> None:
     refusal = capture(f"def init():\n    {init}\n{F}", BOUND + INIT).refusal
     assert refusal.code == code
     assert key_path(refusal).split()[0] == "weights.params.init"
@@ -211,9 +194,7 @@ def twice(size: int) -> bytes:
         (twice(0x4B50), "damaged: a key stands twice in an object"),
     ],
 )
-def test_a_file_that_is_no_safetensors_is_refused(
-    capture: Capture, start: bytes, found: str
-) -> None:
+def test_invalid_safetensors_are_refused(capture: Capture, start: bytes, found: str) -> None:
     refusal = capture(F, BOUND + SOURCE, files={"params.safetensors": start}).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E830", "weights.params.source")
     assert refusal.found == f"params.safetensors: {found}"

@@ -1,7 +1,5 @@
 """Weights in folders of sharded safetensors, in several files, renamed and cast."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -132,9 +130,7 @@ def cut(files: Files) -> None:
         (lambda files: files.update({INDEX: b'{"weight_map": ['}), [INDEX]),
     ],
 )
-def test_what_index_and_files_do_not_agree_on_is_refused_at_once(
-    tmp_path: Path, change: Callable[[Files], None], told: list[str]
-) -> None:
+def test_index_mismatch(tmp_path: Path, change: Callable[[Files], None], told: list[str]) -> None:
     files = checkpoint()
     change(files)
     found = refused(tmp_path, files)
@@ -142,9 +138,7 @@ def test_what_index_and_files_do_not_agree_on_is_refused_at_once(
     assert found.count("\n") == len(told) - 1
 
 
-def test_names_are_replaced_in_the_order_of_the_rules_before_they_get_prefixes(
-    tmp_path: Path,
-) -> None:
+def test_names_are_replaced_in_order_before_prefixes(tmp_path: Path) -> None:
     source = {"one": SourceFile("model", tmp_path / "model")}
     rename = {r"^(\w)\.": r"layers.\1.", r"\.": "/", "weight$": "kernel"}
     names = opened(tmp_path, checkpoint(), source=source, rename=rename).keys()

@@ -1,7 +1,5 @@
 """What counts as traced: by function and line, for each entry point by itself."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -92,9 +90,7 @@ def test_profiles_of_an_entry_point_count_together(capture: Capture) -> None:
     assert lines_of(found.program.entry_points["f"])["f"].missed == ()
 
 
-def test_a_function_that_jax_has_traced_before_counts_for_each_entry_point(
-    capture: Capture,
-) -> None:
+def test_retraced_function_counts_for_each_entry_point(capture: Capture) -> None:
     found = capture(
         """
         @jax.jit
@@ -211,9 +207,7 @@ def a(x):
 """
 
 
-def test_comments_and_the_order_of_functions_change_their_lines_and_not_the_evidence(
-    tmp_path: Path,
-) -> None:
+def test_moved_code_changes_lines_and_not_the_evidence(tmp_path: Path) -> None:
     found = []
     for source in (ONE, SAME):
         namespace: dict[str, Callable[[int], int]] = {}

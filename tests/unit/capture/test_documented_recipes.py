@@ -2,8 +2,6 @@
 and recording results.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +46,7 @@ def test_the_arrays_of_a_model_are_its_weights(capture: Capture, library: str) -
 
 
 @pytest.mark.parametrize("library", MODELS)
-def test_a_file_that_the_recipe_saved_has_the_names_of_the_model(
-    capture: Capture, library: str, tmp_path: Path
-) -> None:
+def test_recipe_file_has_the_models_names(capture: Capture, library: str, tmp_path: Path) -> None:
     (save,) = [block for block in BLOCKS if "def save(" in block]
     program = f"{recipe(library)}\n{save}\nsave(init(), {str(tmp_path / 'p.safetensors')!r})\n"
     manifest = MANIFEST.format(source='source = "p.safetensors"')

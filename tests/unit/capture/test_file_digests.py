@@ -1,7 +1,5 @@
 """Digests of files that are asked for more than once, and files that change meanwhile."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Self
@@ -59,9 +57,7 @@ def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("becomes", [b"weightS", b"weights and more", b""])
-def test_a_file_that_is_written_meanwhile_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: bytes
-) -> None:
+def test_changing_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: bytes) -> None:
     path = tmp_path / "w"
     path.write_bytes(b"weights")
     os.utime(path, (0, 0))

@@ -1,7 +1,5 @@
 """Weights of model files whose axes are stored in the order that XLA reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,9 +154,7 @@ def test_what_entry_points_share_is_stored_as_all_of_them_want_it(capture: Captu
     assert len(stored(outcome)) == 1, "once"
 
 
-def test_what_entry_points_want_in_several_orders_is_stored_as_in_their_files(
-    capture: Capture,
-) -> None:
+def test_weights_wanted_in_several_orders_stay_as_in_files(capture: Capture) -> None:
     outcome = captured(capture, twice, another_use)
     assert orders(outcome) == orders(outcome, "f1") == []
     (array,) = stored(outcome).values()

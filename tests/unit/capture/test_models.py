@@ -1,7 +1,5 @@
 """Entry points that are model files: what the manifest says of them, and what the file has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,9 +61,7 @@ inputs.arg0 = { shape = ["n", 4] }
 """
 
 
-def test_a_file_is_an_entry_point_with_the_weights_in_it(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_file_is_an_entry_point_with_weights(capture: Capture, files: dict[str, bytes]) -> None:
     outcome = capture("", MANIFEST, files=files)
     captured = outcome.f
     assert captured.function == "any.jax"
@@ -81,9 +77,7 @@ def test_a_file_is_an_entry_point_with_the_weights_in_it(
     assert outcome.program.files.keys() == {"any.jax"}
 
 
-def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_file_sizes_and_dtypes_are_defaults(capture: Capture, files: dict[str, bytes]) -> None:
     captured = capture("", '[entry_points.f]\nsource = "fixed.jax"\n', files=files).f
     assert [(each.path, each.shape) for each in captured.inputs] == [("arg0", (2, 4))]
 
@@ -91,9 +85,7 @@ def test_sizes_and_dtypes_that_the_file_fixes_need_not_be_written(
 WHOLE = '[entry_points.f]\nsource = "whole.jax"\nfixtures.ranges = '
 
 
-def test_ranges_of_integers_need_no_inputs_beside_a_file_that_fixes_them(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_integer_ranges_need_no_inputs(capture: Capture, files: dict[str, bytes]) -> None:
     captured = capture("", WHOLE + "{ arg0 = [5, 39] }", files=files).f
     assert [(each.path, each.dtype.value) for each in captured.inputs] == [
         ("arg0", "int32"),
@@ -149,9 +141,7 @@ def test_an_input_is_what_a_function_returns(capture: Capture, files: dict[str, 
         ("4.0)", '4, dtype="int32")'),
     ],
 )
-def test_what_a_function_returns_has_to_be_what_the_file_takes(
-    of_file: str, other: str, capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_unfit_values(of_file: str, other: str, capture: Capture, files: dict[str, bytes]) -> None:
     assert capture(STATE.replace(of_file, other), LIKE, files=files).refusal.code == "AOTC-E846"
 
 
@@ -190,18 +180,14 @@ def test_what_the_manifest_says_and_the_file_does_not_have_is_refused_at_its_lin
     assert refusal.where.endswith(f"entry_points.f.{key}")
 
 
-def test_profiles_that_the_file_was_not_exported_for_are_refused(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_unexported_profiles_are_refused(capture: Capture, files: dict[str, bytes]) -> None:
     two = '"two.jax"\ninputs.arg1 = { shape = [4, 3] }'
     manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
     refusal = capture("", manifest, files=files).refusal
     assert (refusal.code, refusal.where) == ("AOTC-E846", "f[n=1]")
 
 
-def test_what_the_framework_gave_is_kept_for_each_profile(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_framework_results_are_kept_by_profile(capture: Capture, files: dict[str, bytes]) -> None:
     x = np.ones((8, 4), np.float32)
     recorded = {"y[n=2]": (x[:2] @ W).astype(np.float64), "y[n=8]": x @ W}
     manifest = MANIFEST + 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
@@ -220,9 +206,7 @@ ROWS = 'fixtures = { file = "x.npz", expected = "y.npz" }\n'
 
 
 @pytest.mark.parametrize(("name", "rows"), [("y", 3), ("y[n=2]", 2), ("y[n=8]", 8)])
-def test_profiles_without_recorded_results_are_compared_by_rows(
-    capture: Capture, files: dict[str, bytes], name: str, rows: int
-) -> None:
+def test_rows_are_compared(capture: Capture, files: dict[str, bytes], name: str, rows: int) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     known = (x[np.arange(rows) % 3] @ W).astype(np.float64)
     given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(**{name: known})}
@@ -240,9 +224,7 @@ def test_profiles_without_recorded_results_are_compared_by_rows(
     assert outcome.f.unexpected == (("f[n=8]",) if rows == 2 else ())
 
 
-def test_results_of_other_sizes_than_any_profile_can_be_compared_with_are_refused(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_incomparable_results_are_refused(capture: Capture, files: dict[str, bytes]) -> None:
     x = np.ones((3, 4), np.float32)
     given = {**files, "x.npz": npz(arg0=x), "y.npz": npz(y=x[:2] @ W)}
     assert capture("", MANIFEST + ROWS, files=given).refusal.code == "AOTC-E831"
@@ -260,9 +242,7 @@ def counter() -> dict[str, bytes]:
     return {f"{name}.pt2": (TORCH / f"{name}.pt2").read_bytes() for name in ("counter", "cache")}
 
 
-def test_what_a_model_changes_is_donated_and_has_its_own_values_in_fixtures(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_state_is_donated_with_own_values(capture: Capture, counter: dict[str, bytes]) -> None:
     outcome = capture("", changing('donate = ["state"]'), files=counter)
     captured = outcome.f
     assert [(each.path, each.shape) for each in captured.inputs] == [
@@ -278,9 +258,7 @@ def test_what_a_model_changes_is_donated_and_has_its_own_values_in_fixtures(
     assert not given["state/count"].any() and given["x"].any()
 
 
-def test_fixtures_of_a_file_may_begin_at_another_state(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_fixtures_may_begin_at_another_state(capture: Capture, counter: dict[str, bytes]) -> None:
     x, count = np.ones(2, np.float32), np.full(2, 7, np.float32)
     files = {**counter, "x.npz": npz(**{"x": x, "state/count": count})}
     more = 'donate = ["state"]\nfixtures = { file = "x.npz" }'
@@ -292,9 +270,7 @@ def test_fixtures_of_a_file_may_begin_at_another_state(
     assert not read_arrays(outcome.inputs(0))["state/count"].any()
 
 
-def test_a_function_of_the_file_gives_the_state_before_the_first_call(
-    capture: Capture, counter: dict[str, bytes]
-) -> None:
+def test_file_function_gives_first_state(capture: Capture, counter: dict[str, bytes]) -> None:
     manifest = '[entry_points.f]\nsource = "cache.pt2"\nsignature = "initial_state"\n'
     outcome = capture("", manifest, files=counter)
     assert not outcome.f.inputs
@@ -310,9 +286,7 @@ def test_a_function_of_the_file_gives_the_state_before_the_first_call(
         ('donate = ["weights", "state"]', "AOTC-E846"),
     ],
 )
-def test_a_model_that_changes_is_refused_unless_the_manifest_donates_what_changes(
-    capture: Capture, counter: dict[str, bytes], more: str, code: str
-) -> None:
+def test_state_is_given(capture: Capture, counter: dict[str, bytes], more: str, code: str) -> None:
     refusal = capture("", changing(more), files=counter).refusal
     assert refusal.code == code
     assert refusal.where.endswith("entry_points.f.donate")
@@ -345,9 +319,7 @@ PROGRAM = """
 """
 
 
-def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_keep_going_names_all_bad_files(capture: Capture, files: dict[str, bytes]) -> None:
     cut = {"cut.jax": files["any.jax"][:100], "fixed.jax": files["fixed.jax"]}
     outcome = capture(PROGRAM, OTHERS, files=cut, keep_going=True)
     codes = [finding.code for finding in outcome.findings]
@@ -356,9 +328,7 @@ def test_keep_going_leaves_out_bad_model_files_and_weights_and_names_all_of_them
     assert list(outcome.scratch.read_program().entry_points) == ["f"]
 
 
-def test_keep_going_ends_where_no_model_file_is_left(
-    capture: Capture, files: dict[str, bytes]
-) -> None:
+def test_keep_going_needs_a_model_file(capture: Capture, files: dict[str, bytes]) -> None:
     cut = {"cut.jax": files["any.jax"][:100]}
     manifest = '[entry_points.bad]\nsource = "cut.jax"\n'
     assert capture("", manifest, files=cut, keep_going=True).refusal.code == "AOTC-E843"

@@ -1,7 +1,5 @@
 """Weights in .npz files: the arrays that numpy reads, and nothing that is none."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile
@@ -83,9 +81,7 @@ F4 = member(np.ones((2, 3), np.float32))
         ({"../w.npy": F4}, "'../w.npy'"),
     ],
 )
-def test_anything_else_is_refused_by_what_it_is(
-    members: Mapping[str, bytes], found: str, tmp_path: Path
-) -> None:
+def test_other_files_are_named(members: Mapping[str, bytes], found: str, tmp_path: Path) -> None:
     path = archive(tmp_path / "w.npz", members)
     with pytest.raises(CaptureError) as refused:
         opened(path)
@@ -108,9 +104,7 @@ def spoiled(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [compressed, truncated, spoiled])
-def test_a_damaged_or_compressed_file_is_refused(
-    spoil: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_damaged_or_compressed_file_fails(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", w=np.ones(100, np.float32))
     spoil(tmp_path / "w.npz")
     with pytest.raises(CaptureError) as refused:

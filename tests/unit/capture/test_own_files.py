@@ -1,7 +1,5 @@
 """Which files are the program's own: what provenance names by file, and not by package."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import subprocess
@@ -46,9 +44,7 @@ def test_an_environment_beside_the_manifest_is_not_own(tmp_path: Path) -> None:
     assert is_own(str(packages / "model" / "layers.py"), packages / "model")
 
 
-def test_modules_found_elsewhere_are_sources_by_the_path_that_imports_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_elsewhere_modules_are_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "src" / "own_package"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from own_package import layers\n")
@@ -65,9 +61,7 @@ def test_modules_found_elsewhere_are_sources_by_the_path_that_imports_use(
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_an_archive_that_a_module_came_from_is_a_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool
-) -> None:
+def test_archives_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: bool) -> None:
     archive = tmp_path / "lib" / "modules.zip"
     archive.parent.mkdir()
     with zipfile.ZipFile(archive, "w") as file:
@@ -78,9 +72,7 @@ def test_an_archive_that_a_module_came_from_is_a_source(
     assert found[name] == sha256(archive.read_bytes())
 
 
-def test_files_that_were_read_are_own_below_the_manifest_and_beside_modules_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_files_are_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root, package = tmp_path / "deploy", tmp_path / "src" / "read_package"
     packages = root / ".venv" / "lib" / "python3.13" / "site-packages"
     for folder in (root / ".git", package / "data", packages):
@@ -98,9 +90,7 @@ def test_files_that_were_read_are_own_below_the_manifest_and_beside_modules_else
     }
 
 
-def test_functions_found_elsewhere_are_covered_and_their_files_sources(
-    capture: Capture, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_elsewhere_files_own(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "away.py").write_text("def twice(x):\n    return 2 * x\n")
     program = capture(

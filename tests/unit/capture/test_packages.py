@@ -1,7 +1,5 @@
 """Installed packages: what is read of them, when it is read again, and which were imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -82,9 +80,7 @@ def needing(tools: dict[str, str], plugin: str, *versions: str) -> BundleManifes
     )
 
 
-def test_those_behind_executables_are_named_where_they_are_the_ones_that_are_stated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executable_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a_compiler", "its_runtime", "another"):
         installed(tmp_path, name, RECORD=f"{name}.py,sha256={name},1\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -132,9 +128,7 @@ def test_it_is_read_once(folder: Path) -> None:
         ("top_level.txt", "other\n"),
     ],
 )
-def test_what_is_written_anew_is_read_again_whatever_its_time(
-    folder: Path, file: str, text: str
-) -> None:
+def test_rewritten_files_are_read_again(folder: Path, file: str, text: str) -> None:
     """An installer may keep sizes and the times of modification."""
     before = installed_packages.of(PathDistribution(folder))
     old = (before.version, before.digest, before.modules)

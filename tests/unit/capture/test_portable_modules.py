@@ -1,7 +1,5 @@
 """Modules hold what is computed and how it is cut, and nothing of where it was written."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -115,9 +113,7 @@ TF32 = (
         ("cpu", "f32", "", ""),
     ],
 )
-def test_products_of_float32_are_asked_for_in_float32_on_accelerators(
-    platform: str, dtype: str, stated: str, expected: str
-) -> None:
+def test_float32_products_stay(platform: str, dtype: str, stated: str, expected: str) -> None:
     made = portable(parsed(PRODUCTS.format(dtype=dtype, stated=stated)), platform)
     assert made == portable(parsed(PRODUCTS.format(dtype=dtype, stated=expected)))
 

@@ -1,7 +1,5 @@
 """What provenance lists of a program's reads: opened files, and names of variables."""
 
-from __future__ import annotations
-
 import json
 import os
 import py_compile
@@ -82,19 +80,12 @@ os.path.expanduser("~")
 """
 
 
-def test_variables_of_the_toolchain_do_not_count(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_own_variables_skipped(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     site = tmp_path_factory.mktemp("site")
     (site / "one-1.dist-info").mkdir()
     (site / "reads_one.py").write_text("import os\nos.getenv('ONE_OF_A_LIBRARY')\n")
     _, asked = read(tmp_path, READS_VARIABLES, site, MINE="1", HOME="/root", UNRELATED="1")
-    assert asked == {
-        "HOME": True,
-        "JAX_ENABLE_X64": False,
-        "MINE": True,
-        "ONE_OF_A_LIBRARY": False,
-    }
+    assert asked == {"HOME": True, "JAX_ENABLE_X64": False, "MINE": True, "ONE_OF_A_LIBRARY": False}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +101,7 @@ def test_variables_of_the_toolchain_do_not_count(
         ("import os; os.environ['ASKED'] = '1'; os.environ.pop('ASKED')", "ASKED"),
     ],
 )
-def test_variables_count_whichever_way_they_are_asked_for(
-    code: str, asked: str, tmp_path: Path
-) -> None:
+def test_variables_count_however_they_are_read(code: str, asked: str, tmp_path: Path) -> None:
     assert read(tmp_path, code)[1] == {asked: asked == "*"}
 
 

@@ -1,7 +1,5 @@
 """Weights files that are read while they are written elsewhere."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -59,9 +57,7 @@ def written_into(path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [cut_short, written_into])
-def test_a_file_that_changes_after_it_was_opened_is_refused(
-    path: Path, change: Callable[[Path], None]
-) -> None:
+def test_file_changed_after_opening_is_refused(path: Path, change: Callable[[Path], None]) -> None:
     file = opened(path)
     change(path)
     for ask in (file.digest, file.require_unchanged):

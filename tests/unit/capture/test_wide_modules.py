@@ -1,7 +1,5 @@
 """Modules in float64, and StableHLO's interpreter: what executables are judged by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -81,9 +79,7 @@ def _solved(x: Any) -> Any:
         (_solved, X, 1e-4),
     ],
 )
-def test_widened_modules_compute_the_same_in_float64(
-    function: Callable[..., Any], argument: Any, apart: float
-) -> None:
+def test_widened_is_the_same(function: Callable[..., Any], argument: Any, apart: float) -> None:
     found = _computed(function, argument)
     for one, plain in zip(found, jax.tree.leaves(jax.jit(function)(argument)), strict=True):
         assert one.dtype.name in ("float64", "complex128", "int32")

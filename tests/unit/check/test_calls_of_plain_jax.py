@@ -228,9 +228,7 @@ CALLED = [(good, None), (other_numbers, "f b"), (writing, "f"), (refusing, "f x"
 
 
 @pytest.mark.parametrize(("function", "where"), CALLED)
-def test_what_a_call_does_otherwise_than_plain_jax_is_told(
-    called: Path, function: Any, where: str | None
-) -> None:
+def test_differing_call_is_told(called: Path, function: Any, where: str | None) -> None:
     manifest = described()
     manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
     found = list(miscalled({"f": function}, manifest, called))  # type: ignore[arg-type]
@@ -267,7 +265,5 @@ def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> No
         (described(result=TupleNode(items=(ZERO, ONE))), "f the result"),
     ],
 )
-def test_a_wrong_description_is_noticed_without_running_anything(
-    manifest: Any, where: str, called: Path
-) -> None:
+def test_wrong_description_is_noticed_unrun(manifest: Any, where: str, called: Path) -> None:
     assert where in {differing.where for differing in misread(manifest, called)}

@@ -1,7 +1,5 @@
 """Each gate is about one thing, names what goes beyond it and where, and lets the rest through."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -110,13 +108,7 @@ def test_nothing_is_found_without_gates(gated: Gated) -> None:
         ("min_coverage", 0.9, 0.8, ["f"]),
     ],
 )
-def test_a_gate_refuses_what_goes_beyond_it_and_nothing_else(
-    gated: Gated,
-    gate: str,
-    tight: Any,
-    loose: Any,
-    places: list[str],
-) -> None:
+def test_gate_refuses(gated: Gated, gate: str, tight: Any, loose: Any, places: list[str]) -> None:
     assert [f.found.partition(": ")[0] for f in findings(gated, **{gate: tight})] == places
     assert findings(gated, **{gate: loose}) == []
 
@@ -152,13 +144,7 @@ def evidence_of(part: TargetParts) -> Evidence:
     ("traced", "lines", "limit", "refused"),
     [(7, 100, 0.07, False), (57, 100, 0.57, False), (6, 100, 0.07, True), (3, 3, 1.0, False)],
 )
-def test_exactly_the_part_of_the_lines_that_is_wanted_is_enough(
-    traced: int,
-    lines: int,
-    limit: float,
-    refused: bool,
-    gated: Gated,
-) -> None:
+def test_exact_share(traced: int, lines: int, limit: float, refused: bool, gated: Gated) -> None:
     manifest, parts = gated
     files = {"gated.py": [{"name": "f", "lines": lines, "traced": traced}]}
     blobs = [_changed(blob, files=files) for blob in parts[0].blobs]

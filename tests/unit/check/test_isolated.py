@@ -1,7 +1,5 @@
 """What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
 
-from __future__ import annotations
-
 import math
 import os
 import stat
@@ -15,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import ParityError
+from aotc.base.errors import EngineFailedError, ParityError
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
@@ -114,9 +112,7 @@ def test_a_crash_of_the_process_is_a_failed_build(tmp_path: Path, script: str, f
     assert found in error.findings[0].found
 
 
-def test_a_fixture_that_does_not_end_is_a_failed_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_fixture_fails_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity_process, "SECONDS_MAX", 0.2)
     assert refused("exec sleep 60", tmp_path).code == "AOTC-E952"
 
@@ -127,6 +123,31 @@ def test_a_bundle_that_the_runtime_refuses_is_a_failed_build_with_its_code(tmp_p
     error = refused(script, tmp_path)
     assert (error.code, error.exit_code) == ("AOTC-E953", 8)
     assert error.findings[0].found == "AOTC-E201: another digest"
+
+
+@pytest.mark.parametrize(
+    ("code", "title"),
+    [("AOTC-E753", "engine cannot load its executable"), ("AOTC-E755", "engine fails at a call")],
+)
+def test_an_engine_that_fails_is_named_as_such(tmp_path: Path, code: str, title: str) -> None:
+    failed = FINDING | {"code": code, "found": "no buffer"}
+    script = leaving(FINDINGS, msgspec.json.encode([failed])) + "; exit 5"
+    error = refused(script, tmp_path)
+    assert type(error) is EngineFailedError
+    assert (error.code, error.exit_code) == ("AOTC-E953", 8)
+    assert (error.findings[0].title, error.findings[0].found) == (title, "no buffer")
+
+
+def test_an_engine_that_fails_at_a_trial_fails_at_a_call(tmp_path: Path) -> None:
+    failed = parity_process.Differing("f with the inputs nan", "", "no buffer", is_failure=True)
+    other = parity_process.Differing("f result", "a tuple", "a list")
+    with pytest.raises(EngineFailedError) as caught:
+        answered(answer(differing=[failed]), tmp_path)
+    assert caught.value.findings[0].title == "engine fails at a call"
+    with pytest.raises(ParityError) as both:
+        answered(answer(differing=[failed, other]), tmp_path)
+    assert type(both.value) is ParityError
+    assert [each.code for each in both.value.findings] == ["AOTC-E953", "AOTC-E959"]
 
 
 def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_path: Path) -> None:
@@ -140,9 +161,7 @@ def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_p
     )
 
 
-def test_nothing_of_the_outside_steers_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
     environment = tmp_path / "environment"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn
 
-from aotc.check.metrics import OF_USERS, MetricError, interval, metric_of
+from aotc.base.errors import CaptureError
+from aotc.check.metrics import interval, metric_of
 
 RANDOM = np.random.default_rng(3)
 SCORES = RANDOM.standard_normal((200, 7))
@@ -20,10 +21,9 @@ OTHERS = NUMBERS + RANDOM.standard_normal((200, 5))
 
 def value(name: str, output: Any, target: Any) -> float:
     metric = metric_of(name)
-    assert metric is not None
     # In two batches, as a build computes it.
     halves = [(output[:60], target[:60]), (output[60:], target[60:])]
-    rows = [metric.rows(np.asarray(o), np.asarray(t)) for o, t in halves if len(o)]
+    rows = [metric.score(np.asarray(o), np.asarray(t), "f") for o, t in halves if len(o)]
     return metric.value(np.concatenate(rows))
 
 
@@ -98,17 +98,16 @@ def test_auc_of_one_class_is_not_a_number() -> None:
     ],
 )
 def test_what_has_no_metric_is_refused(name: str, output: Any, target: Any, found: str) -> None:
-    metric = metric_of(name)
-    assert metric is not None
-    with pytest.raises(MetricError) as refused:
-        metric.rows(output, target)
-    assert found in str(refused.value)
+    with pytest.raises(CaptureError) as refused:
+        metric_of(name).score(output, target, "f for native")
+    (finding,) = refused.value.findings
+    assert (finding.code, finding.where) == ("AOTC-E849", "f for native")
+    assert f"{name}: " in finding.found and found in finding.found
 
 
 def test_wilson_intervals_are_those_of_the_literature() -> None:
     """Newcombe 1998, table I: 81 of 263 has 0.2553 to 0.3662, 0 of 20 has 0 to 0.1611."""
     metric = metric_of("top1")
-    assert metric is not None
     for hits, count, ends in ((81, 263, (0.2553, 0.3662)), (0, 20, (0, 0.1611))):
         rows = np.arange(count)[:, None] < hits
         assert interval(metric, rows.astype(float)) == pytest.approx(ends, abs=5e-5)
@@ -116,23 +115,17 @@ def test_wilson_intervals_are_those_of_the_literature() -> None:
 
 def test_bootstrap_intervals_are_the_same_each_time_and_near_the_normal_ones() -> None:
     rows = RANDOM.standard_normal((400, 1))
-    low, high = interval(OF_USERS, rows)
-    assert (low, high) == interval(OF_USERS, rows)
+    low, high = interval(metric_of("mine:score"), rows)
+    assert (low, high) == interval(metric_of("mine:score"), rows)
     half = 1.96 * rows.std() / math.sqrt(400)
     assert (low, high) == pytest.approx((rows.mean() - half, rows.mean() + half), abs=0.15 * half)
 
 
 def test_an_interval_holds_the_value() -> None:
     metric = metric_of("auc")
-    assert metric is not None
     for seed in range(20):
         random = np.random.default_rng(seed)
         labels = np.array([0, 1, *random.integers(0, 2, 3)])
-        rows = metric.rows(random.standard_normal(5), labels)
+        rows = metric.score(random.standard_normal(5), labels, "f")
         low, high = interval(metric, rows)
         assert low <= metric.value(rows) <= high
-
-
-def test_names_that_are_no_metric_of_ours_are_functions() -> None:
-    assert metric_of("mine:top1") is None
-    assert metric_of("topk") is None

@@ -1,7 +1,5 @@
 """Builds whose executables do not do what plain JAX does write no bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -41,9 +39,7 @@ def program(folder: Path, source: str) -> Path:
     return folder / "program.toml"
 
 
-def test_a_result_beyond_its_tolerance_fails_the_build_and_leaves_the_old_bundle(
-    tmp_path: Path,
-) -> None:
+def test_result_beyond_tolerance_fails_and_keeps_the_old_bundle(tmp_path: Path) -> None:
     output = tmp_path / "out" / "program.aotb"
     output.parent.mkdir()
     older = b"oci-layout".ljust(257, b"\0") + b"ustar  \0 and the rest"
@@ -91,9 +87,7 @@ def test_a_bundle_that_is_refused_is_never_not_run_here(
     assert caught.value.findings[0].found.startswith(code)
 
 
-def test_every_executable_of_a_build_has_run(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_every_built_executable_runs(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
     outcomes = parity_process.run(*digits_bundle, "cpu-x86-64-v3", tmp_path, Processes())
     labels = [key.label for key, _ in outcomes.fixtures]
     assert labels == ["predict[batch=1]", "predict[batch=8]", "predict[batch=64]"]

@@ -1,7 +1,5 @@
 """Inputs of value trials: which numbers they hold, and that a caller may pass them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Value trials on executables: what a call leaves behind, and what fails."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is right where an executable and plain JAX differ."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

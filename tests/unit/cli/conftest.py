@@ -1,7 +1,5 @@
 """Running `aotc` in this process, as the console script runs it."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`aotc build` refusing before it has traced or compiled anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,17 +39,13 @@ def test_a_target_twice_is_refused(refused: Run) -> None:
     refused(["build", DIGITS, *v3, *v3], 3, "AOTC-E813")
 
 
-def test_a_missing_folder_for_temporary_files_is_refused(
-    refused: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_temporary_folder_is_refused(refused: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/dev/null")
     done = refused(["build", DIGITS], 2, "AOTC-E003")
     assert "TMPDIR" in done.stderr
 
 
-def test_tuning_for_a_target_that_this_host_cannot_run_is_refused(
-    refused: Run, tmp_path: Path
-) -> None:
+def test_tuning_for_a_target_this_host_lacks_is_refused(refused: Run, tmp_path: Path) -> None:
     text = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
     # Intel's and AMD's own, which no processor has together.
     target = text.replace("features = [", 'features = ["amx-tile", "xop", ')

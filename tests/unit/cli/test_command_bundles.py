@@ -1,7 +1,5 @@
 """`aotc verify`, `inspect` and `sign` on a real bundle, and on what is none."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -44,8 +42,7 @@ def test_the_named_target_is_judged(aotc: Run, refused: Run, digits_bundle: Bund
 
 @pytest.mark.parametrize("command", [["inspect"], ["verify", "--trust", "trust.toml"]])
 @pytest.mark.parametrize(
-    ("path", "code"),
-    [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")],
+    ("path", "code"), [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")]
 )
 def test_what_is_no_bundle_is_refused_with_exit_code_5(
     refused: Run, copied: Bundle, command: list[str], path: str, code: str
@@ -57,9 +54,7 @@ def test_what_is_no_bundle_is_refused_with_exit_code_5(
     ("path", "code"),
     [("gone", "AOTC-E308"), (".", "AOTC-E308"), ("b.aotb", "AOTC-E309"), ("odd", "AOTC-E309")],
 )
-def test_what_is_no_policy_is_refused_with_exit_code_5(
-    refused: Run, copied: Bundle, path: str, code: str
-) -> None:
+def test_invalid_policy_exits_with_5(refused: Run, copied: Bundle, path: str, code: str) -> None:
     (copied[0].parent / "odd").write_text('schema = 1\nname = "digits"\nkeyz = []\n')
     refused(["verify", "b.aotb", "--trust", path], 5, code)
 
@@ -81,9 +76,7 @@ def test_a_key_that_cannot_sign_is_refused_and_the_bundle_left_alone(
     assert copied[0].read_bytes() == before
 
 
-def test_inspection_shows_what_is_inside_and_who_claims_to_have_signed(
-    aotc: Run, digits_bundle: Bundle
-) -> None:
+def test_inspect_shows_contents_and_claimed_signers(aotc: Run, digits_bundle: Bundle) -> None:
     done = aotc("inspect", digits_bundle[0])
     assert (done.exit_code, done.stderr) == (0, "")
     document = aotc("inspect", digits_bundle[0], "--json").document

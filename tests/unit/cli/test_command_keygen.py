@@ -1,7 +1,5 @@
 """`aotc keygen`: key pairs that load, are private, and replace nothing."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable
@@ -23,9 +21,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_plain_pair_is_private_and_loads_without_a_passphrase(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_pair_is_private(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTC_KEY_PASSPHRASE", "--plain wins over it")
     done = aotc("keygen", "ci", "--plain", "--json")
     assert done.exit_code == 0
@@ -64,17 +60,13 @@ def test_an_encrypted_pair_loads_with_its_passphrase_only(
         assert caught.value.code == "AOTC-E007"
 
 
-def test_without_a_passphrase_and_a_terminal_nothing_is_written(
-    refused: Run, tmp_path: Path
-) -> None:
+def test_keygen_without_passphrase_writes_nothing(refused: Run, tmp_path: Path) -> None:
     refused(["keygen", "ci"], 2, "AOTC-E009")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\r\nsecret", b"x" * 1024])
-def test_an_empty_or_endless_passphrase_never_makes_a_key(
-    refused: Run, tmp_path: Path, content: bytes
-) -> None:
+def test_empty_passphrase_is_refused(refused: Run, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "secret").write_bytes(content)
     refused(["keygen", "ci", "--passphrase-file", "secret"], 2, "AOTC-E008")
     assert [path.name for path in tmp_path.iterdir()] == ["secret"]
@@ -101,9 +93,7 @@ def test_existing_keys_are_never_overwritten(refused: Run, tmp_path: Path, exist
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_whatever_the_umask_the_private_key_is_never_readable_by_others(
-    aotc: Run, tmp_path: Path, umask: int
-) -> None:
+def test_private_key_is_private_whatever_the_umask(aotc: Run, tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         aotc("keygen", "ci", "--plain")

@@ -1,7 +1,5 @@
 """Places that a command line names: no file to read, or none to write, is said at once."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,9 +131,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_built(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_drafted_manifest_needs_a_folder_and_a_name_before_the_function_is_looked_at(
-    refused: Run, places: dict[str, Path]
-) -> None:
+def test_drafted_manifest_needs_folder_and_name(refused: Run, places: dict[str, Path]) -> None:
     done = refused(["init", "tiny:f", "-o", "gone/m.toml"], 2, "AOTC-E003")
     assert "No such file or directory" in done.stderr
     assert "a directory" in refused(["init", "tiny:f", "-o", "folder"], 2, "AOTC-E084").stderr

@@ -1,7 +1,5 @@
 """`aotc run`: inputs from files and fills, results to files, comparisons."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import Bundle
+
 Run = Callable[..., Any]
 
 
 @pytest.fixture
-def command(digits_bundle: tuple[Path, Path], tmp_path: Path) -> list[str]:
+def command(digits_bundle: Bundle, tmp_path: Path) -> list[str]:
     """The start of a command line; x.npy lies in the current folder."""
     np.save(tmp_path / "x.npy", np.ones((8, 64), np.float32))
     return ["run", str(digits_bundle[0]), "predict", "--trust", str(digits_bundle[1])]
 
 
-def test_results_are_printed_written_and_compared(
-    aotc: Run, command: list[str], tmp_path: Path
-) -> None:
+def test_results_are_printed_and_written(aotc: Run, command: list[str], tmp_path: Path) -> None:
     done = aotc(*command, "--input", "image=@x.npy", "--output", "y.npz", "--json")
     assert done.exit_code == 0
     assert done.document["results"]["probabilities"]["shape"] == [8, 10]
@@ -77,9 +75,7 @@ def test_inputs_that_cannot_be_used_are_refused_with_exit_code_2(
     refused([*command, *(f"--input={text}" for text in inputs)], 2, code)
 
 
-def test_a_mask_is_left_to_the_loader(
-    refused: Run, encoder_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_run_passes_no_mask(refused: Run, encoder_bundle: Bundle, tmp_path: Path) -> None:
     command = ["run", str(encoder_bundle[0]), "encode", "--trust", str(encoder_bundle[1])]
     given = ["--input=tokens=1x16xi32=1", "--input=mask=1x16xpred=1"]
     done = refused([*command, *given], 2, "AOTC-E013")
@@ -105,9 +101,7 @@ def test_options_that_cannot_be_met_are_refused(
     refused([*command, "--input", "image=@x.npy", *options], exit_code, code)
 
 
-def test_an_unknown_entry_point_is_refused_with_those_there_are(
-    refused: Run, command: list[str]
-) -> None:
+def test_unknown_entry_point_is_refused_with_known_ones(refused: Run, command: list[str]) -> None:
     command[2] = "nope"
     assert "predict" in refused([*command, "--input", "image=@x.npy"], 2, "AOTC-E602").stderr
 
@@ -117,9 +111,7 @@ def test_an_unwritable_place_is_told_before_anything_is_loaded(refused: Run) -> 
     refused(arguments, 2, "AOTC-E003")
 
 
-def test_a_file_that_holds_no_arrays_is_never_replaced(
-    refused: Run, command: list[str], tmp_path: Path
-) -> None:
+def test_other_file_is_never_replaced(refused: Run, command: list[str], tmp_path: Path) -> None:
     policy = Path(command[-1])
     (tmp_path / "trust.toml").write_bytes(policy.read_bytes())
     refused([*command, "--input", "image=@x.npy", "--output", "trust.toml"], 2, "AOTC-E004")

@@ -1,7 +1,5 @@
 """`aotc sign`: several signers, both forms, and files that keep all but what a signature adds."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -139,9 +137,7 @@ def as_user(tmp_path: Path) -> Run:
     return run
 
 
-def test_a_read_only_bundle_is_signed_and_nothing_is_left_beside_it(
-    aotc: Run, as_user: Run, bundle: Path
-) -> None:
+def test_read_only_bundle_is_signed_cleanly(aotc: Run, as_user: Run, bundle: Path) -> None:
     aotc("keygen", "k", "--plain")
     for path in (*bundle.rglob("*"), bundle):
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -155,9 +151,7 @@ def test_a_read_only_bundle_is_signed_and_nothing_is_left_beside_it(
         path.chmod(0o755)  # for whoever clears up
 
 
-def test_in_a_read_only_folder_there_is_one_finding_and_nothing_to_do_is_no_error(
-    aotc: Run, as_user: Run, bundle: Path
-) -> None:
+def test_read_only_folder_is_one_finding(aotc: Run, as_user: Run, bundle: Path) -> None:
     aotc("keygen", "k", "--plain")
     aotc("keygen", "other", "--plain")
     aotc("sign", "b", "--key", "k.key")
@@ -184,9 +178,7 @@ def test_the_files_keep_their_owner(aotc: Run, bundle: Path) -> None:
     assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(65534, 65533)}
 
 
-def test_a_signer_of_another_package_signs_bundles(
-    aotc: Run, refused: Run, archive: Path, elsewhere: None
-) -> None:
+def test_plug_in_signs_bundles(aotc: Run, refused: Run, archive: Path, elsewhere: None) -> None:
     key_id = aotc("keygen", "k", "--plain", "--json").document["key_id"]
     aotc("trust", "init", "--key", "k.pub", "--name", "digits")
     assert aotc("sign", "b", "--key", "elsewhere:k.key", "--json").document["key_id"] == key_id
@@ -236,9 +228,7 @@ def test_a_build_asks_its_signer_before_it_does_anything(
     refused(["build", "no-manifest.toml", "--key", "nowhere:k.key"], 2, "AOTC-E022")
 
 
-def test_a_file_whose_name_looks_like_a_uri_is_spelled_with_its_folder(
-    aotc: Run, refused: Run, archive: Path
-) -> None:
+def test_uri_like_file_name_needs_its_folder(aotc: Run, refused: Run, archive: Path) -> None:
     aotc("keygen", "ci:2026", "--plain")
     done = refused(["sign", "b", "--key", "ci:2026.key"], 2, "AOTC-E022")
     assert "./ci:" in done.stderr
@@ -336,9 +326,7 @@ def test_the_passphrase_of_a_key_is_asked_for_at_a_terminal_unless_it_is_given(
 
 
 @pytest.mark.parametrize("place", ["file", "pipe"])
-def test_of_a_plain_key_no_passphrase_is_asked_for_and_it_is_read_once(
-    aotc: Run, archive: Path, place: str
-) -> None:
+def test_plain_key_is_read_once_without_passphrase(aotc: Run, archive: Path, place: str) -> None:
     aotc("keygen", "k", "--plain")
     reading, writing = os.pipe()
     os.write(writing, (archive.parent / "k.key").read_bytes())
@@ -350,9 +338,7 @@ def test_of_a_plain_key_no_passphrase_is_asked_for_and_it_is_read_once(
     assert (code, b"passphrase" in text) == (0, False), text
 
 
-def test_a_folder_that_cannot_be_listed_is_refused_as_that(
-    digits_bundle: Bundle, as_user: Run, tmp_path: Path
-) -> None:
+def test_unlistable_folder_is_refused(digits_bundle: Bundle, as_user: Run, tmp_path: Path) -> None:
     """Neither as a bundle that was changed, nor, for a folder more, as if it were not there."""
     for name, inside in (("b", "blobs"), ("c", "more")):
         with tarfile.open(digits_bundle[0]) as archive:
@@ -381,9 +367,7 @@ def test_signing_says_what_is_signed_and_who_has_signed_before(aotc: Run, archiv
     assert {first["key_id"], again["key_id"]} < {*again["earlier_signers"]}
 
 
-def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
-    aotc: Run, refused: Run, archive: Path, tmp_path: Path
-) -> None:
+def test_release_policy_is_ready(aotc: Run, refused: Run, archive: Path, tmp_path: Path) -> None:
     for name in ("build", "release", "stranger"):
         aotc("keygen", name, "--plain")
     keys = ["--key", "build.pub", "--key", "release.pub"]
@@ -406,9 +390,7 @@ def test_whoever_releases_can_have_the_policy_accept_what_was_signed_before(
 
 @pytest.mark.parametrize(("mode", "told"), [(0o600, False), (0o400, False), (0o640, True),
                                             (0o604, True), (0o666, True)])  # fmt: skip
-def test_a_private_key_that_others_may_use_is_told_and_used(
-    aotc: Run, archive: Path, tmp_path: Path, mode: int, told: bool
-) -> None:
+def test_shared_key_noted(aotc: Run, archive: Path, tmp_path: Path, mode: int, told: bool) -> None:
     aotc("keygen", "k", "--plain")
     (tmp_path / "k.key").chmod(mode)
     done = aotc("sign", "b", "--key", "k.key", "--json")
@@ -418,9 +400,7 @@ def test_a_private_key_that_others_may_use_is_told_and_used(
 
 
 @pytest.mark.parametrize("text", ["{one}{other}", "key of release\n{one}", "{one}the end\n"])
-def test_a_file_with_more_than_a_private_key_signs_nothing(
-    aotc: Run, refused: Run, archive: Path, tmp_path: Path, text: str
-) -> None:
+def test_key_and_more(aotc: Run, refused: Run, archive: Path, tmp_path: Path, text: str) -> None:
     for name in ("one", "other"):
         aotc("keygen", name, "--plain")
     keys = {name: (tmp_path / f"{name}.key").read_text() for name in ("one", "other")}

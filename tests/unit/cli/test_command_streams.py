@@ -1,7 +1,5 @@
 """What happens when stdout or stderr is closed, full, or read by nobody."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -9,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Bundle
 
 AOTC = (sys.executable, "-m", "aotc.cli.main")
 RUNTIME = (sys.executable, "-m", "aotc_runtime")
@@ -25,7 +25,7 @@ def shell(line: str, command: Sequence[str], folder: Path) -> subprocess.Complet
     )
 
 
-def commands(bundle: tuple[Path, Path]) -> dict[str, list[str]]:
+def commands(bundle: Bundle) -> dict[str, list[str]]:
     """Click's own text, text and documents of ours, and those of the runtime's command."""
     path, policy = map(str, bundle)
     return {
@@ -41,9 +41,7 @@ NAMES = list(commands((Path(), Path())))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_reader_that_went_away_ends_a_command_silently_as_sigpipe_would(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, name: str
-) -> None:
+def test_closed_reader_ends_quietly(digits_bundle: Bundle, tmp_path: Path, name: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -58,7 +56,7 @@ def test_a_reader_that_went_away_ends_a_command_silently_as_sigpipe_would(
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_a_stdout_that_takes_nothing_is_named_and_no_bug(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, name: str, stream: str, found: str
+    digits_bundle: Bundle, tmp_path: Path, name: str, stream: str, found: str
 ) -> None:
     done = shell(f'"$@" {stream}', commands(digits_bundle)[name], tmp_path)
     first, _, third, _ = done.stderr.splitlines()
@@ -80,10 +78,7 @@ def test_closed_stdin_and_stderr_change_no_exit_code_and_no_file(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["inspect", "runtime verify"])
 def test_flags_that_xla_does_not_know_do_not_end_a_command(
-    digits_bundle: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    digits_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     command = commands(digits_bundle)[name]
     wanted = shell('"$@"', command, tmp_path)
@@ -96,7 +91,7 @@ def test_flags_that_xla_does_not_know_do_not_end_a_command(
 
 
 def test_flags_that_xla_does_not_know_do_not_end_a_run(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    digits_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle, policy = map(str, digits_bundle)
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such_flag=1")
@@ -105,8 +100,6 @@ def test_flags_that_xla_does_not_know_do_not_end_a_run(
     assert shell('"$@"', [*AOTC, "targets", "detect"], tmp_path).returncode == 0
 
 
-def test_a_stderr_that_takes_nothing_either_is_no_bug(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_broken_stderr_is_no_bug(digits_bundle: Bundle, tmp_path: Path) -> None:
     done = shell('"$@" >/dev/full 2>/dev/full', commands(digits_bundle)["inspect"], tmp_path)
     assert done.returncode == 2

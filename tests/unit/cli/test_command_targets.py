@@ -1,7 +1,5 @@
 """`aotc targets`: the machines that can be named, and what they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -81,9 +79,7 @@ def test_a_target_below_what_jaxlib_needs_is_told_so(aotc: Run) -> None:
         assert "built with jaxlib 0.11 it needs only avx beside" in second
 
 
-def test_a_target_that_cannot_be_compiled_for_is_refused_with_the_reason(
-    refused: Run, aotc: Run, tmp_path: Path
-) -> None:
+def test_uncompilable_target_is_refused(refused: Run, aotc: Run, tmp_path: Path) -> None:
     text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
     (tmp_path / "odd.toml").write_text(text + 'options = { xla_no_such_option = "1" }\n')
     done = refused(["targets", "check", "odd.toml"], 4, "AOTC-E901")
@@ -93,9 +89,7 @@ def test_a_target_that_cannot_be_compiled_for_is_refused_with_the_reason(
     refused(["targets", "check", "nope"], 3, "AOTC-E811")
 
 
-def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
-    aotc: Run, refused: Run, tmp_path: Path
-) -> None:
+def test_host_is_written_as_target_file(aotc: Run, refused: Run, tmp_path: Path) -> None:
     host = aotc("targets", "detect", "--json").document["host"]
     (tmp_path / "targets").mkdir()
     file = aotc("targets", "detect", "--toml", "web")
@@ -106,9 +100,7 @@ def test_a_host_is_written_as_a_target_file_for_others_of_its_kind(
         assert shown[key] == host[key]
 
 
-def test_targets_are_listed_by_the_names_that_they_can_be_called_by(
-    aotc: Run, tmp_path: Path
-) -> None:
+def test_targets_are_listed_by_their_names(aotc: Run, tmp_path: Path) -> None:
     text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
     (tmp_path / "targets").mkdir()
     (tmp_path / "targets" / "web.toml").write_text(text)

@@ -1,7 +1,5 @@
 """`aotc trust add-key | revoke | show | check`: policies changed in place, shown and judged."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat
@@ -14,6 +12,7 @@ import pytest
 
 from aotc_runtime.schema.trust_policy import Revoked
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from tests.conftest import Bundle
 from tests.hostile.authorities import authority
 
 Run = Callable[..., Any]
@@ -51,9 +50,7 @@ def in_days(days: int) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_a_key_is_added_and_everything_else_stays(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_added_key_leaves_the_rest(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     before = (tmp_path / "trust.toml").read_text()
     window = ("--not-before", "2026-01-01", "--not-after", "2027-01-01T02:00:00+02:00")
     done = aotc(*ADD, "--name", "next", *window, "--json")
@@ -109,9 +106,7 @@ def test_a_change_that_cannot_be_made_is_refused_and_nothing_is_written(
     assert (tmp_path / "trust.toml").read_bytes() == before
 
 
-def test_keys_roots_and_blobs_are_revoked_once(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_revocations_are_written_once(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     aotc(*ADD)
     before = (tmp_path / "trust.toml").read_text()
     revoke = ("trust", "revoke", "trust.toml", "--json")
@@ -128,9 +123,7 @@ def test_keys_roots_and_blobs_are_revoked_once(
     assert policy.revoked == Revoked(keys=keys, roots=(ZEROS,), blobs=(ZEROS,))
 
 
-def test_a_changed_policy_keeps_its_mode_and_the_link_to_it(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_changed_policy_keeps_its_mode(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     (tmp_path / "trust.toml").rename(tmp_path / "real.toml")
     (tmp_path / "real.toml").chmod(0o640)
     (tmp_path / "trust.toml").symlink_to("real.toml")
@@ -141,9 +134,7 @@ def test_a_changed_policy_keeps_its_mode_and_the_link_to_it(
     assert {path.name for path in tmp_path.glob("*.toml")} == {"real.toml", "trust.toml"}
 
 
-def test_the_rules_in_force_are_shown_with_the_state_of_each_key(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_rules_are_shown_with_key_states(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     aotc(*ADD, "--not-after", in_days(-1))
     aotc("keygen", "later", "--plain")
     for name, window in (("later", ("--not-before", in_days(1))), ("lost", ())):
@@ -161,9 +152,7 @@ def test_the_rules_in_force_are_shown_with_the_state_of_each_key(
     assert all(word in text for word in (*states, pems["ci"][:16], "accepts.jaxlib", "0.12.0"))
 
 
-def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
-    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_warns_early(aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     path = tmp_path / "trust.toml"
     ending = f'name = "ci"\nnot_after = {in_days(20)}'
     path.write_text(path.read_text().replace('name = "ci"', ending))
@@ -183,9 +172,7 @@ def test_check_warns_of_a_key_that_ends_soon_and_fails_when_none_is_left(
         assert warning.endswith(said)
 
 
-def test_check_fails_for_keys_that_are_all_revoked_or_past(
-    aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_fails_keyless(aotc: Run, refused: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     done = aotc("trust", "revoke", "trust.toml", "--key", pems["ci"])
     assert done.exit_code == 0 and "every bundle is refused" in done.stderr
     assert "revoked" in refused(["trust", "check", "trust.toml"], 5, "AOTC-E321").stderr
@@ -198,9 +185,7 @@ def test_check_fails_for_keys_that_are_all_revoked_or_past(
     refused(["trust", "check", "trust.toml"], 5, "AOTC-E321")
 
 
-def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(
-    aotc: Run, refused: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_check_names_a_rule(aotc: Run, refused: Run, tmp_path: Path, digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle[0], tmp_path / "trust.toml"
     check = ["trust", "check", "trust.toml", str(bundle)]
     genuine = digits_bundle[1].read_text()
@@ -220,9 +205,7 @@ def test_check_says_which_rule_refuses_a_bundle_and_which_policy_accepts_it(
         refused(check, 5, code)
 
 
-def test_check_says_what_a_key_that_has_ended_still_counts_for(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_says_what_ended_key_counts(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     path = tmp_path / "trust.toml"
     aotc(*ADD)
     sound, root = path.read_text(), authority(tmp_path / "authority").root
@@ -249,9 +232,7 @@ def test_check_says_what_a_key_that_has_ended_still_counts_for(
     assert "every bundle is refused that no timestamp dates back" in left.stderr
 
 
-def test_what_a_build_states_satisfies_the_rules_that_name_it(
-    aotc: Run, tmp_path: Path, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_build_satisfies_its_rules(aotc: Run, tmp_path: Path, digits_bundle: Bundle) -> None:
     """The provenance of `aotc build` itself, as `aotc inspect` shows it."""
     bundle, genuine = digits_bundle
     claim, _ = aotc("inspect", str(bundle), "--json").document["signatures"]
@@ -270,9 +251,7 @@ def test_what_a_build_states_satisfies_the_rules_that_name_it(
         assert (done.exit_code, done.codes) == (5, ["AOTC-E317"])
 
 
-def test_a_certifier_is_added_shown_and_warned_about_and_is_no_key(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_certifier_is_added_and_is_no_key(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     done = aotc(*ADD, "--certifier", "--name", "fleet", "--not-after", in_days(10), "--json")
     assert (done.document["table"], done.document["key"]) == ("certifiers", pems["new"])
     policy = read_policy(tmp_path / "trust.toml")
@@ -288,9 +267,7 @@ def test_a_certifier_is_added_shown_and_warned_about_and_is_no_key(
     assert aotc(*ADD, "--certifier").codes == ["AOTC-E023"]
 
 
-def test_a_certifier_that_is_no_key_is_found_by_trust_check_though_no_load_would_ask(
-    aotc: Run, tmp_path: Path, pems: dict[str, str]
-) -> None:
+def test_check_finds_invalid_certifier(aotc: Run, tmp_path: Path, pems: dict[str, str]) -> None:
     policy = tmp_path / "trust.toml"
     policy.write_text(policy.read_text() + "\n[[certifiers]]\npublic_key = 'no key'\n")
     done = aotc("trust", "check", "trust.toml")

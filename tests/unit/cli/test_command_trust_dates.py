@@ -1,7 +1,5 @@
 """`aotc trust revoke --since`: a key that is revoked from a time on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,9 +50,7 @@ def test_a_key_is_revoked_from_a_time_on(aotc: Run, key: str, table: str) -> Non
         ('["x"]', "revoked.since"),
     ],
 )
-def test_what_is_no_key_or_no_time_is_refused_with_its_place(
-    key: str, since: str, place: str
-) -> None:
+def test_invalid_key_or_time_is_refused_with_its_place(key: str, since: str, place: str) -> None:
     text = Path("trust.toml").read_text("utf-8")
     Path("trust.toml").write_text(f"revoked.since = {since}\n{text}", "utf-8")
     with pytest.raises(AotcError) as refused:
@@ -63,9 +59,7 @@ def test_what_is_no_key_or_no_time_is_refused_with_its_place(
     assert refused.value.findings[0].where.endswith(place)
 
 
-def test_show_names_authorities_that_have_certificates(
-    aotc: Run, refused: Run, key: str, tmp_path: Path
-) -> None:
+def test_show_names_authorities(aotc: Run, refused: Run, key: str, tmp_path: Path) -> None:
     text = Path("trust.toml").read_text("utf-8")
     more = '[[timestamp_authorities]]\nname = "tsa"\ncertificates_file = "tsa.pem"\n'
     Path("trust.toml").write_text(f"{text}{more}", "utf-8")

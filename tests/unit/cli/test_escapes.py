@@ -1,7 +1,5 @@
 """Texts of files, registries and requests steer no terminal, and forge no line of a command."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -81,9 +79,7 @@ def test_a_field_of_a_log_line_is_one_field(value: Any) -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("event", ["serving", "refused", "looking", "unloaded", "listening"])
-def test_each_field_of_an_event_of_a_server_is_plain(
-    event: str, as_json: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_events_are_plain(event: str, as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     server = pytest.importorskip("aotc_serve.server_process")
     names = ("bundle", "name", "version", "digest", "models", "reason", "serving", "http", "grpc")
     for name in names:
@@ -129,9 +125,7 @@ bundles = ["sha256:{"0" * 64}"]
     return path
 
 
-def test_a_policy_is_shown_plain_in_each_field(
-    aotc: Aotc, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_policy_is_plain(aotc: Aotc, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = policy(tmp_path)
     for more in ((), ("--json",)):
         done = aotc("trust", "show", path, *more)

@@ -1,7 +1,5 @@
 """What a long command says while it works."""
 
-from __future__ import annotations
-
 import re
 import threading
 
@@ -11,9 +9,7 @@ from aotc.cli.command_progress import _Lines, byte_progress, progress
 from tests.waiting import SECONDS, until
 
 
-def test_without_a_terminal_a_stage_says_when_it_begins_and_when_it_has_ended(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_stage_begin_and_end_are_told_without_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with progress(quiet=False) as on_stage:
         for done in (0, 1):
             on_stage("compile", done, 2)
@@ -31,9 +27,7 @@ def test_a_quiet_command_says_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_what_still_runs_is_told_every_ten_seconds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_running_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     told = threading.Event()
     still = _Lines.still
 
@@ -63,9 +57,7 @@ def test_without_a_terminal_what_still_runs_is_told_every_ten_seconds(
         assert capsys.readouterr().err.splitlines()[0] == "pack: 0 s"
 
 
-def test_bytes_are_told_while_they_pass_and_at_the_end(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotc.cli.command_progress.EVERY_SECONDS", 0.01)
     with byte_progress("fetch", quiet=False) as on_bytes:
         on_bytes(1000, 5000)

@@ -1,7 +1,5 @@
 """`aotc build -v`: the program's own traceback and words on stderr, none of ours."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line, and bundles of one program for different targets, made from one built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

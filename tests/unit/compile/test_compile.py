@@ -1,7 +1,5 @@
 """Compiling: the same bytes each time, and each way to fail with a code of its own."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -109,9 +107,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
     assert (tmp_path / "new").read_text() == "\n"
 
 
-def test_forked_compilers_give_the_bytes_of_processes_of_their_own_in_any_order(
-    make_job: MakeJob, varied: Executable, v3: Target
-) -> None:
+def test_forks_give_same_bytes(make_job: MakeJob, varied: Executable, v3: Target) -> None:
     fewer = msgspec.structs.replace(v3, threads=1)
     jobs = [make_job(), make_job(ADD), make_job(WIDE), make_job(WIDE, fewer)]
     alone = XlaBackend(worker=worker_parent.module(compiling.WORKER))
@@ -123,9 +119,7 @@ def test_forked_compilers_give_the_bytes_of_processes_of_their_own_in_any_order(
     forking.stop()
 
 
-def test_compiling_several_at_once_gives_the_same_bytes(
-    make_job: MakeJob, varied: Executable
-) -> None:
+def test_parallel_compilers_give_same_bytes(make_job: MakeJob, varied: Executable) -> None:
     job, made = make_job(), list[Executable]()
     threads = [
         threading.Thread(target=lambda: made.append(XlaBackend().compile(job))) for _ in range(3)
@@ -184,9 +178,7 @@ def test_the_processors_of_the_build_host_do_not_matter(make_job: MakeJob, v3: T
     assert pinned.compile(make_job(WIDE)).digest == XlaBackend().compile(make_job(WIDE)).digest
 
 
-def test_options_of_the_target_reach_the_compiler(
-    make_job: MakeJob, v3: Target, varied: Executable
-) -> None:
+def test_target_options_reach_compiler(make_job: MakeJob, v3: Target, varied: Executable) -> None:
     target = msgspec.structs.replace(v3, options={"xla_cpu_enable_fast_math": "True"})
     assert XlaBackend().compile(make_job(target=target)).digest != varied.digest
 
@@ -194,9 +186,7 @@ def test_options_of_the_target_reach_the_compiler(
 @pytest.mark.parametrize(
     "options", [{"xla_no_such_option": "1"}, {"xla_cpu_enable_fast_math": "perhaps"}]
 )
-def test_an_option_that_xla_does_not_take_is_refused(
-    make_job: MakeJob, v3: Target, options: dict[str, str]
-) -> None:
+def test_unknown_option_is_refused(make_job: MakeJob, v3: Target, options: dict[str, str]) -> None:
     target = msgspec.structs.replace(v3, options=options)
     error = failure(XlaBackend(), make_job(ADD, target))
     assert error.code == "AOTC-E901"
@@ -222,9 +212,7 @@ def test_a_program_that_xla_refuses_is_quoted(make_job: MakeJob, v3: Target) -> 
         ("pass", ("exit status 0",)),
     ],
 )
-def test_a_crash_of_the_compiler_is_reported_with_what_it_said(
-    make_job: MakeJob, code: str, said: tuple[str, ...]
-) -> None:
+def test_compiler_crash_is_reported(make_job: MakeJob, code: str, said: tuple[str, ...]) -> None:
     error = failure(worker(code), make_job(ADD))
     assert error.code == "AOTC-E902"
     assert [words for words in said if words not in error.findings[0].found] == []
@@ -245,9 +233,7 @@ answer(Any, lambda job, progress: Result(serialized=bytes(1000)))
 """
 
 
-def test_a_worker_without_room_for_its_result_is_understood_although_there_is_room_again(
-    make_job: MakeJob,
-) -> None:
+def test_worker_without_room_for_its_result_is_understood(make_job: MakeJob) -> None:
     with pytest.raises(OSError, match="No space left on device"):
         worker(FULL_DISK).compile(make_job(ADD))
 
@@ -270,9 +256,7 @@ def test_a_compiler_that_does_not_end_is_stopped(make_job: MakeJob) -> None:
     "name",
     ["somebodys_kernel", "xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"],
 )
-def test_a_custom_call_that_the_runtime_cannot_serve_is_refused(
-    make_job: MakeJob, calling: Calling, name: str
-) -> None:
+def test_unservable_custom_call_is_refused(make_job: MakeJob, calling: Calling, name: str) -> None:
     error = failure(XlaBackend(), make_job(calling(name, 4)))
     assert error.code == "AOTC-E904"
     assert error.findings[0].found == name
@@ -295,9 +279,7 @@ def answering(serialized: bytes, folder: Path) -> XlaBackend:
     return worker(f"import shutil, sys; shutil.copy({str(made)!r}, sys.argv[1])")
 
 
-def test_code_for_another_machine_than_the_target_is_refused(
-    varied: Executable, make_job: MakeJob, v3: Target, tmp_path: Path
-) -> None:
+def test_foreign_code(varied: Executable, make_job: MakeJob, v3: Target, tmp_path: Path) -> None:
     """A jaxlib that ignored the target would be found out by what is in the executable."""
     copying = answering(varied.serialized, tmp_path)
     assert copying.compile(make_job()).digest == varied.digest

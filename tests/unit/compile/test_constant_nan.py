@@ -1,7 +1,5 @@
 """`exp` of a NaN that XLA's compiler knows: found, and kept from XLA's kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import jax
@@ -90,9 +88,7 @@ def test_compile_keeps_known_nan_from_exp(name: str, v3: Target) -> None:
     assert not constant_nan.known_nan(result.hlo_text)
 
 
-def test_compile_rejects_known_nan_that_is_not_guarded(
-    v3: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compile_rejects_unguarded_nan(v3: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constant_nan, "guard", lambda module: 0)
     result = compiled(KNOWN["NaN"], v3)
     assert result.problem is Problem.PROGRAM

@@ -1,7 +1,5 @@
 """Parameters that become constants: the others keep their order and their attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -29,10 +27,7 @@ module @aotc {
   }
 }
 """
-CONSTANTS = {
-    0: np.arange(6, dtype=np.float32).reshape(2, 3),
-    2: np.asarray(1.5, dtype=np.float32),
-}
+CONSTANTS = {0: np.arange(6, dtype=np.float32).reshape(2, 3), 2: np.asarray(1.5, dtype=np.float32)}
 
 
 def test_parameters_become_constants_and_the_rest_keep_their_attributes() -> None:
@@ -45,9 +40,7 @@ def test_parameters_become_constants_and_the_rest_keep_their_attributes() -> Non
     assert "[3.000000e+00, 4.000000e+00, 5.000000e+00]" in text
 
 
-def test_other_values_make_another_executable_and_the_same_ones_the_same(
-    make_job: Callable[..., CompileJob],
-) -> None:
+def test_values_decide_the_executable(make_job: Callable[..., CompileJob]) -> None:
     backend = XlaBackend()
     job = replace(make_job(DENSE), constants=CONSTANTS)
     first, again = backend.compile(job), backend.compile(job)
@@ -58,9 +51,7 @@ def test_other_values_make_another_executable_and_the_same_ones_the_same(
     assert first.memory.argument_bytes == 3 * 4
 
 
-def test_options_of_a_job_come_beside_those_of_its_target(
-    make_job: Callable[..., CompileJob],
-) -> None:
+def test_job_options_come_beside_those_of_target(make_job: Callable[..., CompileJob]) -> None:
     text = """
     module @aotc {
       func.func public @main(%a: tensor<32x32xf32>) -> tensor<32x32xf32> {

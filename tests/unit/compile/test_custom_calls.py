@@ -1,7 +1,5 @@
 """Which custom calls a shipped executable may contain."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.compile.xla import xla_custom_calls

@@ -1,7 +1,5 @@
 """Contexts of MLIR that know what jax's know, made without it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

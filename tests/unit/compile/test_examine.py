@@ -1,7 +1,5 @@
 """What is told of an executable is what its module, its HLO and its objects hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import msgspec
@@ -48,18 +46,14 @@ def evidence(varied: Executable) -> ExecutableEvidence:
     return varied.evidence
 
 
-def test_operations_are_those_of_the_module_with_loops_counted_once(
-    evidence: ExecutableEvidence,
-) -> None:
+def test_operations_count_loops_once(evidence: ExecutableEvidence) -> None:
     assert evidence.operations["stablehlo.while"] == 1
     assert evidence.operations["stablehlo.dot_general"] == 1
     assert evidence.operations["stablehlo.add"] == 2
     assert not [name for name in evidence.operations if not name.startswith("stablehlo.")]
 
 
-def test_every_generated_step_is_a_kernel_of_known_size(
-    varied: Executable, evidence: ExecutableEvidence
-) -> None:
+def test_every_step_is_a_known_kernel(varied: Executable, evidence: ExecutableEvidence) -> None:
     generated = next(place for place in evidence.placement if place.name == XLA)
     assert generated.steps == {"kernel": varied.thunks["kernel"]}
     assert len(evidence.kernels) >= 2
@@ -71,9 +65,7 @@ def test_every_step_has_a_place(varied: Executable, evidence: ExecutableEvidence
     assert placed == sum(varied.thunks.values())
 
 
-def test_the_plan_agrees_with_xlas_own_statistics(
-    varied: Executable, evidence: ExecutableEvidence
-) -> None:
+def test_plan_agrees_with_xla_statistics(varied: Executable, evidence: ExecutableEvidence) -> None:
     parts = {name: part.size_bytes for name, part in evidence.plan.allocations.items()}
     assert parts["parameter"] == varied.memory.argument_bytes
     assert parts["output"] == varied.memory.output_bytes
@@ -159,10 +151,7 @@ def test_the_log_of_passes_is_taken_out_of_what_was_said() -> None:
             "LLVM ERROR: something",
         ]
     )
-    assert rest == [
-        "W1121 13:45:33.590729 24433 other.cc:1] a warning",
-        "LLVM ERROR: something",
-    ]
+    assert rest == ["W1121 13:45:33.590729 24433 other.cc:1] a warning", "LLVM ERROR: something"]
     assert [(p.name, p.passes, p.changed) for p in pipelines] == [("first one", 2, ("dce",))]
 
 

@@ -1,7 +1,5 @@
 """Names of processors and features: which a host must have, and that the compiler knows them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

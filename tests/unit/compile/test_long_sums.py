@@ -1,7 +1,5 @@
 """Plans of long sums: that they sum each number once, and none of many numbers at once."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The wire format: whatever parses comes back byte for byte, whatever does not is refused."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 import pytest
@@ -57,9 +55,7 @@ def test_varints_come_back_with_the_position_behind_them(value: int, rest: bytes
 
 
 @given(st.lists(FIELDS, min_size=1, max_size=4), st.data())
-def test_a_truncated_message_never_parses_to_the_same_fields(
-    fields: list[Field], data: st.DataObject
-) -> None:
+def test_truncated_message_differs(fields: list[Field], data: st.DataObject) -> None:
     written = protobuf.serialize(fields)
     cut = written[: data.draw(st.integers(0, len(written) - 1))]
     with suppress(ValueError):

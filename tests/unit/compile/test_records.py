@@ -1,7 +1,5 @@
 """Executables that plugins wrote are taken apart; what only looks like one is refused."""
 
-from __future__ import annotations
-
 import random
 import struct
 import sys
@@ -131,9 +129,7 @@ def test_files_within_files_without_end_are_nothing() -> None:
     assert list(messages(executable(data))) == []
 
 
-def test_without_cramjam_a_compressed_executable_says_what_it_takes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_compressed_executable_names_cramjam(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = executable(riegeli(chunk(b"a", snappy=False)))
     monkeypatch.setitem(sys.modules, "cramjam", None)
     assert list(messages(plain)) == [b"a"]

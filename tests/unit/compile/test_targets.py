@@ -1,7 +1,5 @@
 """Target files: the ones we ship, where names are looked up, and bad ones with their messages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -183,9 +181,7 @@ def test_the_nearest_target_of_a_name_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["box", "", "box.toml", "gone/box", "../box.toml", "./"])
-def test_a_target_that_is_not_there_is_refused_with_the_place_that_names_it(
-    tmp_path: Path, name: str
-) -> None:
+def test_missing_target_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
     with pytest.raises(BuildManifestError) as caught:
         read_target(name, tmp_path, "m.toml targets")
     (finding,) = caught.value.findings

@@ -1,7 +1,5 @@
 """The machine in a serialized topology is found by what it holds, and replaced without a trace."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -2,8 +2,6 @@
 imports anything large, and it sees as many processors as it is told.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

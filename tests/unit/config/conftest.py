@@ -1,7 +1,5 @@
 """A build manifest without problems, to be spoiled by one edit at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a table of bad manifests holds of each, and the one finding that it comes to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from aotc_runtime.base.errors import Finding

@@ -1,7 +1,5 @@
 """Files that are no build manifest at all, and files with many problems."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -70,9 +68,7 @@ def test_an_empty_file_lacks_each_required_key(findings_of: Findings) -> None:
     ]
 
 
-def test_every_problem_of_single_keys_is_reported_then_every_problem_between_keys(
-    findings_of: Findings, good: str
-) -> None:
+def test_problems_of_keys_come_before_those_between_keys(findings_of: Findings, good: str) -> None:
     for old, new in (
         ("params.safetensors", "gone"),
         ("[1, 8, 64]", "[1, 8, 65]"),
@@ -115,18 +111,14 @@ def test_a_misspelled_key_is_not_missing_as_well(
     assert (finding.code, finding.hint) == ("AOTC-E803", f"did you mean `{key}`?")
 
 
-def test_the_name_of_the_weights_that_closures_become_is_taken(
-    findings_of: Findings, good: str
-) -> None:
+def test_closure_weights_name_is_taken(findings_of: Findings, good: str) -> None:
     renamed = good.replace("[weights.params]", "[weights.closure]")
     (finding,) = findings_of(renamed.replace('= "params" }', '= "closure" }'))
     assert (finding.code, finding.where) == ("AOTC-E805", "m.toml:6 weights.closure")
     assert "other than closure" in finding.expected
 
 
-def test_a_table_begun_with_dots_and_opened_again_is_named_as_toml_writes_it(
-    spoiled: Callable[[str, str], list[Finding]],
-) -> None:
+def test_reopened_dotted_table_is_named(spoiled: Callable[[str, str], list[Finding]]) -> None:
     (finding,) = spoiled("tolerance", "fixtures.file = 'fixtures.npz'\ntolerance")
     assert finding.code == "AOTC-E807"
     assert finding.where.startswith("m.toml:20")
@@ -138,9 +130,7 @@ def test_another_schema_ends_the_reading(findings_of: Findings) -> None:
     assert finding.code == "AOTC-E810"
 
 
-def test_the_exception_reads_as_all_its_findings(
-    read: Callable[[str | bytes], BuildManifest], good: str
-) -> None:
+def test_error_has_all_findings(read: Callable[[str | bytes], BuildManifest], good: str) -> None:
     with pytest.raises(BuildManifestError) as caught:
         read(good.replace('"digits"\n', "3\n").replace("seed", "sed"))
     assert caught.value.exit_code == 3

@@ -1,7 +1,5 @@
 """Manifests that are wrong in one way, of bad_manifests.toml: one error each, with its place."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +15,12 @@ COUNT = 'n = { shape = [], dtype = "int32" }'
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_a_bad_manifest_is_one_error_with_its_place_and_hint(
-    spoiled: Callable[[str, str], list[Finding]], bad: dict[str, str]
-) -> None:
+def test_bad_manifest(spoiled: Callable[[str, str], list[Finding]], bad: dict[str, str]) -> None:
     old, new, code, where, expected, found, hint = (bad.get(part, "") for part in PARTS)
     check_one_finding(spoiled, (old, new, code, where, expected, found, hint))
 
 
-def test_two_dimensions_cannot_share_a_length(
-    spoiled: Callable[[str, str], list[Finding]], good: str
-) -> None:
+def test_shared_length_is_refused(spoiled: Callable[[str, str], list[Finding]], good: str) -> None:
     more = "[dimensions.seq]\nrange = [1, 2]\nprofiles = [2]\n\n[entry_points.predict]"
     pads = "".join(
         f'out_of_profile.{name} = {{ policy = "pad", length = "n" }}\n' for name in ("batch", "seq")

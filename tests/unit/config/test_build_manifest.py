@@ -1,7 +1,5 @@
 """What a good build manifest becomes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,9 +58,7 @@ ranges = { key = [0, 9], "pair/0" = [-3, 3], "batch/image" = [0, 0.5], "batch/sh
 """
 
 
-def test_a_plain_manifest_becomes_values_with_defaults(
-    read: Read, good: str, manifest_folder: Path
-) -> None:
+def test_plain_manifest_has_defaults(read: Read, good: str, manifest_folder: Path) -> None:
     manifest = read(good)
     assert (manifest.name, manifest.version) == ("digits", "1.0.0")
     assert manifest.targets == ("cpu-x86-64-v3",)
@@ -80,9 +76,7 @@ def test_a_plain_manifest_becomes_values_with_defaults(
     assert (predict.fixtures.file, predict.fixtures.seed) == (None, 0)
 
 
-def test_another_process_gets_the_same_manifest_without_its_file(
-    read: Read, manifest_folder: Path
-) -> None:
+def test_manifest_travels_to_another_process(read: Read, manifest_folder: Path) -> None:
     manifest = read(NESTED)
     (manifest_folder / "m.toml").unlink()
     assert decode_build_manifest(encode_build_manifest(manifest)) == manifest
@@ -92,10 +86,7 @@ def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:
     step = read(NESTED).entry_points["step"]
     assert step.inputs["state"] == InputLike("model:state", {"batch": "batch", "size": 16})
     assert step.inputs["pair"] == InputList(
-        (
-            InputLeaf(("batch",), DType.INT64),
-            InputDict({"deep": InputLeaf((2,), DType.BOOL)}),
-        )
+        (InputLeaf(("batch",), DType.INT64), InputDict({"deep": InputLeaf((2,), DType.BOOL)}))
     )
     paths = [p for name, tree in step.inputs.items() for p, _ in leaf_paths(tree, name)]
     assert paths == ["state", "key", "pair/0", "pair/1/deep", "batch/image", "batch/shape"]

@@ -1,7 +1,5 @@
 """The manifests and target files in build-manifest.md are good, and every key is in it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Evaluations in build manifests: what is read, and what no evaluation may say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -77,9 +75,7 @@ def test_the_files_of_a_folder_are_sorted(tmp_path: Path) -> None:
         ('metric = "top1"', "E804", "data", ""),
     ],
 )
-def test_what_no_evaluation_may_say(
-    evaluation: str, code: str, key: str, text: str, tmp_path: Path
-) -> None:
+def test_bad_evaluations(evaluation: str, code: str, key: str, text: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BuildManifestError) as refused:
         read(tmp_path, evaluation)

@@ -1,7 +1,5 @@
 """Which values fields of a manifest take, up to their limits."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

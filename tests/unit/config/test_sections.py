@@ -1,7 +1,5 @@
 """Which parts of a build manifest a program's results depend on: all but those that stand apart."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 
@@ -10,11 +8,13 @@ import pytest
 from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, Overrides, WeightsSpec
 from aotc.config.manifest_sections import APART, NAMED, program_sections
 from aotc.config.manifest_specs import ManifestKeys
+from aotc.config.precision_specs import PrecisionSpec
 from aotc.config.toml_validation import Section, keys_of
 
 SECTIONS: dict[str, type[Section]] = {
     "weights": WeightsSpec,
     "dimensions": DimensionSpec,
+    "precision": PrecisionSpec,
     "target": Overrides,
     "entry_points": EntryPointSpec,
 }

@@ -1,7 +1,5 @@
 """What dimensions, profiles, relations and policies become."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -64,9 +62,7 @@ def accepting(minimum: int, maximum: int, multiple_of: int) -> Dimension:
         ((8, 1), accepting(1, 8, 1), (1, 8)),
     ],
 )
-def test_rules_make_the_sizes_within_the_range_and_the_largest_accepted_one(
-    rule: Rule, accepted: Dimension, sizes: tuple[int, ...]
-) -> None:
+def test_rules_make_sizes_in_range(rule: Rule, accepted: Dimension, sizes: tuple[int, ...]) -> None:
     assert sizes_of(rule, accepted) == sizes
     assert all(size in accepted for size in sizes)
 

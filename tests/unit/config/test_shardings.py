@@ -1,7 +1,5 @@
 """Meshes and shardings in build manifests: what is accepted, and the words of each refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -120,9 +118,7 @@ def test_a_bad_sharding_is_refused(spoiled: Callable[[str, str], list[Finding]],
     check_one_finding(spoiled, bad)
 
 
-def test_shardings_without_a_mesh_are_refused_each(
-    spoiled: Callable[[str, str], list[Finding]],
-) -> None:
+def test_shardings_need_a_mesh(spoiled: Callable[[str, str], list[Finding]]) -> None:
     found = spoiled("mesh = { data = 2, model = 4 }\n", "")
     assert [finding.code for finding in found] == ["AOTC-E807"] * 4
     assert {finding.hint for finding in found} == {

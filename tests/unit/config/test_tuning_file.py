@@ -1,7 +1,5 @@
 """A tuning file says the same when it is read again, and only of the program it was made for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,9 +113,7 @@ def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> N
     assert told.endswith("1 weights captured")
 
 
-def test_a_file_as_large_as_the_limit_is_read(
-    written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_at_the_limit_is_read(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning_file, "BYTES_MAX", len(written.read_bytes()))
     assert tuning_file.read(written).file.jaxlib == "0.12.0"
 
@@ -139,8 +135,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
     from aotc_runtime.schema.bundle_manifest import ProfileRecord
 
-    assert ProfileRecord.__struct_fields__[-2:] == ("tuned", "platform")
-    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET, msgspec.UNSET)
+    assert ProfileRecord.__struct_fields__[-3:] == ("tuned", "platform", "precision")
+    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,) * 3
 
 
 IREE = msgspec.structs.replace(HOST, platform="iree")
@@ -160,9 +156,7 @@ def of_iree(tmp_path: Path) -> Recorded:
     return tuning_file.read(path)
 
 
-def test_the_engine_of_a_target_is_the_one_that_was_chosen(
-    of_iree: Recorded, written: Path
-) -> None:
+def test_chosen_engine_is_the_targets(of_iree: Recorded, written: Path) -> None:
     assert tuning_file.engines_of(of_iree, "native", ["xla", "iree"]) == ("iree", ())
     of_xla = tuning_file.read(written)
     assert tuning_file.engines_of(of_xla, "native", ["xla"]) == ("xla", ())

@@ -1,7 +1,5 @@
 """Modules as workers read them, and packages that are installed in a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """GPUs: their descriptions, custom calls that are served, and wheels that compile for them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What IREE's compiler is given and what it says, without IREE: tests/engines runs the results."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which ONNX graph a program becomes, without ONNX Runtime: tests/engines runs the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -141,9 +139,7 @@ CHANNELS_LAST: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", CHANNELS_LAST)
-def test_channels_are_put_in_their_place_once_before_convolutions_and_once_behind(
-    name: str,
-) -> None:
+def test_channels_move_once_before_and_once_behind_convolutions(name: str) -> None:
     def function(w: Any, row: Any, x: Any) -> Any:
         return CHANNELS_LAST[name](x, w, row)
 

@@ -1,7 +1,5 @@
 """Which programs OpenVINO is given, without OpenVINO: tests/engines compares the results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """TPUs: names of topologies, what is said of others, and the wheel that compiles for them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -35,17 +33,10 @@ devices = 8
         ("v6e:16x16", 256, 64, {"chips_per_host_bounds": [2, 2, 1]}),
         ("v5p:2x2x4", 16, 4, {"chips_per_host_bounds": [2, 2, 1]}),
         ("tpu7x:2x2x1", 8, 1, {"chips_per_host_bounds": [2, 2, 1]}),
-        (
-            "v4:2x2x1",
-            4,
-            1,
-            {"chips_per_host_bounds": [2, 2, 1], "chip_config_name": "megacore"},
-        ),
+        ("v4:2x2x1", 4, 1, {"chips_per_host_bounds": [2, 2, 1], "chip_config_name": "megacore"}),
     ],
 )
-def test_a_name_stands_for_devices_on_hosts(
-    name: str, devices: int, hosts: int, options: dict[str, object]
-) -> None:
+def test_names_of_devices(name: str, devices: int, hosts: int, options: dict[str, object]) -> None:
     topology = tpu_topologies.parse(name)
     assert (topology.devices, topology.hosts, topology.options) == (devices, hosts, options)
 
@@ -63,9 +54,7 @@ def test_a_name_stands_for_devices_on_hosts(
         ("v5e:1x1\n", "the chips along each axis", "docs/reference/targets.md"),
     ],
 )
-def test_another_name_is_refused_with_what_is_wrong_with_it(
-    name: str, expected: str, hint: str
-) -> None:
+def test_invalid_name_is_refused_with_reason(name: str, expected: str, hint: str) -> None:
     with pytest.raises(tpu_topologies.UnknownTopologyError) as caught:
         tpu_topologies.parse(name)
     assert expected in caught.value.expected

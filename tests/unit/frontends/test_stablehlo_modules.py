@@ -1,7 +1,5 @@
 """Modules of StableHLO in their three forms, and jax.export's files, as functions with weights."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -74,9 +72,7 @@ FORMS: dict[str, Callable[[Any], bytes]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_module_computes_what_it_says_and_its_constants_are_weights(
-    exported: Any, name: str
-) -> None:
+def test_module_computes_what_it_says_with_weights(exported: Any, name: str) -> None:
     model = StablehloFrontend().read(file(FORMS[name](exported), name))
     assert [(i.name, i.dtype, i.shape) for i in model.inputs] == [("x", np.float32, (2, 4))]
     assert {array.tobytes() for array in model.weights.values()} == {W.tobytes()}
@@ -268,9 +264,7 @@ func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
         *((data, "x.jax", None, "AOTC-E843") for data in (b"", b"x", bytes(64), b"\xff" * 100)),
     ],
 )
-def test_what_is_no_module_or_not_taken_is_refused_with_a_code(
-    data: bytes, name: str, signature: str | None, expected: str
-) -> None:
+def test_no_module_is_refused(data: bytes, name: str, signature: str | None, expected: str) -> None:
     assert code(data, name, signature) == expected
 
 
@@ -281,25 +275,19 @@ def test_a_portable_artifact_cut_anywhere_is_refused(exported: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["crashes.mlirbc", "spins.mlirbc"])
-def test_bytecode_that_crashes_its_reader_or_keeps_it_busy_is_refused_and_the_process_lives(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_crashing_bytecode_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module_probe, "SECONDS", 2)
     assert code((FILES / name).read_bytes(), name) == "AOTC-E843"
 
 
-def test_an_exported_function_with_a_module_that_crashes_its_reader_is_refused(
-    exported: Any,
-) -> None:
+def test_exported_function_with_crashing_module_is_refused(exported: Any) -> None:
     serialized = dataclasses.replace(
         exported, mlir_module_serialized=(FILES / "crashes.mlirbc").read_bytes()
     ).serialize()
     assert code(bytes(serialized), "model.jax") == "AOTC-E843"
 
 
-def test_a_module_that_takes_more_memory_than_it_may_is_refused(
-    exported: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_module_beyond_memory_is_refused(exported: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits count from what the reader had when it began."""
     data = FORMS["text.mlir"](exported)
     wide = b"module attributes {jax.a = [" + b"1," * 1_000_000 + b"1]} { }"
@@ -322,9 +310,7 @@ class _Effect(effects.Effect):
         return hash(_Effect)
 
 
-def test_an_exported_function_with_effects_that_jax_does_not_know_is_refused_by_their_name(
-    exported: Any,
-) -> None:
+def test_exported_function_with_unknown_effects_is_refused(exported: Any) -> None:
     effects.lowerable_effects.add_type(_Effect)
     given = dataclasses.replace(exported, unordered_effects=(_Effect(),))
     with pytest.raises(CaptureError) as refused:
@@ -333,9 +319,7 @@ def test_an_exported_function_with_effects_that_jax_does_not_know_is_refused_by_
     assert "_Effect" in refused.value.findings[0].found
 
 
-def test_an_exported_function_whose_module_lost_its_name_or_an_operation_is_refused(
-    exported: Any,
-) -> None:
+def test_exported_function_with_broken_module_is_refused(exported: Any) -> None:
     data = bytes(exported.serialize())
     for old, new in ((b"main\0", b"mail\0"), (b"\0tanh", b"\0tang"), (b"tanh_v1", b"tang_v1")):
         if old in data:

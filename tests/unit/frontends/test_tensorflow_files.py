@@ -2,8 +2,6 @@
 modules are jax's; what TensorFlow exports is compared with TensorFlow in `tests/frontends`.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile
@@ -201,9 +199,7 @@ def test_modules_of_another_kind_are_refused(data: bytes) -> None:
     assert code(packed(document(), **{"modules/1.mlirbc": data})) in ("AOTC-E843", "AOTC-E845")
 
 
-def test_a_document_of_very_many_values_is_refused_before_any_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_huge_document_is_refused_before_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = packed(document())
     assert read(data).weights
     monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 10)

@@ -1,7 +1,5 @@
 """What a build was made from, by whom, and when."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -74,9 +72,7 @@ def test_files_that_no_commit_has_count_if_the_build_read_them(tmp_path: Path) -
     assert not is_dirty(tmp_path / "deploy", "model.toml")
 
 
-def test_a_folder_outside_of_a_repository_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outside_folder_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert revision_of(tmp_path, []) is None
     monkeypatch.setenv("PATH", "")
     assert revision_of(Path(__file__).parent, []) is None, "no git"

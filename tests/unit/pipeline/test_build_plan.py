@@ -1,7 +1,5 @@
 """Targets that a manifest or a command line names, and the engines that they are compiled for."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -100,9 +98,7 @@ def test_another_number_of_devices_than_the_mesh_has_is_refused(
     assert finding.found.endswith(found)
 
 
-def test_a_target_gets_the_devices_of_the_manifest_and_one_of_the_command_line_needs_them(
-    tmp_path: Path,
-) -> None:
+def test_target_devices_need_those_of_the_manifest(tmp_path: Path) -> None:
     read = meshed(tmp_path, "cpu-x86-64-v3", 4)
     ((target,),) = resolve_candidates(read)
     assert target.devices == 4
@@ -125,9 +121,7 @@ def target(name: str) -> Target:
         ),
     ],
 )
-def test_engines_are_those_of_a_targets_file_or_of_the_list_that_have_code_for_it(
-    tmp_path: Path, engines: str, platforms: tuple[list[str], ...]
-) -> None:
+def test_engines_by_target(tmp_path: Path, engines: str, platforms: tuple[list[str], ...]) -> None:
     read = manifest(tmp_path, "cpu-x86-64-v3", "cpu-haswell", "cpu-neoverse-n1", more=engines)
     found = tuple([one.platform for one in each] for each in resolve_candidates(read))
     assert found == platforms

@@ -1,7 +1,5 @@
 """What the key of an executable accounts for, one by one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,9 +68,7 @@ class Counting(XlaBackend):
         return Executable(b"code", sha256(b"code"), ("avx",), (), (), memory, cost, {"k": 1}, 0.5)
 
 
-def test_the_same_job_is_compiled_once_and_another_toolchain_compiles_it_again(
-    tmp_path: Path,
-) -> None:
+def test_same_job_is_compiled_once_per_toolchain(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, 10**6)
     first = Counting()
     made = CachedBackend(first, Tasks(store, {})).compile(JOB)
@@ -84,9 +80,7 @@ def test_the_same_job_is_compiled_once_and_another_toolchain_compiles_it_again(
 
 
 @pytest.mark.parametrize("other", ["libraries", "our code"])
-def test_another_toolchain_compiles_again_whatever_its_versions_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
-) -> None:
+def test_other_tools_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     store = LocalStore(tmp_path, 10**6)
     CachedBackend(Counting(), Tasks(store, {})).compile(JOB)
     if other == "libraries":

@@ -1,7 +1,5 @@
 """A task runs once for each key; afterwards everybody can say why it ran."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -56,9 +54,7 @@ def test_a_key_does_not_account_for_order_or_for_what_people_call_the_task() -> 
         ({"file of package x a.py": A}, {}, "file of package x a.py removed"),
     ],
 )
-def test_a_change_says_what_was_and_what_is(
-    before: dict[str, str], now: dict[str, str], text: str
-) -> None:
+def test_change_names_both_values(before: dict[str, str], now: dict[str, str], text: str) -> None:
     assert [str(change) for change in changes(before, now)] == [text]
     assert not list(changes(now, now))
 
@@ -115,10 +111,7 @@ def test_a_capture_says_what_changed_or_that_every_build_does_it() -> None:
 
 def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> None:
     digests = [f"sha256:{number:064}" for number in range(4)]
-    last = {
-        "capture": {"source file model.py": digests[0]},
-        "executable f": {"module": digests[1]},
-    }
+    last = {"capture": {"source file model.py": digests[0]}, "executable f": {"module": digests[1]}}
     tasks = Tasks(LocalStore(Path("nowhere"), 0), last)
     tasks.note(Task(Kind.EXECUTABLE, "f", {"module": digests[2]}), cached=False)
     tasks.note(Task(Kind.CAPTURE, "", {"source file model.py": digests[3]}), cached=False)
@@ -173,9 +166,7 @@ def test_without_a_cache_nothing_is_kept(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "w/../../x", "w/x", "/{root}/x", "", ".", "..", "a\0b"])
-def test_an_entry_that_names_a_file_elsewhere_is_not_used(
-    name: str, tasks: Tasks, folder: Path, tmp_path: Path
-) -> None:
+def test_entry_with_path_is_unused(name: str, tasks: Tasks, folder: Path, tmp_path: Path) -> None:
     assert tasks.store is not None
     tasks.store.put(sha256(DATA), DATA)
     files = {"good": sha256(DATA), name.format(root=tmp_path): sha256(DATA)}

@@ -1,7 +1,5 @@
 """Which code and which installations of a package count as the same."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Refusals and crashes of the program itself, through the build's one entry."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -37,9 +35,7 @@ inputs.x = { shape = [4], dtype = "float32" }
         ),
     ],
 )
-def test_a_program_that_cannot_be_built_is_refused_and_nothing_is_written(
-    tmp_path: Path, body: str, code: str, exit_code: int, found: str
-) -> None:
+def test_build_refusals(tmp_path: Path, body: str, code: str, exit_code: int, found: str) -> None:
     (tmp_path / "program.py").write_text(f"def f(x):\n    {body}\n")
     (tmp_path / "program.toml").write_text(MANIFEST)
     output = tmp_path / "out"

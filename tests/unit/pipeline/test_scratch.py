@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -9,9 +7,7 @@ from aotc.base.errors import UsageError
 from aotc.pipeline.scratch_folder import scratch_folder
 
 
-def test_a_folder_that_its_owner_may_not_read_is_refused_and_not_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_folder_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a mask of modes such as 0777 makes it; root may read everything."""
     opened = os.open
 

@@ -1,7 +1,5 @@
 """Fixtures that prove nothing are named in the result of a build."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline.build import Built, build
@@ -53,9 +51,7 @@ def test_every_output_without_a_finite_value_is_named_with_its_profile(built: Bu
     ]
 
 
-def test_an_array_that_two_entry_points_close_over_is_counted_once(
-    built: Built, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shared_closure_array_counts_once(built: Built, capsys: pytest.CaptureFixture[str]) -> None:
     print_build(built, verbose=False)
     shown = capsys.readouterr().out
     assert "lifted  1 closed-over array into weights: float32[32]" in shown

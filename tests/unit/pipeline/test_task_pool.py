@@ -1,7 +1,5 @@
 """So many tasks at a time, the urgent ones first; stopped, none begins any more."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import CancelledError
 

@@ -1,7 +1,5 @@
 """Progress of a build, and how long its tasks ran."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline import task_progress
@@ -9,9 +7,7 @@ from aotc.pipeline.cached_tasks import Done, Kind, Task
 from aotc.pipeline.task_progress import Meter
 
 
-def test_time_counts_once_however_many_tasks_of_a_kind_ran_in_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_overlapping_tasks_of_a_kind_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int, int]] = []
     counted = Meter(lambda *stage: seen.append(stage), lambda done: None)
     counted.expect(Kind.PARITY, 0)  # is not shown

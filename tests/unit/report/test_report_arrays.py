@@ -1,7 +1,5 @@
 """Arrays of a command line: every dtype as text and through files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import ml_dtypes

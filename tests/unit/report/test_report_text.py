@@ -1,7 +1,5 @@
 """Reports for people: whatever a bundle says of itself is shown as text and steers nothing."""
 
-from __future__ import annotations
-
 import copy
 import re
 from datetime import UTC, datetime
@@ -55,9 +53,7 @@ def test_odd_names_and_versions_print(
     assert shown.count(printable(text)[:4]) >= 8
 
 
-def test_a_pipe_has_a_line_for_each_profile_however_long(
-    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pipe_lines_are_whole(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     (target,) = report["targets"].values()
     profiles = target["entry_points"]["predict"]["profiles"]
     names = {f"dimension_{number}": 10**6 for number in range(6)}
@@ -102,9 +98,7 @@ def test_on_a_narrow_terminal_a_profile_stands_above_its_numbers(
         assert max(map(len, table)) <= width
 
 
-def test_what_the_loader_passes_is_no_parameter_of_a_call(
-    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_loader_arguments_apart(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     (target,) = report["targets"].values()
     entry = target["entry_points"]["predict"]
     entry["parameters"] += ["mask", "rows"]
@@ -126,9 +120,7 @@ def test_what_the_loader_passes_is_no_parameter_of_a_call(
     assert "    added by the loader: mask bool[batch], rows int32[]" in lines
 
 
-def test_variables_that_the_program_read_are_shown_by_whether_they_were_set(
-    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_variables_are_shown(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     print_bundle(report)
     assert "variables" not in capsys.readouterr().out
     read = {"SCALE": "set", "EQX_ON_ERROR": "not set", "*": "set", "\x1b[2J": "not set"}
@@ -139,9 +131,7 @@ def test_variables_that_the_program_read_are_shown_by_whether_they_were_set(
     assert f"asked   variables, not set: {printable('\x1b[2J')}, EQX_ON_ERROR" in lines
 
 
-def test_an_unsigned_bundle_is_signed_by_nobody(
-    report: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsigned_has_no_signer(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     report["signatures"] = []
     print_bundle(report)
     assert "signed  nobody" in capsys.readouterr().out

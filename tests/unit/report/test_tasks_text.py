@@ -1,16 +1,12 @@
 """What people read of the tasks of a build."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.pipeline.cached_tasks import Done, Kind, Task
 from aotc.report.build_report import REASONS_MAX, print_tasks
 
 
-def test_reasons_beyond_a_few_are_counted_and_single_calls_come_last(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_surplus_reasons_are_counted_single_calls_last(capsys: pytest.CaptureFixture[str]) -> None:
     calls = tuple(f"call f[n={number}] of fixture changed" for number in range(20))
     reasons = (*calls, "weights params changed")
     print_tasks([Done(Task(Kind.PARITY, "of native", {}), False, reasons, 1.0)], "nothing")

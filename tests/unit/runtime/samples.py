@@ -1,7 +1,5 @@
 """A small bundle manifest and the host it fits, to be changed field by field."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

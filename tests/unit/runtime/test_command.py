@@ -1,7 +1,5 @@
 """`python -m aotc_runtime verify` is `aotc verify`, and needs nothing but the runtime."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -74,9 +72,7 @@ def test_a_bundle_whose_name_is_no_utf8_is_refused_in_json(tmp_path: Path) -> No
     "arguments",
     [[], ["verify"], ["verify", "b"], ["verify", "b", "--trust", "t", "--bogus"], ["x"]],
 )
-def test_a_misused_command_is_refused_as_text_and_json(
-    capsys: pytest.CaptureFixture[str], arguments: list[str]
-) -> None:
+def test_misuse_is_text_or_json(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 2
     text = capsys.readouterr()
     assert text.out == "" and text.err.startswith("error: ")

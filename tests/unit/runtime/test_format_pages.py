@@ -1,7 +1,5 @@
 """docs/reference/bundle-format.md and docs/reference/trust-policy.md say what the code does."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -22,10 +20,7 @@ from aotc_runtime.schema.trust_policy import (
     TrustedKey,
     TrustPolicy,
 )
-from aotc_runtime.verification import (
-    policy_reader,
-    verify_bundle,
-)
+from aotc_runtime.verification import policy_reader
 from tests.documented import blocks_of
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -130,21 +125,3 @@ def test_the_policy_on_the_page_is_a_policy(tmp_path: Path) -> None:
     shutil.copy(DOCS.parent / "tests" / "golden" / "golden.pub", tmp_path / "ci.pub")
     policy = policy_reader.read_policy(tmp_path / "trust.toml")
     assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "1.0.0")
-
-
-def test_the_stages_are_the_types_of_the_code_and_made_by_these_functions() -> None:
-    table = re.findall(r"^\| `(\w+)` \| `([\w.]+)\(([\w, ]*)\)` \|", TRUST, re.MULTILINE)
-    assert len(table) == 8
-    taken = "source"
-    for stage, function, arguments in table:
-        owner, _, name = function.rpartition(".")
-        if owner:
-            assert (owner, stage) == (taken, "VerifiedBundle")
-            maker = getattr(verify_bundle.Compatible, name)
-        else:
-            maker = getattr(verify_bundle, name)
-            stated = [argument.strip() for argument in arguments.split(",")]
-            assert stated == [name for name in maker.__annotations__ if name != "return"]
-            assert stated[0] == taken
-        assert maker.__annotations__["return"] == stage
-        taken = stage.lower()

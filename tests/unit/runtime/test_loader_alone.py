@@ -1,7 +1,5 @@
 """The loader where neither the toolchain nor aotc-serve is installed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The version that policies are asked about is that of all three distributions."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Where jaxlib is not installed: bundles are verified, and loading says which extra is missing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -53,9 +51,7 @@ def test_a_bundle_is_verified_up_to_the_host_which_lacks_the_engine(digits_bundl
     assert document["gates"][-1] == "policy" and document["signers"] and document["target"]
 
 
-def test_a_bundle_that_is_not_trusted_is_refused_as_everywhere(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_untrusted_bundle_is_refused(digits_bundle: Bundle, tmp_path: Path) -> None:
     damaged = bytearray(digits_bundle[0].read_bytes())
     damaged[len(damaged) // 2] ^= 1
     (tmp_path / "damaged.aotb").write_bytes(damaged)

@@ -1,4 +1,4 @@
-"""The worked example of trust-policy.md is right to the byte: by other code, and by ours."""
+"""The worked example of bundle-format.md is right to the byte: by other code, and by ours."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from aotc_runtime.verification.root_signatures import accepted_provenance
 
 from .samples import refused
 
-PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "trust-policy.md").read_text()
-SECTION = PAGE[PAGE.index("## The formats, byte by byte") : PAGE.index("## Threat model")]
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "bundle-format.md").read_text()
+SECTION = PAGE[PAGE.index("## Example, byte by byte") :]
 BLOCKS = re.findall(r"```(?:text|json)\n(.*?)\n```", SECTION, re.DOTALL)
 ARCHIVE, ROOT, PEM, DER, STATEMENT, ENCODED, SIGNATURE, ENVELOPE = BLOCKS
 

@@ -15,7 +15,7 @@ from jax.scipy import special
 
 from aotc.capture.model_files.framework_arithmetic import converted, integer_power
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic, sizes
 
 _SAME_NAME = {
@@ -263,9 +263,7 @@ def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:
 operator("Cast")(lambda call, x: cast(call, x, call.dtype(call.attribute("to"))))
 
 
-@operator("CastLike")
-def cast_like(call: Call, x: Value, like: Value) -> Value:
-    return cast(call, x, np.dtype(np.int64) if is_symbolic(like) else np.dtype(like.dtype))
+expanded("CastLike")
 
 
 @operator("BitCast")

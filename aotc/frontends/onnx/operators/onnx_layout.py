@@ -11,7 +11,7 @@ import numpy as np
 from jax import core, lax
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic
 
 
@@ -392,22 +392,7 @@ def reversed_steps(x: Any, lengths: Any) -> Any:
     return jnp.take_along_axis(x, index.reshape(*index.shape, *[1] * (x.ndim - 2)), axis=0)
 
 
-@operator("CenterCropPad", deciding=(1,))
-def center_crop_pad(call: Call, x: Value, shape: Value) -> Value:
-    x = call.traced(x)
-    axes = axes_of(call, None, x.ndim) or tuple(range(x.ndim))
-    for axis, wanted in zip(axes, call.ints(shape, "a shape"), strict=True):
-        size = x.shape[axis]
-        if wanted < size:
-            start = (size - wanted) // 2
-            x = cut(x, axis, start, start + wanted)
-        elif wanted > size:
-            low = (wanted - size) // 2
-            call.shaped([wanted])
-            widths = [(0, 0, 0)] * x.ndim
-            widths[axis] = (low, wanted - size - low, 0)
-            x = lax.pad(x, jnp.zeros((), x.dtype), widths)
-    return x
+expanded("CenterCropPad", deciding=(1,))
 
 
 @operator("Col2Im", deciding=(1, 2))

@@ -13,7 +13,7 @@ from jax import lax
 
 from aotc.capture.model_files.framework_arithmetic import converted
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.onnx_values import KNOWN, is_known
 from aotc.frontends.onnx.operators.onnx_layout import axes_of, axis_of, product, reshaped
 
@@ -198,41 +198,7 @@ def layer_normalization(
     return result, mean, inverse
 
 
-@operator("RMSNormalization")
-def rms_normalization(call: Call, x: Value, scale: Value) -> Value:
-    x, scale = call.traced(x), call.traced(scale)
-    axes = tuple(range(axis_of(call, call.attribute("axis"), x.ndim), x.ndim))
-    wide = x.astype(call.computed(call.dtype(call.attribute("stash_type"))))
-    squares = jnp.mean(jnp.square(wide), axes, keepdims=True)
-    found = wide * lax.rsqrt(squares + jnp.asarray(call.attribute("epsilon"), wide.dtype))
-    return (found.astype(x.dtype) * scale).astype(scale.dtype)
-
-
-@operator("GroupNormalization")
-def group_normalization(call: Call, x: Value, scale: Value, bias: Value) -> Value:
-    """Until opset 20 scale and bias are those of groups, then of channels."""
-    x = call.traced(x)
-    groups = call.attribute("num_groups")
-    n, channels, *space = x.shape
-    stash = call.attribute("stash_type")
-    wide = x.astype(call.computed(call.dtype(stash)) if stash else jnp.float32)
-    grouped = wide.reshape(n, groups, channels // groups, *space)
-    found, _, _ = _standard(grouped, tuple(range(2, grouped.ndim)), call.attribute("epsilon"))
-    scale, bias = call.traced(scale), call.traced(bias)
-    if call.version < 21:
-        shape: tuple[int, ...] = (1, groups) + (1,) * (grouped.ndim - 2)
-        return (found.astype(x.dtype) * scale.reshape(shape) + bias.reshape(shape)).reshape(x.shape)
-    shape = (1, -1) + (1,) * len(space)
-    return found.astype(x.dtype).reshape(x.shape) * scale.reshape(shape) + bias.reshape(shape)
-
-
-@operator("MeanVarianceNormalization")
-def mean_variance_normalization(call: Call, x: Value) -> Value:
-    x = call.traced(x)
-    axes = tuple(call.attribute("axes", (0, 2, 3)))
-    mean = jnp.mean(x, axes, keepdims=True)
-    deviation = jnp.sqrt(jnp.mean(jnp.square(x), axes, keepdims=True) - jnp.square(mean))
-    return (x - mean) / (deviation + jnp.asarray(1e-9, x.dtype))
+expanded("GroupNormalization", "MeanVarianceNormalization", "RMSNormalization")
 
 
 @operator("LRN")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
-from onnx import TensorProto
 
 from aotc.frontends.onnx.onnx_evaluation import Call
-from aotc.frontends.onnx.onnx_operator_table import Value, operator
+from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.operators.onnx_layout import axis_of
 
 
@@ -74,48 +71,4 @@ def stft(call: Call, x: Value, step: Value, window: Value = None, length: Value 
     return _transformed(frames, 2, None, inverse=False, onesided=onesided).astype(x.dtype)
 
 
-def _window(*coefficients: float) -> Callable[..., Value]:
-    def make(call: Call, size: Value) -> Value:
-        count = _number(call, size, "a size")
-        dtype = call.dtype(call.attribute("output_datatype"))
-        call.shaped([count])
-        over = count if call.attribute("periodic") else count - 1
-        angle = 2 * np.pi / max(over, 1) * jnp.arange(count, dtype=jnp.float32)
-        signs = [(-1) ** i * c for i, c in enumerate(coefficients)]
-        total = sum(c * jnp.cos(i * angle) for i, c in enumerate(signs))
-        return total.astype(call.computed(dtype))
-
-    return make
-
-
-operator("HannWindow", deciding=(0,))(_window(0.5, 0.5))
-operator("HammingWindow", deciding=(0,))(_window(25 / 46, 21 / 46))
-operator("BlackmanWindow", deciding=(0,))(_window(0.42, 0.5, 0.08))
-
-
-@operator("MelWeightMatrix", deciding=(0, 1, 2, 3, 4))
-def mel_weight_matrix(
-    call: Call, bins: Value, length: Value, rate: Value, low: Value, high: Value
-) -> Value:
-    count, size, frequency = (_number(call, value, "a number") for value in (bins, length, rate))
-    lowest, highest = (float(call.known(value, "a frequency").reshape(())) for value in (low, high))
-    spectrum = size // 2 + 1
-    call.shaped([spectrum, count])
-    dtype = call.dtype(call.attribute("output_datatype", TensorProto.FLOAT))
-    lower, upper = (2595 * np.log10(1 + edge / 700) for edge in (lowest, highest))
-    mels = np.arange(count + 2) * ((upper - lower) / (count + 2)) + lower
-    edges = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / frequency).astype(int)
-    if count * spectrum > 1 << 24 or (edges < 0).any():
-        call.damaged(f"{count} bands of {spectrum}")
-    weights = np.zeros((spectrum, count))
-    for band in range(count):
-        first, centre, last = edges[band : band + 3]
-        if centre == first:
-            weights[centre, band] = 1
-        for at in range(first, centre + 1):
-            if centre != first:
-                weights[at, band] = (at - first) / (centre - first)
-        for at in range(centre, last):
-            if last != centre:
-                weights[at, band] = (last - at) / (last - centre)
-    return weights.astype(dtype)
+expanded("BlackmanWindow", "HammingWindow", "HannWindow", deciding=(0,))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from aotc.capture.model_files.framework_arithmetic import integer_power
-from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, Memory
+from aotc.frontends.pytorch.operators.torch_operator_table import Family, Memory
 from aotc.frontends.pytorch.torch_dtypes import (
     as_dtype,
     as_float,
@@ -279,55 +279,10 @@ def _xlog1py(a: Array, b: Array) -> Array:
     return jnp.where(jnp.isnan(b), b, jnp.where(a == 0, 0, a * jnp.log1p(b)))
 
 
-def _beyond_trigamma(given: Arguments) -> str | None:
-    n = given.get("n")
-    return f"the derivative number {n} of digamma" if isinstance(n, int) and n > 1 else None
-
-
-@op("polygamma", "special_polygamma", refuse=_beyond_trigamma)
-def polygamma(n: int, self: Array) -> Array:
-    return floats(_digamma if n == 0 else _trigamma, self)
-
-
-def _trigamma(x: Array) -> Array:
-    """Compute it as torch does: reflected below 0.5, six steps up, then the asymptotic series."""
-    reflected = x < 0.5
-    sine = jnp.sin(jnp.pi * x)
-    y = jnp.where(reflected, 1 - x, x)
-    made = jnp.where(reflected, -(jnp.pi**2) / (sine * sine), 0)
-    for _ in range(6):
-        made = made + 1 / (y * y)
-        y = y + 1
-    part = 1 / (y * y)
-    series = 1 + 1 / (2 * y) + part * (1 / 6 - part * (1 / 30 - part / 42))
-    made = made + series / y
-    return jnp.where(reflected, -made, made)
-
-
 @op("heaviside")
 def heaviside(self: Array, values: Array) -> Array:
     a, b = promoted(self, values)
     return jnp.where(a == 0, b, (a > 0).astype(b.dtype))
-
-
-EXPONENT_MAX = 4096
-"""A power of two that is beyond the numbers of each float."""
-
-
-@op("ldexp.Tensor")
-def ldexp(self: Array, other: Array) -> Array:
-    if category(other.dtype) > 1:
-        return mul(self, power(2.0, other))
-    exponents = jnp.clip(other.astype(jnp.int32), -EXPONENT_MAX, EXPONENT_MAX)
-    return floats(lambda x: jnp.ldexp(x, exponents), self)
-
-
-@op("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
-def float_power(self: Any, exponent: Any) -> Array:
-    wider = [
-        as_dtype(value, jnp.float64) if is_tensor(value) else value for value in (self, exponent)
-    ]
-    return power(*wider)
 
 
 @op("isclose")
@@ -335,12 +290,7 @@ def isclose(
     self: Array, other: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Array:
     a, b = promoted(self, other)
-    close = a == b
-    if equal_nan and is_float(a):
-        close |= jnp.isnan(a) & jnp.isnan(b)
-    x, y = as_float(a, b)
-    apart = jnp.abs(x - y)
-    return close | (jnp.isfinite(apart) & (apart <= atol + jnp.abs(rtol * y)))
+    return jnp.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
 
 @op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")

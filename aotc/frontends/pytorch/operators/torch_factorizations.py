@@ -17,7 +17,6 @@ from jax.scipy.linalg import lu_solve as solve_by_factors
 
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.operators.torch_reductions import vector_norm
-from aotc.frontends.pytorch.torch_dtypes import INT, canonical
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 FAMILY = Family()
@@ -121,28 +120,6 @@ def lu_factor_ex(A: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
     return factors, pivots, _singular(factors)
 
 
-@op("_lu_with_info")
-def lu_with_info(self: Array, pivot: bool = True) -> tuple[Array, Array, Array]:
-    return lu_factor_ex(self, pivot)
-
-
-@op("lu_unpack")
-def lu_unpack(
-    LU_data: Array, LU_pivots: Array, unpack_data: bool = True, unpack_pivots: bool = True
-) -> tuple[Array, Array, Array]:
-    rows, columns = LU_data.shape[-2:]
-    permutation = lower = upper = jnp.zeros(0, LU_data.dtype)
-    if unpack_pivots:
-        order = linalg.lu_pivots_to_permutation(LU_pivots - 1, rows)
-        permutation = (jnp.arange(rows)[:, None] == order[..., None, :]).astype(LU_data.dtype)
-    if unpack_data:
-        rank = min(rows, columns)
-        below = jnp.tril(LU_data[..., :rank], -1)
-        lower = below + jnp.eye(rows, rank, dtype=LU_data.dtype)
-        upper = jnp.triu(LU_data[..., :rank, :])
-    return permutation, lower, upper
-
-
 @op("linalg_lu_solve")
 def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: bool = False) -> Array:
     if not left:
@@ -159,30 +136,6 @@ def inverse(A: Any = None, self: Any = None) -> Array:
 @op("linalg_inv_ex")
 def inverse_ex(A: Array) -> tuple[Array, Array]:
     return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
-
-
-@op("triangular_solve")
-def triangular_solve(
-    self: Array, A: Array, upper: bool = True, transpose: bool = False, unitriangular: bool = False
-) -> tuple[Array, Array]:
-    matrices, given = _batched(A, self)
-    found = linalg.triangular_solve(
-        matrices,
-        given,
-        left_side=True,
-        lower=not upper,
-        transpose_a=transpose,
-        unit_diagonal=unitriangular,
-    )
-    return found, matrices
-
-
-@op("linalg_tensorsolve")
-def tensorsolve(self: Array, other: Array, dims: Sequence[int] | None = None) -> Array:
-    axes = () if dims is None else tuple(dims)
-    moved = jnp.moveaxis(self, axes, range(self.ndim - len(axes), self.ndim))
-    found = solve(moved.reshape(other.size, other.size), other.reshape(-1))
-    return found.reshape(moved.shape[other.ndim :])
 
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
@@ -206,14 +159,11 @@ def pinv(self: Array, atol: Any = None, rtol: Any = None, hermitian: bool = Fals
 
 op.table(
     {
-        "linalg_lu": lambda A, pivot=True: lu_unpack(*lu_factor(A, pivot)),
-        "lu_solve": lambda self, LU_data, LU_pivots: lu_solve(LU_data, LU_pivots, self),
         "linalg_solve_triangular": lambda self, B, upper, left=True, unitriangular=False: (
             linalg.triangular_solve(
                 *_batched(self, B), left_side=left, lower=not upper, unit_diagonal=unitriangular
             )
         ),
-        "linalg_tensorinv": lambda self, ind=2: jnp.linalg.tensorinv(self, ind),
         "linalg_pinv pinverse": lambda self, rcond=1e-15, hermitian=False: pinv(
             self, 0.0, rcond, hermitian
         ),
@@ -286,12 +236,6 @@ def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[A
 eigvalsh = op("linalg_eigvalsh")(first(eigh))
 
 
-@op("linalg_eig")
-def eig(self: Array) -> tuple[Array, Array]:
-    values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
-    return values, vectors
-
-
 def _default_driver(driver: Any) -> None:
     if driver is not None:
         raise Unsupported(f"the driver {driver}")
@@ -322,26 +266,11 @@ def svdvals(A: Array, driver: str | None = None) -> Array:
     return linalg.svd(A, compute_uv=False)
 
 
-@op("svd")
-def svd_of_some(
-    self: Array, some: bool = True, compute_uv: bool = True
-) -> tuple[Array, Array, Array]:
-    if not compute_uv:
-        rows, columns = self.shape[-2:]
-        batch = self.shape[:-2]
-        left, right = (jnp.zeros((*batch, n, n), self.dtype) for n in (rows, columns))
-        return left, svdvals(self), right
-    left, values, right = svd(self, not some)
-    return left, values, _adjoint(right)
-
-
 op.table(
     {
         "cholesky_inverse": lambda self, upper=False: cholesky_solve(
             jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
         ),
-        "qr": lambda self, some=True: qr(self, "reduced" if some else "complete"),
-        "linalg_eigvals _linalg_eigvals": lambda self: jnp.linalg.eigvals(self),
     }
 )
 
@@ -389,16 +318,9 @@ def norm(
     return matrix_norm(self, ord, tuple(axes), keepdim, dtype)
 
 
-@op("linalg_matrix_rank")
-def matrix_rank(self: Array, tol: float, hermitian: bool = False) -> Array:
-    values = abs(eigvalsh(self)) if hermitian else svdvals(self)
-    return jnp.sum(values > tol, -1).astype(canonical(INT))
-
-
 op.table(
     {
         "_linalg_det": lambda A: (det(A), *_factors(A)),
         "_linalg_slogdet": lambda A: (*slogdet(A), *_factors(A)),
-        "linalg_cond linalg_cond.p_str": lambda self, p=None: jnp.linalg.cond(self, p),
     }
 )

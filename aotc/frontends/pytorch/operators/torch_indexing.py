@@ -172,25 +172,6 @@ def scatter_reduce(
     return made.reshape(self.shape)
 
 
-@op("index_reduce")
-def index_reduce(
-    self: Array, dim: int, index: Array, source: Array, reduce: str, include_self: bool = True
-) -> Array:
-    if index.size == 0:
-        return self
-    x, source = (each.reshape(1) if each.ndim == 0 else each for each in (self, source))
-    updates = as_dtype(source, x.dtype)
-    return _reduced(x, _along(x, dim, index), updates, reduce, include_self).reshape(self.shape)
-
-
-@op("put")
-def put(self: Array, index: Array, source: Array, accumulate: bool = False) -> Array:
-    flat, values = self.reshape(-1), as_dtype(source, self.dtype).reshape(-1)
-    at = flat.at[index.reshape(-1)]
-    made = _added(at, values, mode="drop") if accumulate else at.set(values, mode="drop")
-    return made.reshape(self.shape)
-
-
 SUM, MEAN, MAX = 0, 1, 2
 """Modes of `embedding_bag`."""
 

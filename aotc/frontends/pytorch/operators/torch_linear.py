@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax, nn
 
 from aotc.frontends.pytorch.operators.torch_operator_table import Arguments, Family, first
 from aotc.frontends.pytorch.operators.torch_reductions import safe_softmax
 from aotc.frontends.pytorch.torch_dtypes import FLOAT, as_dtype, promoted, wide
-from aotc.frontends.pytorch.torch_refusals import few
 
 FAMILY = Family()
 op = FAMILY
@@ -81,13 +79,6 @@ def kron(self: Array, other: Array) -> Array:
 def weight_int8(self: Array, mat2: Array, scales: Array) -> Array:
     made = jnp.matmul(self, mat2.T.astype(self.dtype), preferred_element_type=FLOAT)
     return (made * scales).astype(self.dtype)
-
-
-@op("pdist", "_pdist_forward")
-def pdist(self: Array, p: float = 2.0) -> Array:
-    rows, columns = np.triu_indices(few(self.shape[0], "rows"), 1)
-    whole = cdist(self, self, p)
-    return whole[jnp.asarray(rows), jnp.asarray(columns)]
 
 
 @op("cosine_similarity")

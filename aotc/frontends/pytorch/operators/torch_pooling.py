@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from aotc.frontends.pytorch.operators.torch_convolution import Numbers, each
 from aotc.frontends.pytorch.operators.torch_operator_table import Family
-from aotc.frontends.pytorch.torch_dtypes import INT, canonical, category, wide
+from aotc.frontends.pytorch.torch_dtypes import category, wide
 from aotc.frontends.pytorch.torch_refusals import Unsupported, few
 
 FAMILY = Family()
@@ -106,59 +106,6 @@ def _max_pool(
     return _windows(self, _lowest(self.dtype), lax.max, window)
 
 
-def _max_pool_with_places(
-    self: Array,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    ceil_mode: bool = False,
-    *,
-    rank: int,
-) -> tuple[Array, Array]:
-    """Return largest elements and flat indices in the pooled axes: first of equals, last of NaN."""
-    sizes = self.shape[-rank:]
-    window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    return _windows(self, _lowest(self.dtype), lax.max, window), _places(self, window)
-
-
-def _places(x: Array, window: _Window) -> Array:
-    kernel, strides, dilations, ends = window
-    rank = len(kernel)
-    number = jnp.zeros((), canonical(INT))
-    for axis in range(-rank, 0):
-        step = lax.broadcasted_iota(canonical(INT), x.shape[-rank:], axis + rank)
-        number = number * x.shape[axis] + step
-    widths = [(0, 0, 0)] * (x.ndim - rank) + [(max(a, 0), max(b, 0), 0) for a, b in ends]
-    values = lax.pad(x, jnp.asarray(_lowest(x.dtype), x.dtype), widths)
-    numbers = lax.pad(number, jnp.asarray(-1, number.dtype), widths[-rank:])  # -1: padding
-    best: Array | None = None
-    where: Any = None
-    counts = [
-        (size + low + high - d * (k - 1) - 1) // s + 1
-        for size, (low, high), k, s, d in zip(
-            x.shape[-rank:], ends, kernel, strides, dilations, strict=True
-        )
-    ]
-    few(math.prod(kernel), "elements of a window")
-    for offset in np.ndindex(*kernel):
-        slices = tuple(
-            slice(o * d, o * d + (c - 1) * s + 1, s)
-            for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
-        )
-        value = values[(..., *slices)]
-        place = jnp.broadcast_to(numbers[slices], value.shape)
-        if best is None:
-            best, where = value, place
-            continue
-        take = (value > best) | ((where < 0) & (place >= 0))
-        if category(x.dtype) == 2:
-            take |= jnp.isnan(value)
-        best, where = jnp.where(take, value, best), jnp.where(take, place, where)
-    made: Array = where
-    return made
-
-
 def _avg_pool(
     self: Array,
     kernel_size: Numbers,
@@ -219,94 +166,28 @@ def _adaptive_average(self: Array, output_size: Numbers, *, rank: int) -> Array:
     return _adaptive(x, each(output_size, rank), jnp.mean).astype(self.dtype)
 
 
-def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> tuple[Array, Array]:
-    sizes = each(output_size, rank)
-    return _adaptive(self, sizes, jnp.max), _adaptive_places(self, sizes)
+def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> Array:
+    return _adaptive(self, each(output_size, rank), jnp.max)
 
 
-def _parts(size: int, wanted: int) -> tuple[Array, Array]:
-    """For each part of an axis the places in it, and which of them are places of another part."""
-    starts = [i * size // wanted for i in range(few(wanted, "parts"))]
-    ends = [-(-(i + 1) * size // wanted) for i in range(wanted)]
-    most = max(end - start for start, end in zip(starts, ends, strict=True))
-    places = np.array(starts)[:, None] + np.arange(most)[None, :]
-    beyond = places >= np.array(ends)[:, None]
-    return jnp.asarray(np.minimum(places, size - 1), canonical(INT)), jnp.asarray(beyond)
+def _without_places(function: Callable[..., Array]) -> Callable[..., tuple[Array, None]]:
+    """Return the function of largest elements that says nothing of where they lie."""
 
+    @wraps(function)
+    def run(*given: Any, **named: Any) -> tuple[Array, None]:
+        return function(*given, **named), None
 
-def _adaptive_places(x: Array, sizes: Sequence[Any]) -> Array:
-    """Return flat indices of largest elements in the pooled axes: first of equals, last of NaN.
-
-    Raises:
-        Unsupported: The size of an axis varies, unless each axis has one part.
-    """
-    rank = len(sizes)
-    space = x.shape[x.ndim - rank :]
-    wanted = [size if part is None else part for size, part in zip(space, sizes, strict=True)]
-    if all(isinstance(part, int) and part == 1 for part in wanted):
-        flat = x.reshape(*x.shape[: x.ndim - rank], math.prod(space))
-        place = _largest_place(flat).astype(canonical(INT))
-        return place.reshape(*place.shape, *[1] * rank)
-    if not all(isinstance(size, int) for size in space):
-        raise Unsupported("places of adaptive pooling of an axis whose size varies")
-    values, number, outside = x, jnp.zeros((), canonical(INT)), jnp.zeros((), bool)
-    for axis, (size, part) in enumerate(zip(space, wanted, strict=True)):
-        places, beyond = _parts(size, part)
-        # Each axis becomes two: parts, and the places in one.
-        values = jnp.take(values, places, axis=x.ndim - rank + 2 * axis)
-        shape = [1] * (2 * axis) + [*places.shape] + [1] * (2 * (rank - axis - 1))
-        number = number * size + places.reshape(shape)
-        outside = outside | beyond.reshape(shape)
-    order = [*range(x.ndim - rank)]
-    order += [x.ndim - rank + 2 * axis for axis in range(rank)]
-    order += [x.ndim - rank + 2 * axis + 1 for axis in range(rank)]
-    lowest = jnp.asarray(_lowest(x.dtype), x.dtype)
-    values = jnp.where(outside, lowest, values).transpose(order)
-    numbers = jnp.broadcast_to(number, outside.shape)
-    kept = [axis - (x.ndim - rank) for axis in order[x.ndim - rank :]]
-    parts = values.shape[: values.ndim - rank]
-    count = math.prod(values.shape[values.ndim - rank :])
-    best = _largest_place(values.reshape(*parts, count))
-    numbers = numbers.transpose(kept).reshape(*parts[len(parts) - rank :], count)
-    numbers = jnp.broadcast_to(numbers, (*parts, numbers.shape[-1]))
-    return jnp.take_along_axis(numbers, best[..., None], -1)[..., 0]
-
-
-def _largest_place(x: Array) -> Array:
-    """Return the place of the largest element of the last axis: first of equals, last of NaN."""
-    first = jnp.argmax(x, -1)
-    if category(x.dtype) != 2:
-        return first
-    missing = jnp.isnan(x)
-    last = x.shape[-1] - 1 - jnp.argmax(jnp.flip(missing, -1), -1)
-    return jnp.where(jnp.any(missing, -1), last, first)
+    return run
 
 
 for _rank in (1, 2, 3):
     op(f"max_pool{_rank}d")(partial(_max_pool, rank=_rank))
-    op(f"max_pool{_rank}d_with_indices")(partial(_max_pool_with_places, rank=_rank))
+    op(f"max_pool{_rank}d_with_indices")(_without_places(partial(_max_pool, rank=_rank)))
     op(f"avg_pool{_rank}d")(partial(_avg_pool, rank=_rank))
     op(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, rank=_rank))
-    op(f"adaptive_max_pool{_rank}d")(partial(_adaptive_max, rank=_rank))
+    op(f"adaptive_max_pool{_rank}d")(_without_places(partial(_adaptive_max, rank=_rank)))
 op("_adaptive_avg_pool2d")(partial(_adaptive_average, rank=2))
 op("_adaptive_avg_pool3d")(partial(_adaptive_average, rank=3))
-
-
-@op("max_unpool2d", "max_unpool3d")
-def max_unpool(
-    self: Array,
-    indices: Array,
-    output_size: Sequence[Any],
-    stride: Numbers = (),
-    padding: Numbers = 0,
-) -> Array:
-    rank = len(output_size)
-    before = self.shape[: self.ndim - rank]
-    rows = math.prod(before)
-    empty = jnp.zeros((rows, math.prod(output_size)), self.dtype)
-    row = jnp.arange(rows, dtype=canonical(INT))[:, None]
-    made = empty.at[row, indices.reshape(rows, -1)].set(self.reshape(rows, -1), mode="drop")
-    return made.reshape(*before, *output_size)
 
 
 # Resizing.

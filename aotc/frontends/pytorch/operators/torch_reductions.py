@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from aotc.frontends.pytorch.operators.torch_elementwise import add, between, div, mul, sub
+from aotc.frontends.pytorch.operators.torch_elementwise import between
 from aotc.frontends.pytorch.operators.torch_operator_table import Family, first
 from aotc.frontends.pytorch.torch_dtypes import (
     INT,
@@ -23,7 +23,6 @@ from aotc.frontends.pytorch.torch_dtypes import (
     promoted,
     wide,
 )
-from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 FAMILY = Family()
 op = FAMILY
@@ -198,22 +197,7 @@ def vector_norm(
     self: Array, ord: Any = 2, dim: Axes = None, keepdim: bool = False, dtype: Any = None
 ) -> Array:
     x = _given(self, dtype)
-    axes = axes_of(x, dim)
-
-    def norm(x: Array) -> Array:
-        x = jnp.abs(x)
-        if ord == math.inf:
-            return jnp.max(x, axis=axes, keepdims=keepdim)
-        if ord == -math.inf:
-            return jnp.min(x, axis=axes, keepdims=keepdim)
-        if ord == 0:
-            return jnp.sum((x != 0).astype(x.dtype), axis=axes, keepdims=keepdim)
-        if ord == 1:
-            return jnp.sum(x, axis=axes, keepdims=keepdim)
-        if ord == 2:
-            return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes, keepdims=keepdim))
-        return jnp.power(jnp.sum(jnp.power(x, ord), axis=axes, keepdims=keepdim), 1 / ord)
-
+    norm = partial(jnp.linalg.vector_norm, axis=axes_of(x, dim), keepdims=keepdim, ord=ord)
     return wide_reduction(norm, x)
 
 
@@ -248,22 +232,6 @@ def cumsum(self: Array, dim: int, dtype: Any = None) -> Array:
     return _running(lax.cumsum, _summed(self, dtype), dim)
 
 
-def _running_extreme(
-    x: Array, dim: int, later: Callable[[Array, Array], Array]
-) -> tuple[Array, Array]:
-    """Values and where they stand; of equal ones the last, and the last NaN."""
-    if x.ndim == 0:
-        return x, jnp.zeros_like(x, canonical(INT))
-    places = lax.broadcasted_iota(canonical(INT), x.shape, dim % x.ndim)
-
-    def pick(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        take = later(b[0], a[0]) | (b[0] != b[0]) if is_float(x) else later(b[0], a[0])
-        return jnp.where(take, b[0], a[0]), jnp.where(take, b[1], a[1])
-
-    made: tuple[Array, Array] = lax.associative_scan(pick, (x, places), axis=dim % x.ndim)
-    return made
-
-
 op.table(
     {
         "cumprod": lambda self, dim, dtype=None: _running(lax.cumprod, _summed(self, dtype), dim),
@@ -271,8 +239,6 @@ op.table(
             self, n, dim, prepend, append
         ),
         "logcumsumexp": lambda self, dim: _running(lax.cumlogsumexp, self, dim),
-        "cummax": lambda self, dim: _running_extreme(self, dim, jnp.greater_equal),
-        "cummin": lambda self, dim: _running_extreme(self, dim, jnp.less_equal),
     }
 )
 
@@ -303,17 +269,6 @@ def topk(
         x = jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, x.dtype), x)
     values, places = lax.top_k(x, k)
     return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim).astype(canonical(INT))
-
-
-@op("kthvalue")
-def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
-    values, places = sort(self, dim)
-    if self.ndim:
-        values = lax.slice_in_dim(values, k - 1, k, axis=dim % self.ndim)
-        places = lax.slice_in_dim(places, k - 1, k, axis=dim % self.ndim)
-    if keepdim or not self.ndim:
-        return values, places
-    return jnp.squeeze(values, dim), jnp.squeeze(places, dim)
 
 
 def _middle(x: Array, dim: int, keepdim: bool, skip_nan: bool) -> tuple[Array, Array]:
@@ -379,71 +334,6 @@ def _quantile(
     return made if jnp.ndim(share) else jnp.squeeze(made, 0)
 
 
-@op("trapezoid.dx", "trapz.dx")
-def trapezoid(y: Array, dx: Any = 1, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    if y.shape[at] == 0:
-        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
-    first, last = (lax.index_in_dim(y, place, at, keepdims=False) for place in (0, -1))
-    return mul(sub(sum_(y, at), mul(add(first, last), 0.5)), dx)
-
-
-@op("trapezoid.x", "trapz.x")
-def trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    if y.shape[at] == 0:
-        return jnp.zeros([*y.shape[:at], *y.shape[at + 1 :]], y.dtype)
-    left, right = _neighbours(y, at)
-    return div(sum_(mul(add(left, right), _steps(x, y, at)), at), 2.0)
-
-
-@op("cumulative_trapezoid.x")
-def cumulative_trapezoid_of(y: Array, x: Array, dim: int = -1) -> Array:
-    at = axes_of(y, dim)[0]
-    return div(cumsum(mul(add(*_neighbours(y, at)), _steps(x, y, at)), dim), 2.0)
-
-
-def _neighbours(x: Array, axis: int) -> tuple[Array, Array]:
-    """Return all elements along an axis but the last, and all but the first."""
-    size = x.shape[axis]
-    return (
-        lax.slice_in_dim(x, 0, max(size - 1, 0), axis=axis),
-        lax.slice_in_dim(x, min(1, size), size, axis=axis),
-    )
-
-
-def _steps(x: Array, y: Array, axis: int) -> Array:
-    """Return the differences of neighbours of `x` along an axis of `y`."""
-    shape = [1] * max(y.ndim - x.ndim, 0) + [*x.shape]
-    if x.ndim == 1:
-        shape = [x.shape[0] if each == axis else 1 for each in range(y.ndim)]
-    left, right = _neighbours(x.reshape(shape), axis)
-    return sub(right, left)
-
-
-@op("cov")
-def cov(
-    self: Array, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
-) -> Array:
-    if fweights is not None or aweights is not None:
-        raise Unsupported("cov with weights")
-    x = as_float(self)[0]
-    x = x.reshape(1, -1) if x.ndim < 2 else x
-    centred = x - jnp.mean(x, 1, keepdims=True)
-    made = centred @ centred.conj().T / max(x.shape[1] - correction, 0)
-    return jnp.squeeze(made)  # one row makes a number
-
-
-@op("corrcoef")
-def corrcoef(self: Array) -> Array:
-    made = cov(self)
-    if made.ndim == 0:
-        return made / made
-    spread = jnp.sqrt(jnp.diagonal(made).real)
-    made = made / spread[:, None] / spread[None, :]
-    return jnp.clip(made, -1, 1) if is_float(made) else made
-
-
 @op("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     sorted_sequence: Array,
@@ -497,9 +387,6 @@ op.table(
         "nanquantile nanquantile.scalar": partial(_quantile, skip_nan=True),
         "trace": lambda self: jnp.trace(_summed(self, None)),
         "dist": lambda self, other, p=2: vector_norm((self - other).reshape(-1), p),
-        "cumulative_trapezoid.dx": lambda y, dx=1, dim=-1: cumsum(
-            mul(add(*_neighbours(y, axes_of(y, dim)[0])), dx / 2.0), dim
-        ),
         "isin.Tensor_Tensor": lambda elements, test_elements, invert=False: jnp.isin(
             elements, test_elements, invert=invert
         ),

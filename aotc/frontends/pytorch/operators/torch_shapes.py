@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, core, lax
 
@@ -284,16 +283,6 @@ def tensor_split_at(self: Array, indices: Sequence[Size], dim: int = 0) -> list[
     return [slice_(self, dim, *edges[i : i + 2]) for i in range(len(indices) + 1)]
 
 
-def _split_along(at: int) -> Callable[..., list[Array]]:
-    def cut(self: Array, sections: int | None = None, indices: Sequence[int] = ()) -> list[Array]:
-        axis = min(at, self.ndim - 1)
-        if sections is None:
-            return tensor_split_at(self, indices, axis)
-        return tensor_split(self, sections, axis)
-
-    return cut
-
-
 @op("unbind.int", "unbind_copy.int", memory=VIEW)
 def unbind(self: Array, dim: int = 0) -> list[Array]:
     count = few(int(self.shape[axis_of(self, dim)]), "parts")
@@ -331,9 +320,6 @@ op.table(
 )
 op.table(
     {
-        "hsplit.int hsplit.array": _split_along(1),
-        "vsplit.int vsplit.array": _split_along(0),
-        "dsplit.int dsplit.array": _split_along(2),
         "diagonal diagonal_copy": lambda self, offset=0, dim1=0, dim2=1: jnp.diagonal(
             self, offset, dim1, dim2
         ),
@@ -469,19 +455,6 @@ def _joined(tensors: Sequence[Array]) -> Any:
 def stack(tensors: Sequence[Array], dim: int = 0) -> Array:
     dtype = _joined(tensors)
     return jnp.stack([as_dtype(tensor, dtype) for tensor in tensors], axis=dim)
-
-
-@op("block_diag")
-def block_diag(tensors: Sequence[Array]) -> Array:
-    dtype = _joined(tensors)
-    return jax.scipy.linalg.block_diag(*(as_dtype(tensor, dtype) for tensor in tensors))
-
-
-@op("cartesian_prod")
-def cartesian_prod(tensors: Sequence[Array]) -> Array:
-    grids = jnp.meshgrid(*tensors, indexing="ij")
-    flat = [grid.reshape(-1) for grid in grids]
-    return flat[0] if len(flat) == 1 else jnp.stack(flat, 1)
 
 
 def _at_least(function: Callable[..., Array]) -> Callable[..., Any]:

@@ -1,7 +1,5 @@
 """The child's side of a job."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Iterator

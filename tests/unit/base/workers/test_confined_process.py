@@ -1,7 +1,5 @@
 """What a process for a model file cannot do, tried in one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -115,9 +113,7 @@ def require_kept_apart(found: dict[str, Any]) -> None:
     assert found["shared"] == found["discarded"] == "None"
 
 
-def test_a_process_for_a_model_file_has_limits_and_neither_keys_nor_a_network(
-    tmp_path: Path,
-) -> None:
+def test_model_file_process_is_limited_without_keys_or_network(tmp_path: Path) -> None:
     found = tried(tmp_path)
     if any("not kept away here" in line for line in found["said"]):
         pytest.skip("; ".join(found["said"]))
@@ -134,22 +130,15 @@ def test_without_landlock_the_key_lies_behind_a_mount(tmp_path: Path) -> None:
     require_kept_apart(found)
 
 
-def test_what_the_system_lacks_is_said_and_the_rest_holds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_missing_confinement_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> str:
         raise OSError(38, "Function not implemented")
 
     held = confined_process._taken({"files": missing, "network": lambda: "no sockets"})
-    assert held == (
-        "files: not kept away here (Function not implemented)",
-        "network: no sockets",
-    )
+    assert held == ("files: not kept away here (Function not implemented)", "network: no sockets")
 
 
-def test_limits_are_those_of_the_machine_or_of_the_variables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_limits_come_from_machine_or_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(MEMORY_VARIABLE, raising=False)
     monkeypatch.delenv(SECONDS_VARIABLE, raising=False)
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

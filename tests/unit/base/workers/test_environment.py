@@ -1,7 +1,5 @@
 """Which variables child processes see."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

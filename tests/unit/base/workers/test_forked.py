@@ -1,7 +1,5 @@
 """Processes that a zygote forks: they know nothing of each other, and end as others do."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal
@@ -124,9 +122,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_each_job_finds_what_was_prepared_and_nothing_of_other_jobs(
-    ask: Asking, tmp_path: Path
-) -> None:
+def test_each_job_finds_what_was_prepared_alone(ask: Asking, tmp_path: Path) -> None:
     for job in ("one", "two"):
         told: dict[str, list[str]] = {"started": [], "said": []}
         (tmp_path / job).mkdir()
@@ -177,9 +173,7 @@ def test_a_job_holds_no_descriptor_of_others_or_of_the_zygote(ask: Asking) -> No
     ("job", "status", "said"),
     [("crash", -signal.SIGABRT, ""), ("raise", 1, "boom"), ("exit", 1, "said at the end")],
 )
-def test_a_job_that_crashes_is_a_crash_of_its_own(
-    job: str, status: int, said: str, ask: Asking
-) -> None:
+def test_crashing_job_crashes_alone(job: str, status: int, said: str, ask: Asking) -> None:
     crash = ask.crash(job)
     assert (crash.status, crash.doing) == (status, "a step")
     assert said in "\n".join(crash.said)
@@ -219,9 +213,7 @@ def test_stopping_ends_what_runs_and_starts_nothing_more(ask: Asking) -> None:
         ask("next")
 
 
-def test_a_zygote_that_is_killed_takes_its_jobs_with_it_and_the_next_job_has_another(
-    ask: Asking,
-) -> None:
+def test_killed_zygote_ends_its_jobs_and_is_replaced(ask: Asking) -> None:
     hanging = threading.Thread(target=lambda: ask.crash("hang"))
     hanging.start()
     numbers = ask.numbers()
@@ -281,9 +273,7 @@ def test_only_the_last_few_zygotes_are_kept(ask: Asking) -> None:
     assert not any(map(is_gone, zygotes[1:]))
 
 
-def test_builds_share_zygotes_until_these_are_renewed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builds_share_zygotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forked_workers, "_kept", {})
     asking = Asking(tmp_path)
     found: list[int] = []

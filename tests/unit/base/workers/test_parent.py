@@ -1,7 +1,5 @@
 """Workers: their answers and refusals are the parent's, and any end but a proper one is a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource
@@ -69,9 +67,7 @@ def crash(code: str, within: Path, **more: Any) -> worker_parent.CrashedError:
     return caught.value
 
 
-def test_an_answer_is_returned_and_progress_is_told_apart_from_what_is_printed(
-    tmp_path: Path,
-) -> None:
+def test_answer_is_returned_and_progress_told_apart_from_output(tmp_path: Path) -> None:
     told: dict[str, list[str]] = {"started": [], "finished": [], "said": []}
     answer = run(
         "print('< noise', end=''); sys.stdout.flush(); answer(int, work)",
@@ -85,9 +81,7 @@ def test_an_answer_is_returned_and_progress_is_told_apart_from_what_is_printed(
 
 
 @pytest.mark.parametrize("refusing", ["refuse", "refuse_from_a_thread"])
-def test_the_findings_of_a_worker_are_raised_as_its_own_family(
-    refusing: str, tmp_path: Path
-) -> None:
+def test_worker_findings_are_raised_as_their_family(refusing: str, tmp_path: Path) -> None:
     with pytest.raises(CaptureError) as caught:
         run(f"answer(int, {refusing})", tmp_path)
     assert caught.value.findings == (FINDING,)
@@ -109,9 +103,7 @@ def test_the_findings_of_a_worker_are_raised_as_its_own_family(
         ("os.kill(os.getpid(), 9)", -9, "SIGKILL"),
     ],
 )
-def test_any_other_end_is_a_crash_with_what_was_said_last(
-    code: str, status: int, found: str, tmp_path: Path
-) -> None:
+def test_other_end_is_a_crash(code: str, status: int, found: str, tmp_path: Path) -> None:
     crashed = crash(code, tmp_path)
     assert (crashed.status, crashed.late) == (status, False)
     assert found in crashed.found(15)
@@ -153,9 +145,7 @@ answer(int, tell)
 """
 
 
-def test_what_tells_nothing_for_too_long_is_ended_however_long_it_takes_in_all(
-    tmp_path: Path,
-) -> None:
+def test_silent_worker_is_ended_however_long_it_takes_in_all(tmp_path: Path) -> None:
     assert run(TELLING.format(then=""), tmp_path, silent_seconds=1.5) == 41
     crashed = crash(TELLING.format(then="time.sleep(60)"), tmp_path, silent_seconds=1.5)
     assert (crashed.doing, crashed.late) == ("5", True)
@@ -176,9 +166,7 @@ def test_an_interrupt_ends_the_worker(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(
-            "print('<', os.getpid(), flush=True); time.sleep(60)",
-            tmp_path,
-            on_finished=interrupted,
+            "print('<', os.getpid(), flush=True); time.sleep(60)", tmp_path, on_finished=interrupted
         )
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
@@ -206,9 +194,7 @@ answer(int, {work})
 
 
 @pytest.mark.parametrize("work", ["work", "refuse"])
-def test_a_worker_without_room_to_say_so_is_understood_although_there_is_room_again(
-    work: str, tmp_path: Path
-) -> None:
+def test_worker_without_room_is_understood(work: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left on device"):
         run(FULL_DISK.format(work=work), tmp_path)
 
@@ -218,9 +204,7 @@ def test_an_error_of_the_system_that_is_no_full_disk_is_a_crash(tmp_path: Path) 
     assert "not this one" in crash(code, tmp_path).found(1)
 
 
-def test_files_where_a_command_is_started_hide_none_of_our_modules(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_own_modules_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "aotc").mkdir()
     (tmp_path / "aotc" / "__init__.py").write_text("raise ImportError('not this one')")
     monkeypatch.chdir(tmp_path)

@@ -1,7 +1,5 @@
 """Which target runs where, how well, and how that is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -248,9 +246,7 @@ def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() 
         ("AOTC-E411 AOTC-E413", Level.NO),
     ],
 )
-def test_what_was_tried_and_failed_is_a_no_and_what_nobody_trusted_tried_is_unknown(
-    codes: str, level: Level
-) -> None:
+def test_failed_trial_is_a_no_and_untrusted_trial_is_unknown(codes: str, level: Level) -> None:
     (row,) = matrix(made(), web1(ELSEWHERE), [], [], [], word(*codes.split()))
     assert (row.runs, row.level) == (None, level)
     assert [finding.code for finding in row.cells[0].findings] == ["AOTC-E401", *codes.split()]
@@ -268,9 +264,7 @@ DEVICE = {"kinds": ["d"], "memory_bytes": 0, "plugin": "iree", "accepts_plugin":
     ],
     ids=["XLA", "mixed", "IREE"],
 )
-def test_the_compilers_are_those_whose_code_a_target_has(
-    change: dict[str, Any], compiled_by: str
-) -> None:
+def test_compilers_are_those_of_the_target(change: dict[str, Any], compiled_by: str) -> None:
     found = manifest(
         target={"features": V3, "platform": change.get("platform", "cpu")},
         requires={"isa": V3, "custom_call_targets": [], **change},

@@ -1,7 +1,5 @@
 """Everything that a manifest says is a fact, of the program or of its target, and is compared."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

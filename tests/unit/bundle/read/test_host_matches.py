@@ -1,7 +1,5 @@
 """Descriptions of hosts, written and read."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle is read as far as its reader relies on it: digests, signatures, the policy's rules."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

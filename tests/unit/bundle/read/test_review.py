@@ -1,7 +1,5 @@
 """A review reads evidence strictly, and does without it where a build left none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,9 +49,7 @@ def repack(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Repack:
     return run
 
 
-def test_a_bundle_without_evidence_is_read_as_before(
-    repack: Repack, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_evidence_is_optional(repack: Repack, digits_bundle: tuple[Path, Path]) -> None:
     bundle = repack(None)
     found = review(bundle, None, NOW)
     assert [e.evidence for e in found.executables()] == [None] * 3
@@ -93,9 +89,7 @@ def fewer_profiles(data: bytes) -> bytes:
         (lambda data: data.replace(b'"schema"', b'"scheme"'), "AOTC-E101"),
     ],
 )
-def test_evidence_that_is_not_of_these_executables_is_refused(
-    repack: Repack, change: Callable[[bytes], bytes], code: str
-) -> None:
+def test_foreign_proof_fails(repack: Repack, change: Callable[[bytes], bytes], code: str) -> None:
     bundle = repack(change)
     read_unverified(bundle)  # what loads bundles does not look into it
     with pytest.raises(BundleFormatError) as caught:

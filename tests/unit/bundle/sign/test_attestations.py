@@ -1,7 +1,5 @@
 """Attestations: an in-toto statement in a DSSE envelope, signed over its exact bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """Signing a bundle that exists: what counts as signed already, and what does not."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -65,9 +63,7 @@ def test_an_attestation_that_cannot_be_read_is_no_signature(bundle: Path, envelo
     assert attestations(bundle) == count + 1
 
 
-def test_a_link_that_leads_elsewhere_meanwhile_has_nothing_else_replaced(
-    bundle: Path, tmp_path: Path
-) -> None:
+def test_redirected_link_has_nothing_else_replaced(bundle: Path, tmp_path: Path) -> None:
     """As a deployment does that goes over to the next version."""
     link, following = tmp_path / "current", tmp_path / "next.aotb"
     link.symlink_to(bundle)

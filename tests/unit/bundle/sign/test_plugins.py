@@ -1,7 +1,5 @@
 """Signers of other packages, found through real entry points; whatever they do is one finding."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,9 +86,7 @@ def test_a_key_is_a_uri_if_it_begins_with_a_scheme(key: str, scheme: str) -> Non
 
 
 @pytest.mark.parametrize("kind", list(KeyType))
-def test_a_plug_in_signs_what_its_public_key_verifies(
-    install: Install, tmp_path: Path, kind: KeyType
-) -> None:
+def test_plug_in_signs(install: Install, tmp_path: Path, kind: KeyType) -> None:
     install("good_signer", MODULE, scheme="File")  # compared without case
     pair = generate_key_pair(tmp_path / "k", None, kind)
     signer = open_signer(f"FILE:{pair.private}", nobody)
@@ -111,9 +107,7 @@ def test_a_scheme_that_two_packages_claim_is_refused(install: Install) -> None:
     assert (code, found) == ("AOTC-E022", "one_signer:open_key, two_signer:open_key")
 
 
-def test_one_package_found_twice_on_the_path_is_one(
-    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_found_twice(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install("good_signer", MODULE)
     monkeypatch.syspath_prepend(tmp_path / "site-good_signer")
     assert refusal("file:gone")[0] == "AOTC-E006", "opened, and the key is not there"
@@ -149,9 +143,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("code", "title", "doing", "found"), FAILURES, ids=range(len(FAILURES)))
-def test_a_plug_in_that_fails_is_one_finding(
-    install: Install, code: str, title: str, doing: str, found: str
-) -> None:
+def test_failing_plug_in(install: Install, code: str, title: str, doing: str, found: str) -> None:
     install("bad_signer", code)
     refused = refusal("file:key")
     where = f"signer file, {doing}" if doing else "signer file"

@@ -1,7 +1,5 @@
 """Provenance: valid by SLSA's own schema, and all that a build was made from."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path
@@ -34,26 +32,20 @@ def test_provenance_is_valid_by_the_schema_of_slsa(statements: dict[str, dict[st
         json_format.ParseDict({**predicate, "built": 1}, provenance_pb2.Provenance())
 
 
-def test_statements_are_valid_by_the_schema_of_in_toto(
-    statements: dict[str, dict[str, Any]],
-) -> None:
+def test_statements_are_valid_by_in_toto_schema(statements: dict[str, dict[str, Any]]) -> None:
     assert set(statements) == {formats.PROVENANCE_TYPE, formats.SBOM_TYPE}
     for statement in statements.values():
         json_format.ParseDict(statement, statement_pb2.Statement())
 
 
-def test_weights_and_fixtures_stand_beside_the_sources(
-    statements: dict[str, dict[str, Any]],
-) -> None:
+def test_weights_stand_beside_the_sources(statements: dict[str, dict[str, Any]]) -> None:
     definition = statements[formats.PROVENANCE_TYPE]["predicate"]["buildDefinition"]
     files = {each["name"] for each in definition["resolvedDependencies"] if "uri" not in each}
     assert {"digits/model.py", "digits/params.safetensors", "digits/fixtures.npz"} <= files
     assert definition["internalParameters"]["python"].startswith("CPython 3.")
 
 
-def test_our_own_packages_are_named_with_the_digests_of_their_code(
-    statements: dict[str, dict[str, Any]],
-) -> None:
+def test_own_packages_have_code_digests(statements: dict[str, dict[str, Any]]) -> None:
     definition = statements[formats.PROVENANCE_TYPE]["predicate"]["buildDefinition"]
     stated = {
         each["name"]: each["annotations"]["code"]

@@ -1,7 +1,5 @@
 """The bill of materials: valid CycloneDX, and the same each time."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,9 +63,7 @@ IREE = {
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
-def test_what_loading_takes_is_that_of_the_targets_engines(
-    digits_bundle: tuple[Path, Path], is_mixed: bool
-) -> None:
+def test_runtime_needs_are_the_engines(digits_bundle: tuple[Path, Path], is_mixed: bool) -> None:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
     (xla,) = contents.manifests.values()
     program = dataclasses.replace(PROGRAM, packages={**PROGRAM.packages, **IREE})

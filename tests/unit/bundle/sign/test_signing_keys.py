@@ -1,7 +1,5 @@
 """Keys that sign: which are taken, and that what they sign is what the runtime checks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -25,9 +23,7 @@ PLAIN = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, serialization.NoEnc
 ENCRYPTED = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, ENCRYPTION)
 DER = KEY.private_bytes(serialization.Encoding.DER, PKCS8, serialization.NoEncryption())
 OPENSSH = KEY.private_bytes(
-    serialization.Encoding.PEM,
-    serialization.PrivateFormat.OpenSSH,
-    serialization.NoEncryption(),
+    serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
 )
 
 
@@ -82,9 +78,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
     ],
 )
 @pytest.mark.parametrize("passphrase", [None, b"secret"])
-def test_what_is_no_private_key_is_named_and_no_passphrase_asked_for(
-    tmp_path: Path, data: bytes, found: str, passphrase: bytes | None
-) -> None:
+def test_no_private_key(tmp_path: Path, data: bytes, found: str, passphrase: bytes | None) -> None:
     (tmp_path / "k.key").write_bytes(data)
     with pytest.raises(UsageError) as caught:
         load_private_key(tmp_path / "k.key", passphrase)
@@ -105,9 +99,7 @@ def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["PKCS8", "TraditionalOpenSSL"])
-def test_an_encrypted_key_without_its_passphrase_says_that_it_needs_one(
-    tmp_path: Path, form: str
-) -> None:
+def test_encrypted_key_needs_its_passphrase(tmp_path: Path, form: str) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     kind = getattr(serialization.PrivateFormat, form)
     (tmp_path / "k.key").write_bytes(

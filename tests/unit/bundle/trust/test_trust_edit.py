@@ -1,7 +1,5 @@
 """Policies changed as text: what is added is there, and everything else stays as it was."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A crash at any moment leaves the old file or the new one, never half of one."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -32,9 +30,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_file_that_replaces_another_keeps_its_mode_unless_one_is_asked_for(
-    tmp_path: Path,
-) -> None:
+def test_replaced_file_keeps_its_mode_unless_one_is_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_atomically(file, [b"new"])
     assert mode(file) == 0o644
@@ -106,9 +102,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_the_data_is_on_disk_before_the_name_points_to_it(
-    tmp_path: Path, events: list[str]
-) -> None:
+def test_data_reaches_disk_before_its_name(tmp_path: Path, events: list[str]) -> None:
     """A power cut after a rename without fsync leaves an empty file."""
     part = list[str]()
 
@@ -120,9 +114,7 @@ def test_the_data_is_on_disk_before_the_name_points_to_it(
     assert events == ["check", *part, "rename", tmp_path.name]
 
 
-def test_what_a_folder_holds_is_on_disk_before_the_folder_has_its_name(
-    tmp_path: Path, events: list[str]
-) -> None:
+def test_folder_content_reaches_disk_before_its_name(tmp_path: Path, events: list[str]) -> None:
     layout = tmp_path / "layout"
     write_folder_atomically(layout, NEW.items(), lambda _: events.append("check"))
     files = [Path(name).name for name in NEW]
@@ -155,9 +147,7 @@ def test_other_names_are_nobodys_litter(tmp_path: Path, name: str) -> None:
     assert (tmp_path / name).read_bytes() == b"precious"
 
 
-def test_where_there_are_no_hard_links_a_new_file_is_renamed_into_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_links_file_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_links(*_: object) -> None:
         raise OSError(errno.EPERM, "no links on FAT")
 

@@ -1,7 +1,5 @@
 """Weights that are written nowhere are hashed where they lie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -23,9 +21,7 @@ def weights_of(bundle: Path) -> list[tuple[str, bytes]]:
     return [(digest, bytes(contents.blobs[digest])) for digest in layers]
 
 
-def test_weights_are_left_for_later_and_then_hashed_unless_they_are_written(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_weights_are_hashed_unless_written(digits_bundle: Bundle, tmp_path: Path) -> None:
     data = digits_bundle[0].read_bytes()
     (digest, weights), *_ = weights_of(digits_bundle[0])
     at = data.index(weights) + len(weights) - 1
@@ -52,9 +48,7 @@ def test_everything_else_is_hashed_at_once(digits_bundle: Bundle, tmp_path: Path
     hash_rest(source, contents, ())  # of the weights, which are whole
 
 
-def test_a_document_is_used_again_as_it_was_hashed_or_not_at_all(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_document_is_reused_only_as_hashed(digits_bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "copy.aotb"
     path.write_bytes(digits_bundle[0].read_bytes())
     source = look_into(path)

@@ -1,7 +1,5 @@
 """The names in index.json, by which registries' tools copy a bundle and what is attached to it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

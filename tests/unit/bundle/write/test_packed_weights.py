@@ -1,7 +1,5 @@
 """safetensors as we write them: canonical bytes, aligned, readable by anybody."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,9 +46,7 @@ def test_every_tensor_of_whole_lines_lies_on_a_boundary(tensors: dict[str, Array
 
 
 @given(TENSORS, st.randoms())
-def test_the_bytes_do_not_depend_on_the_order_given(
-    tensors: dict[str, Array], random: object
-) -> None:
+def test_bytes_do_not_depend_on_order(tensors: dict[str, Array], random: object) -> None:
     names = list(tensors)
     random.shuffle(names)  # type: ignore[attr-defined]
     shuffled = {name: tensors[name] for name in names}
@@ -102,9 +98,7 @@ def names(tensors: dict[str, Array], limit: int) -> list[list[str]]:
 
 
 @given(TENSORS, st.integers(0, 400))
-def test_shards_hold_every_tensor_once_in_the_order_of_one_file(
-    tensors: dict[str, Array], limit: int
-) -> None:
+def test_shards_hold_every_tensor_once_in_order(tensors: dict[str, Array], limit: int) -> None:
     tensors.pop("__metadata__", None)
     found: dict[str, Array] = {}
     for data in write_shards(tensors, where="test", limit=limit):

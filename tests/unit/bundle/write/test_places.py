@@ -1,7 +1,5 @@
 """A result replaces an older result, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import zipfile
@@ -61,9 +59,7 @@ def link_to_a_key(path: Path) -> None:
         *((make, NPZ) for make in (private_key, document, other_tar, pipe, link_to_a_key)),
     ],
 )
-def test_what_is_of_another_kind_is_never_replaced(
-    tmp_path: Path, make: Callable[[Path], None], kind: Kind
-) -> None:
+def test_other_files_are_kept(tmp_path: Path, make: Callable[[Path], None], kind: Kind) -> None:
     path = tmp_path / "place"
     make(path)
     with pytest.raises(UsageError) as caught:
@@ -73,16 +69,12 @@ def test_what_is_of_another_kind_is_never_replaced(
 
 
 @pytest.mark.parametrize("make", [arrays, no_arrays, Path.touch, lambda path: None])
-def test_arrays_an_empty_file_and_a_new_name_may_be_written(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
+def test_arrays_may_replace_arrays_or_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "y.npz")
     require_file_place(tmp_path / "y.npz", NPZ)
 
 
-def test_a_bundle_may_be_replaced_by_a_bundle_and_not_by_arrays(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_bundle_is_replaced_by_bundle_not_arrays(digits_bundle: tuple[Path, Path]) -> None:
     require_file_place(digits_bundle[0], BUNDLE)
     with pytest.raises(UsageError) as caught:
         require_file_place(digits_bundle[0], NPZ)

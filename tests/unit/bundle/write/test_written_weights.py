@@ -2,8 +2,6 @@
 not replace.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import tarfile
@@ -70,9 +68,7 @@ def parts(bundle: Path, folder: Path, *, spoiled: bool) -> TargetParts:
 
 
 @pytest.mark.parametrize("form", Form)
-def test_a_bundle_of_known_digests_is_the_same_bundle(
-    digits_bundle: Bundle, tmp_path: Path, form: Form
-) -> None:
+def test_known_digests_give_same_bundle(digits_bundle: Bundle, tmp_path: Path, form: Form) -> None:
     made = pack(
         tmp_path / "made", form, assemble([parts(digits_bundle[0], tmp_path, spoiled=False)])
     )
@@ -81,9 +77,7 @@ def test_a_bundle_of_known_digests_is_the_same_bundle(
 
 
 @pytest.mark.parametrize("form", Form)
-def test_bytes_that_are_not_those_of_their_digest_are_never_left(
-    digits_bundle: Bundle, tmp_path: Path, form: Form
-) -> None:
+def test_wrong_bytes_are_never_left(digits_bundle: Bundle, tmp_path: Path, form: Form) -> None:
     (tmp_path / "result").mkdir()
     with pytest.raises(IntegrityError) as refused:
         pack(
@@ -96,9 +90,7 @@ def test_bytes_that_are_not_those_of_their_digest_are_never_left(
 
 
 @pytest.mark.parametrize("form", Form)
-def test_weights_whose_file_became_shorter_are_refused_and_nothing_is_left(
-    form: Form, tmp_path: Path
-) -> None:
+def test_weights_of_shorter_file_leave_nothing(form: Form, tmp_path: Path) -> None:
     file = tmp_path / "weights"
     file.write_bytes(WEIGHTS)
     blobs = {"sha256:0": Blob(pass_file(file), oci_layout.WEIGHTS_TYPE, known="sha256:0")}
@@ -110,9 +102,7 @@ def test_weights_whose_file_became_shorter_are_refused_and_nothing_is_left(
 
 
 @pytest.mark.parametrize("form", Form)
-def test_what_came_to_lie_in_its_place_meanwhile_is_not_replaced(
-    digits_bundle: Bundle, tmp_path: Path, form: Form
-) -> None:
+def test_other_file_there_is_kept(digits_bundle: Bundle, tmp_path: Path, form: Form) -> None:
     place = mine = tmp_path / "place"
     if form is Form.LAYOUT:
         place.mkdir()

@@ -1,7 +1,5 @@
 """Which calls are tried for a policy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -13,11 +11,7 @@ from aotc.base.stages import CapturedEntryPoint
 from aotc.check.padding.trial_plan import plan_trials
 from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes
 from aotc.check.padding.trial_samples import ranges
-from aotc.config.build_manifest import (
-    DimensionSpec,
-    EntryPointSpec,
-    FixtureSpec,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, FixtureSpec
 from aotc.config.manifest_specs import ToleranceSpec
 from aotc_runtime.schema.bundle_manifest import (
     DimensionPolicy,
@@ -270,9 +264,7 @@ def test_low_beside_high_numbers_are_tried_at_the_smallest_size_below_each_profi
     ("relations", "expected"),
     [((), [("batch",), ("seq",)]), (("seq == 2*batch",), [("batch", "seq")])],
 )
-def test_low_beside_high_numbers_are_tried_for_several_dimensions_only_where_none_is_padded_alone(
-    relations: tuple[str, ...], expected: list[tuple[str, ...]]
-) -> None:
+def test_mixed_extremes_apart(relations: tuple[str, ...], expected: list[tuple[str, ...]]) -> None:
     policies: dict[str, DimensionPolicy] = {"batch": PAD, "seq": PAD}
     entry = planned(policies, [{"batch": 8, "seq": 16}], relations=relations)
     assert [t.dimensions for t in entry.trials if t.inputs == "mixed"] == expected

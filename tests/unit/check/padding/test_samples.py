@@ -1,7 +1,5 @@
 """Inputs that trials have beside the fixture's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -65,9 +63,7 @@ def test_an_integer_holds_the_edge_of_its_range(sample: str, shape: tuple[int | 
     ("bounds", "low", "high"),
     [((-1, 1), {-1}, {1}), ((-2, 2), {-2, -1}, {1, 2}), ((0, 1), {0}, {1}), ((0, 0), {0}, {0})],
 )
-def test_zero_in_the_middle_of_a_range_is_in_neither_half(
-    bounds: tuple[int, int], low: set[int], high: set[int]
-) -> None:
+def test_zero_is_in_neither_half(bounds: tuple[int, int], low: set[int], high: set[int]) -> None:
     inputs = (tensor("x", ("rows", 40), DType.INT32),)
     assert set(numbers(inputs, "low", {"x": bounds})["x"].ravel().tolist()) == low
     assert set(numbers(inputs, "high", {"x": bounds})["x"].ravel().tolist()) == high
@@ -75,9 +71,7 @@ def test_zero_in_the_middle_of_a_range_is_in_neither_half(
 
 @pytest.mark.parametrize(("sample", "sign"), [("mixed", 1), ("reversed", -1)])
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.BFLOAT16, DType.INT32])
-def test_low_and_high_numbers_take_turns_by_input_and_along_axes_without_a_dimension(
-    sample: str, sign: int, dtype: DType
-) -> None:
+def test_low_and_high_numbers_take_turns(sample: str, sign: int, dtype: DType) -> None:
     inputs = (
         tensor("s", (), dtype),
         tensor("mask", ("rows",), DType.BOOL),
@@ -101,9 +95,7 @@ def test_what_the_loader_passes_stays() -> None:
 
 
 @pytest.mark.parametrize(("fill", "value"), [({}, True), ({"keep": "True"}, False)])
-def test_high_booleans_all_hold_what_their_padding_does_not(
-    fill: Mapping[str, str], value: bool
-) -> None:
+def test_high_booleans_hold_what_padding_does_not(fill: Mapping[str, str], value: bool) -> None:
     keep = tensor("keep", ("rows",), DType.BOOL)
     drawn = np.array([True, False, True, False, False])
     high = numbers((keep,), "high", fill=fill, held={"keep": drawn})["keep"]

@@ -1,7 +1,5 @@
 """A trial pads or splits as the loader does, and tells what comes of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -27,14 +25,7 @@ SPLIT = PlannedTrial(
     ("batch",), {"batch": 3, "seq": 2}, ({"batch": 2, "seq": 2}, {"batch": 1, "seq": 2}), ""
 )
 ENTRY = EntryTrials(
-    entry_point="f",
-    rtol=0.0,
-    atol=0.0,
-    fills={},
-    held=(),
-    masks={},
-    lengths={},
-    trials=(),
+    entry_point="f", rtol=0.0, atol=0.0, fills={}, held=(), masks={}, lengths={}, trials=()
 )
 
 
@@ -100,11 +91,7 @@ def test_a_split_joins_what_its_parts_give() -> None:
 
 ROWS_MASK = TensorSpec(path="mask", dtype=DType.BOOL, shape=("batch", "seq"), weak_type=False)
 BESIDE = PlannedTrial(
-    ("batch",),
-    {"batch": 1, "seq": 3},
-    ({"batch": 3, "seq": 5},),
-    "declared",
-    beside={"seq": 1},
+    ("batch",), {"batch": 1, "seq": 3}, ({"batch": 3, "seq": 5},), "declared", beside={"seq": 1}
 )
 
 
@@ -251,9 +238,7 @@ def hint(trial: PlannedTrial, max_rel: float) -> str:
 @pytest.mark.parametrize(
     ("trial", "advice"), [(PADDED, "keep the padding out of sums"), (SPLIT, "depend on each other")]
 )
-def test_a_difference_the_size_of_rounding_is_told_with_the_tolerance(
-    trial: PlannedTrial, advice: str
-) -> None:
+def test_rounding_difference_is_told_with_tolerance(trial: PlannedTrial, advice: str) -> None:
     small = hint(trial, 3e-5)
     assert "raise `tolerance` of f, now rtol = 1e-05, atol = 1e-06" in small
     assert advice in small

@@ -1,7 +1,5 @@
 """`aotc bench`: what it measures, what it refuses, processes that fail, and the text of figures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +10,11 @@ import pytest
 from aotc.cli import command_progress
 from aotc.commands.bench import bench_processes
 from aotc.commands.bench.bench_processes import measure, thread_counts
-from aotc.commands.bench.bench_text import bench_lines
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine
+from tests.conftest import Bundle
 
 Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +24,7 @@ def few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def command(digits_bundle: tuple[Path, Path]) -> list[str]:
+def command(digits_bundle: Bundle) -> list[str]:
     """A command line that measures as little as there is."""
     return ["bench", str(digits_bundle[0]), "--trust", str(digits_bundle[1]), "--seconds", "0.01"]
 
@@ -52,9 +49,7 @@ def test_one_document_holds_every_figure(aotc: Run, command: list[str]) -> None:
     assert memory["first_result"] > 0 and memory["measured"] > 0
 
 
-def test_without_an_entry_point_all_are_measured_and_the_text_fits_80_columns(
-    aotc: Run, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_are_measured(aotc: Run, command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # A loaded machine takes longer than the ten seconds after which a line says how far it is.
     monkeypatch.setattr(command_progress, "EVERY_SECONDS", 3600.0)
     done = aotc(*command, "--threads", "1")
@@ -93,9 +88,7 @@ def test_what_cannot_be_measured_is_refused(
     refused([*command, *options], exit_code, code)
 
 
-def test_a_bundle_nobody_trusts_is_not_measured(
-    refused: Run, command: list[str], train_bundle: tuple[Path, Path]
-) -> None:
+def test_untrusted_is_not_measured(refused: Run, command: list[str], train_bundle: Bundle) -> None:
     command[3] = str(train_bundle[1])
     refused(command, 5, "AOTC-E302")
 
@@ -119,9 +112,7 @@ def measured(bundle: Bundle, on_stage: Callable[[str, int, int], None]) -> dict[
     )
 
 
-def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_process_has(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bench_reports_progress(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     xla_engine.processor()  # reads them once
     monkeypatch.setenv("XLA_FLAGS", "--xla_no_such=1")
     stages: list[tuple[str, int, int]] = []
@@ -129,9 +120,7 @@ def test_every_cold_start_and_every_executable_is_progress_whatever_flags_this_p
     assert stages == [*(("cold start", n, 2) for n in range(3)), ("steady", 1, 1)]
 
 
-def test_what_a_measuring_process_refuses_keeps_its_code(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_measuring_refusal_keeps_its_code(digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle = tmp_path / "digits.aotb"
     bundle.write_bytes(digits_bundle[0].read_bytes())
 
@@ -163,33 +152,3 @@ def test_a_measuring_process_that_dies_is_one_finding(
 
 def test_threads_are_doubled_up_to_the_most() -> None:
     assert [thread_counts(most) for most in (1, 2, 3, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8]]
-
-
-def document(label: str, threads: int) -> dict[str, Any]:
-    counts = thread_counts(threads)
-    return {
-        "bundle": "a\x1b[31mname 1.0.0",
-        "target": "cpu-x86-64-v3",
-        "machine": {"processor": "znver5", "cores": 2, "python": "3.13.0", "jaxlib": "0.12.0"},
-        "cold_start": {"processes": 6, "stages": {"import": 0.1}, "first_call": 1e-4, "total": 0.2},
-        "executables": [
-            {
-                "label": label,
-                "first_call_us": 1e9,
-                "steady_us": {"p50": 1.0, "p90": 123456.7, "p99": 9e6},
-                "throughput": [{"threads": n, "calls_per_second": 1e6 * n} for n in counts],
-            }
-        ],
-        "peak_memory_bytes": {"first_result": None, "measured": 10**8},
-        "compilations": 0,
-    }
-
-
-@pytest.mark.parametrize("threads", [1, 1024])
-@pytest.mark.parametrize("label", ["f", "prefill[batch=2048,sequence_length=4096]"])
-def test_large_figures_and_long_names_fit_80_columns(label: str, threads: int) -> None:
-    lines = list(bench_lines(document(label, threads)))
-    assert max(map(len, lines)) <= 80
-    assert any(line.endswith(f"{threads:>9}") for line in lines)
-    assert "\x1b" not in "".join(lines)
-    assert "peak memory   unknown at the first result, 100.0 MB after all calls" in lines

@@ -1,7 +1,5 @@
 """`aotc cache`, and what `aotc build` says of its tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,9 +59,7 @@ def test_what_cannot_be_removed_is_no_success(
     refused(["cache", *command, "--cache", filled], 2, "AOTC-E060")
 
 
-def test_the_folder_is_that_of_the_variable_or_the_users(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variable_or_user_cache(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AOTC_CACHE", str(tmp_path / "named"))
     assert aotc("cache", "info", "--json").document["folder"] == str(tmp_path / "named")
@@ -77,18 +73,14 @@ def test_a_cache_that_is_off_is_nothing_to_talk_about(refused: Run, command: str
     refused(["cache", command, "--cache", "off"], 2, "AOTC-E001")
 
 
-def test_a_folder_that_others_may_write_and_a_size_that_is_none_are_refused(
-    refused: Run, filled: Path
-) -> None:
+def test_shared_folder_and_bad_size_are_refused(refused: Run, filled: Path) -> None:
     (filled.parent / "tiny.toml").write_text(MANIFEST)
     refused(["build", "tiny.toml", "--cache", filled, "--cache-size", "big"], 2, "AOTC-E061")
     filled.chmod(0o777)
     refused(["build", "tiny.toml", "--cache", filled], 2, "AOTC-E060")
 
 
-def test_explain_says_of_each_task_whether_it_ran_and_why_and_verbose_when_it_ends(
-    aotc: Run, tmp_path: Path
-) -> None:
+def test_explain_says_why_each_task_ran(aotc: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
     build = ("build", "tiny.toml", "--cache", tmp_path / "cache", "--explain")
@@ -115,9 +107,7 @@ def test_explain_says_of_each_task_whether_it_ran_and_why_and_verbose_when_it_en
     assert executable["key"].startswith("sha256:")
 
 
-def test_a_build_that_was_reproduced_says_so_and_how_long_plain_jax_ran(
-    aotc: Run, tmp_path: Path
-) -> None:
+def test_reproduced_build_says_how_long_plain_jax_ran(aotc: Run, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(MANIFEST)
     (tmp_path / "tiny.py").write_text("def f(x):\n    return x + 1\n")
     build = ("build", "tiny.toml", "--cache", tmp_path / "cache")

@@ -1,7 +1,5 @@
 """Bundles of a jaxlib that is not the one here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

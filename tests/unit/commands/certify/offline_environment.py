@@ -1,7 +1,5 @@
 """An environment for `aotc certify` that no package index is asked for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a certificate says is what was found, and what did not pass is a finding."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import msgspec
@@ -80,8 +78,7 @@ def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> Non
     ours, theirs, both = (
         manifest(target={"name": "a"}),
         manifest(
-            target={"name": "b", "platform": "iree"},
-            requires={"platform": "iree", "device": needs},
+            target={"name": "b", "platform": "iree"}, requires={"platform": "iree", "device": needs}
         ),
         manifest(target={"name": "c"}, requires={"engines": {"iree": needs}}),
     )

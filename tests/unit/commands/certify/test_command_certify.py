@@ -1,7 +1,5 @@
 """`aotc certify` from the command line to the loader, with the jaxlib that is installed here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +30,7 @@ def key(aotc: Aotc, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def certify(
-    aotc: Aotc,
-    running_jaxlib: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Any]:
+def certify(aotc: Aotc, running_jaxlib: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     install_packages_of_this(monkeypatch)
 
     def run(*arguments: str | Path) -> Any:
@@ -94,12 +88,7 @@ def test_a_certified_jaxlib_loads_where_the_policy_names_the_certifier_and_nowhe
     ]
 
 
-def test_certifying_again_replaces_the_same_and_keeps_the_others(
-    built_elsewhere: Made,
-    certify: Any,
-    key: Path,
-    aotc: Aotc,
-) -> None:
+def test_certificate_is_renewed(built_elsewhere: Made, certify: Any, key: Path, aotc: Aotc) -> None:
     bundle, policy = built_elsewhere()
     other = LocalSigner.ephemeral()
     assert aotc("keygen", "--plain", "other").exit_code == 0
@@ -114,9 +103,7 @@ def test_certifying_again_replaces_the_same_and_keeps_the_others(
     assert other.key_id not in bundle.read_text(errors="replace")
 
 
-def test_a_certificate_of_another_jaxlib_by_the_same_key_is_kept(
-    built_elsewhere: Made, certify: Any, key: Path
-) -> None:
+def test_other_jaxlib_certificate_is_kept(built_elsewhere: Made, certify: Any, key: Path) -> None:
     bundle, policy = built_elsewhere()
     assert certify(bundle, "--trust", policy, "--key", key).exit_code == 0
     (first,) = certificates(bundle)
@@ -149,9 +136,7 @@ def beyond(documents: Documents) -> None:
     swap_layer(documents, digest, bytes(data))
 
 
-def test_a_difference_beyond_tolerance_is_shown_signed_and_refused_by_the_loader(
-    built_elsewhere: Made, certify: Any, key: Path
-) -> None:
+def test_failed_certificate_is_refused(built_elsewhere: Made, certify: Any, key: Path) -> None:
     bundle, policy = built_elsewhere(beyond)
     done = certify(bundle, "--trust", policy, "--key", key)
     assert (done.exit_code, done.document["certificates_added"]) == (8, 1)
@@ -165,9 +150,7 @@ def test_a_difference_beyond_tolerance_is_shown_signed_and_refused_by_the_loader
     assert [f.code for f in refused.value.findings] == ["AOTC-E401", "AOTC-E413"]
 
 
-def test_a_bundle_that_nobody_vouches_for_is_not_run(
-    built_elsewhere: Made, certify: Any, key: Path
-) -> None:
+def test_untrusted_bundle_is_not_run(built_elsewhere: Made, certify: Any, key: Path) -> None:
     """Without a policy, the key that certifies has to have signed the bundle itself."""
     bundle, _ = built_elsewhere()
     done = certify(bundle, "--key", key)
@@ -183,9 +166,7 @@ def test_without_a_key_nothing_is_added(built_elsewhere: Made, certify: Any) -> 
     assert done.document["key_id"] is None and bundle.read_bytes() == before
 
 
-def test_a_package_that_runs_none_of_the_targets_is_refused_before_it_is_installed(
-    aotc: Aotc, built_elsewhere: Made
-) -> None:
+def test_unfit_package_is_refused_before_installing(aotc: Aotc, built_elsewhere: Made) -> None:
     bundle, policy = built_elsewhere()
     done = aotc("certify", bundle, "--trust", policy, "--with", "onnxruntime==1.32.0", "--json")
     (found,) = done.document["findings"]
@@ -204,9 +185,7 @@ NO_VERSIONS = ["../x", "0.12.0 --pre", "0", "", "0.12.0;x", "0.12.0\n"]
         *(["--jaxlib", text] for text in NO_VERSIONS),
     ],
 )
-def test_what_is_no_release_reaches_no_folder_and_no_installer(
-    options: list[str], aotc: Aotc, built_elsewhere: Made
-) -> None:
+def test_invalid_release_is_refused(options: list[str], aotc: Aotc, built_elsewhere: Made) -> None:
     bundle, policy = built_elsewhere()
     done = aotc("certify", bundle, "--trust", policy, *options)
     assert (done.exit_code, done.codes) == (2, ["AOTC-E001"])
@@ -222,9 +201,7 @@ def needing_amx(documents: Documents) -> None:
     documents.manifest["target"]["features"].append("zz-made-up")
 
 
-def test_a_target_that_this_host_cannot_run_gets_no_certificate(
-    built_elsewhere: Made, certify: Any, key: Path
-) -> None:
+def test_unfit_target_gets_no_certificate(built_elsewhere: Made, certify: Any, key: Path) -> None:
     bundle, policy = built_elsewhere(needing_amx)
     before = bundle.stat().st_ino
     done = certify(bundle, "--trust", policy, "--key", key)
@@ -235,10 +212,7 @@ def test_a_target_that_this_host_cannot_run_gets_no_certificate(
 
 
 def test_the_text_fits_a_terminal_and_shows_differences_though_all_passed(
-    built_elsewhere: Made,
-    certify: Any,
-    aotc: Aotc,
-    running_jaxlib: str,
+    built_elsewhere: Made, certify: Any, aotc: Aotc, running_jaxlib: str
 ) -> None:
     bundle, policy = built_elsewhere()
     assert certify(bundle, "--trust", policy).exit_code == 0
@@ -271,9 +245,7 @@ def test_compat_lets_a_certificate_count_by_the_policys_word_alone(
     assert row["targets"][0]["evidence"]["certified"]["names"] == ["fleet"]
 
 
-def test_compat_refuses_under_a_policy_what_it_does_not_trust(
-    built_elsewhere: Made, aotc: Aotc, key: Path
-) -> None:
+def test_compat_refuses_untrusted_bundle(built_elsewhere: Made, aotc: Aotc, key: Path) -> None:
     from aotc.bundle.trust.trust_text import policy_text
 
     bundle, _ = built_elsewhere()

@@ -1,7 +1,5 @@
 """How a run ends is a result: it passes, differs, is refused, crashes or does not end."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path
@@ -53,9 +51,7 @@ def test_every_fixture_runs_and_is_counted(built_elsewhere: Made, running_jaxlib
     assert trial.surroundings is not None and trial.surroundings.cpu
 
 
-def test_a_bundle_that_the_policy_refuses_there_is_no_result_of_a_jaxlib(
-    built_elsewhere: Made, running_jaxlib: str
-) -> None:
+def test_bundle_refused_there_is_no_result(built_elsewhere: Made, running_jaxlib: str) -> None:
     bundle, _ = built_elsewhere()
     stranger = TrustedKey(public_key=LocalSigner.ephemeral().public_pem())
     trial, _ = tried(bundle, TrustPolicy(schema=1, name="*", keys=(stranger,)), running_jaxlib)
@@ -101,9 +97,7 @@ def test_a_crash_is_a_result_that_names_the_signal_and_what_was_being_done(
     assert "last words" in trial.detail
 
 
-def test_an_end_without_a_word_is_a_crash(
-    built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
-) -> None:
+def test_silent_end_is_a_crash(built_elsewhere: Made, running_jaxlib: str, tmp_path: Path) -> None:
     bundle, policy = built_elsewhere()
     cut_off = 'echo \'< {"ran": {"label":\''
     for text in ("exit 0", f"{LOADING}\nexit 3", cut_off, "printf '\\377\\n'"):
@@ -111,9 +105,7 @@ def test_an_end_without_a_word_is_a_crash(
         assert trial.outcome == "crashed" and "exit status" in trial.detail
 
 
-def test_a_process_that_dies_once_everything_has_run_has_crashed_all_the_same(
-    built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
-) -> None:
+def test_late_death_is_a_crash(built_elsewhere: Made, running_jaxlib: str, tmp_path: Path) -> None:
     bundle, policy = built_elsewhere()
     dying = script(tmp_path, f'"{sys.executable}" "$@"\nexit 3')
     trial, counts = tried(bundle, read_policy(policy), running_jaxlib, dying)
@@ -142,18 +134,14 @@ def test_only_a_process_that_says_where_how_and_that_it_ended_has_passed(
     assert (trial.outcome, counts[-1]) == (outcome, 3) and detail in trial.detail
 
 
-def test_what_does_not_end_is_ended_and_a_result(
-    built_elsewhere: Made, running_jaxlib: str, tmp_path: Path
-) -> None:
+def test_endless_run_is_ended(built_elsewhere: Made, running_jaxlib: str, tmp_path: Path) -> None:
     bundle, policy = built_elsewhere()
     waiting = script(tmp_path, f"{LOADING}\nexec sleep 600")
     trial, _ = tried(bundle, read_policy(policy), running_jaxlib, waiting, seconds=0.3)
     assert trial.outcome == "hung" and trial.detail.endswith("while loading")
 
 
-def test_another_jaxlib_or_bundle_than_was_asked_for_is_no_result(
-    built_elsewhere: Made, running_jaxlib: str
-) -> None:
+def test_other_jaxlib_or_bundle_is_no_result(built_elsewhere: Made, running_jaxlib: str) -> None:
     bundle, policy = built_elsewhere()
     other = "sha256:" + "0" * 64
     for jaxlib, change in (("0.12.97", {}), (running_jaxlib, {"root": other})):

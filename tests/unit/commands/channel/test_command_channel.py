@@ -1,7 +1,5 @@
 """`aotc channel`: made, published by several people, renewed, rotated, and asked."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -107,9 +105,7 @@ def test_a_policy_asks_as_a_host_does_and_keeps_what_it_saw(aotc: Run, folder: P
     assert aotc("channel", "status", "--trust", "trust.toml").codes == ["AOTC-E328"]
 
 
-def test_renewing_needs_the_online_key_alone_also_while_something_waits(
-    aotc: Run, folder: Path
-) -> None:
+def test_renewing_needs_the_online_key_alone(aotc: Run, folder: Path) -> None:
     published(aotc)
     assert aotc(*RENEW, "--json").document["published"] == {"timestamp": 2}
     where = ["--channel", "staging", "--key", "ci.key"]
@@ -138,9 +134,7 @@ def test_where_nothing_was_ever_named_there_is_nothing_to_renew(refused: Run, fo
     assert [path.name for path in (folder / "channel").iterdir()] == ["1.root.json"]
 
 
-def test_who_signs_for_one_bundle_signs_nothing_else_that_waits(
-    aotc: Run, refused: Run, folder: Path
-) -> None:
+def test_signer_signs_only_what_was_asked(aotc: Run, refused: Run, folder: Path) -> None:
     aotc(*publish("ci"))
     where = ["--channel", "staging", "--key", "release.key", "--online-key", "online.key"]
     told = refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E028")
@@ -169,9 +163,7 @@ def test_the_policy_says_which_channel_it_is(aotc: Run, refused: Run, folder: Pa
     assert [said[:5] for _, said in lines[1:]] == ["1 of ", "1 of ", "2 of ", "1 of "]
 
 
-def test_who_signs_by_a_policy_remembers_what_was_published(
-    aotc: Run, refused: Run, folder: Path
-) -> None:
+def test_signer_by_policy_remembers(aotc: Run, refused: Run, folder: Path) -> None:
     shutil.copyfile(folder / "channel" / "1.root.json", folder / "first.root.json")
     trusting(folder, "https://models.example.org", "first.root.json")
     trust = ["--trust", "trust.toml"]
@@ -204,9 +196,7 @@ def test_keys_are_rotated_and_the_old_ones_have_no_role_any_more(aotc: Run, fold
     assert aotc("channel", "status", "channel", "--json").document["roles"]["root"]["version"] == 2
 
 
-def test_after_other_people_have_the_role_a_bundle_is_published_again(
-    aotc: Run, refused: Run, folder: Path
-) -> None:
+def test_bundle_is_published_again_after_rotation(aotc: Run, refused: Run, folder: Path) -> None:
     published(aotc)
     aotc("channel", "rotate", "channel", "--targets", "other.pub", "--key", "root.key")
     refused(RENEW, 2, "AOTC-E028")
@@ -221,9 +211,7 @@ def test_after_other_people_have_the_role_a_bundle_is_published_again(
     assert list(status["names"]) == ["production/digits", "staging/digits"]
 
 
-def test_a_root_that_too_few_keys_sign_is_not_written(
-    aotc: Run, refused: Run, folder: Path
-) -> None:
+def test_root_with_too_few_keys_is_not_written(aotc: Run, refused: Run, folder: Path) -> None:
     for keys in (["--key", "other.key"], [], ["--root", "other.pub", "--key", "root.key"]):
         refused(["channel", "rotate", "channel", *keys], 2, "AOTC-E028")
     refused(["channel", "rotate", "channel", "--root", "other.pub", "--key", "other.key"],
@@ -248,9 +236,7 @@ def test_a_root_that_too_few_keys_sign_is_not_written(
         (["--root", "root.key"], "AOTC-E310"),
     ],
 )
-def test_a_channel_that_could_not_be_believed_is_not_made(
-    more: list[str], code: str, refused: Run, folder: Path
-) -> None:
+def test_weak_channel_is_not_made(more: list[str], code: str, refused: Run, folder: Path) -> None:
     refused(init("new", *more), 5 if code == "AOTC-E310" else 2, code)
     assert not (folder / "new").exists()
 
@@ -283,9 +269,7 @@ def test_what_is_published_was_looked_at(aotc: Run, refused: Run, folder: Path) 
     refused(["channel", "publish", "channel", "digits.aotb", *where], 2, "AOTC-E001")
 
 
-def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
-    refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_written_bundle_unused(refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = channel_host.opened
 
     def opened(source: Any, *more: Any) -> Any:
@@ -312,9 +296,7 @@ def test_a_bundle_that_is_written_into_meanwhile_is_not_named(
         ["status", "channel", "--trust", "trust.toml"],
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    arguments: list[str], refused: Run, folder: Path
-) -> None:
+def test_conflicting_options_are_refused(arguments: list[str], refused: Run, folder: Path) -> None:
     refused(["channel", *arguments], 2, "AOTC-E001")
 
 
@@ -347,9 +329,7 @@ def test_a_snapshot_is_signed_anew_before_it_ends(aotc: Run, folder: Path) -> No
     }
 
 
-def test_keys_with_passphrases_sign(
-    aotc: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encrypted_keys_sign(aotc: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "secret").write_text("open sesame\n", "utf-8")
     given = ["--passphrase-file", "secret"]
     for name in ("p-root", "p-online"):
@@ -367,12 +347,7 @@ def test_keys_with_passphrases_sign(
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        init("new"),
-        ["channel", "rotate", "channel"],
-        RENEW,
-        ["channel", "status", "channel"],
-    ],
+    [init("new"), ["channel", "rotate", "channel"], RENEW, ["channel", "status", "channel"]],
 )
 def test_without_python_tuf_every_command_says_what_to_install(
     arguments: list[str], refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch

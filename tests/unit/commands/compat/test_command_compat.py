@@ -1,7 +1,5 @@
 """`aotc host-info` and `aotc compat`: a fleet described, and asked before anything is deployed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -57,9 +55,7 @@ def test_this_host_is_asked_without_descriptions(aotc: Run, digits_bundle: Bundl
     assert cell["evidence"]["built_with"] == row["jaxlib"]
 
 
-def test_a_fleet_is_asked_and_a_host_without_a_target_fails_it(
-    aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]
-) -> None:
+def test_fleet_needs_target(aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]) -> None:
     hosts = [describe("web1"), describe("web2", lacks=("avx512",)), describe("old", lacks=("avx",))]
     done = aotc("compat", digits_bundle[0], "--hosts", *hosts, "--json")
     assert (done.exit_code, done.stderr) == (7, "")
@@ -79,22 +75,14 @@ def test_a_fleet_is_asked_and_a_host_without_a_target_fails_it(
     assert "2 of 3 hosts can run this bundle" in text.stdout
 
 
-def test_hosts_may_be_named_in_every_way_a_shell_expands_them(
-    aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]
-) -> None:
+def test_hosts_as_words(aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]) -> None:
     one, two = describe("one"), describe("two")
-    for arguments in (
-        ["--hosts", one, two],
-        ["--hosts", one, "--hosts", two],
-        [one, two],
-    ):
+    for arguments in (["--hosts", one, two], ["--hosts", one, "--hosts", two], [one, two]):
         document = aotc("compat", digits_bundle[0], *arguments, "--json").document
         assert [row["host"] for row in document["hosts"]] == ["one", "two"]
 
 
-def test_a_jaxlib_without_evidence_is_unknown_and_fails(
-    aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]
-) -> None:
+def test_unproven_fails(aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]) -> None:
     own = json.loads(Path(describe("web1")).read_text("utf-8"))["facts"]["jaxlib"]
     done = aotc(
         "compat", digits_bundle[0], "web1.json", "--jaxlib", own, "--jaxlib", "9.9", "--json"
@@ -120,9 +108,7 @@ def test_a_host_that_needs_another_target_is_told_which(
     assert "would run" in aotc("compat", digits_bundle[0], "old.json").stdout
 
 
-def test_the_text_fits_80_columns_and_tells_hosts_that_are_alike_together(
-    aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]
-) -> None:
+def test_equal_hosts_merge(aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]) -> None:
     hosts = [describe(f"machine-{index}-in-the-first-rack") for index in range(20)]
     hosts.append(describe("old", lacks=("avx", "sse4", "bmi")))
     done = aotc("compat", digits_bundle[0], *hosts)
@@ -144,9 +130,7 @@ def test_a_slip_in_a_version_is_no_unknown_jaxlib(aotc: Run, digits_bundle: Bund
         assert aotc("compat", digits_bundle[0], "--jaxlib", value).exit_code == 2
 
 
-def test_a_broken_target_file_is_in_no_rollouts_way(
-    aotc: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_broken_target_file_is_passed_by(aotc: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     (tmp_path / "targets").mkdir()
     (tmp_path / "targets" / "broken.toml").write_text("schema = 2\n")
     assert aotc("compat", digits_bundle[0]).exit_code == 0

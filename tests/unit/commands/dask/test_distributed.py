@@ -1,7 +1,5 @@
 """What comes from an executor's workers is what this host would have made, or a refusal."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,20 +1,17 @@
 """`aotc diff` and `aotc explain`: exit codes, documents, and what may be looked at unsigned."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 
 Run = Callable[..., object]
 
 
-def test_the_same_bundle_ends_with_0_and_another_with_9(
-    aotc: Run, digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
-) -> None:
+def test_diff_exit_codes_are_0_and_9(aotc: Run, digits_bundle: Bundle, lm_bundle: Bundle) -> None:
     one, other = digits_bundle[0], lm_bundle[0]
     same = aotc("diff", one, one, "--json")
     assert (same.exit_code, same.document["ok"], same.document["changes"]) == (0, True, [])
@@ -27,9 +24,7 @@ def test_the_same_bundle_ends_with_0_and_another_with_9(
     assert text.exit_code == 9 and text.codes == ["AOTC-E976"] and "weights" in text.stdout
 
 
-def test_a_policy_has_to_accept_both(
-    aotc: Run, refused: Run, digits_bundle: tuple[Path, Path], lm_bundle: tuple[Path, Path]
-) -> None:
+def test_policy_is_asked(aotc: Run, refused: Run, digits_bundle: Bundle, lm_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     done = aotc("diff", bundle, bundle, "--trust", policy, "--json")
     assert done.document["after"]["signatures_verified"] is True
@@ -37,9 +32,7 @@ def test_a_policy_has_to_accept_both(
     refused(["diff", bundle, lm_bundle[0], "--trust", policy], 5, "AOTC-E302")
 
 
-def test_explain_says_that_no_signatures_were_checked_without_a_policy(
-    aotc: Run, refused: Run, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_explain_tells_unchecked_signatures(aotc: Run, refused: Run, digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     plain = aotc("explain", bundle, "predict", "--profile", "batch=8")
     assert plain.exit_code == 0 and "signatures were not checked" in plain.stderr
@@ -56,9 +49,7 @@ def test_explain_says_that_no_signatures_were_checked_without_a_policy(
     assert "remove `--profile`" in refused(no_sizes, 2, "AOTC-E014").stderr
 
 
-def test_a_damaged_blob_is_refused_before_anybody_reads_it(
-    refused: Run, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_damaged_blob_is_never_read(refused: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle = tmp_path / "damaged.aotb"
     shutil.copy(digits_bundle[0], bundle)
     contents, _ = read_unverified(open_bundle(bundle))

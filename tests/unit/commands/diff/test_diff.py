@@ -1,7 +1,5 @@
 """Two bundles are compared in everything they say, and rules decide what of it matters."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -177,9 +175,7 @@ def test_other_values_of_weights_are_no_other_module(base: Review, make: Make) -
     assert len(broken(found, "weights")) == 1 and broken(found, "module,toolchain") == []
 
 
-def test_another_interface_is_named_by_its_field_and_another_version_too(
-    base: Review, make: Make
-) -> None:
+def test_other_interface_field_and_version_are_named(base: Review, make: Make) -> None:
     between = MANIFEST[MANIFEST.index('version = "1.0.0"') : MANIFEST.index("rtol = 1e-4")]
     other = between.replace("1.0.0", "1.0.1")
     found = diff(base, make(f"{between}rtol = 1e-4", f"{other}rtol = 1e-3"), lines_max=9)

@@ -1,7 +1,5 @@
 """Tests of `aotc explain CODE`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every representation is what the bundle holds, with the profile and the targets it belongs to."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,9 +94,7 @@ def test_what_is_not_there_is_refused(
     assert caught.value.findings[0].where.endswith(where)
 
 
-def test_an_executable_of_unknown_layout_has_a_note_instead_of_text(
-    shown: Review, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_layout_has_a_note(shown: Review, monkeypatch: pytest.MonkeyPatch) -> None:
     opaque = dict(shown.contents.blobs)
     for executable in shown.executables():
         opaque[executable.record.executable.digest] = memoryview(b"\0opaque")

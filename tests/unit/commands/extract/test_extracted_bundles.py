@@ -1,7 +1,5 @@
 """`extract`: fewer targets, the same root and the same signatures."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable
@@ -62,9 +60,7 @@ def test_a_copy_has_the_same_root_and_its_signature_verifies(
     assert verdict.signers == (signer.key_id,)
 
 
-def test_every_file_of_the_copy_is_one_of_the_whole(
-    whole: Path, form: Form, tmp_path: Path
-) -> None:
+def test_every_copied_file_is_of_the_whole(whole: Path, form: Form, tmp_path: Path) -> None:
     copy = extract(open_bundle(whole), [BUILT], tmp_path / "small", form).path
     before, after = (open_bundle(path).members for path in (whole, copy))
     assert all(bytes(before[name]) == bytes(data) for name, data in after.items())
@@ -78,9 +74,7 @@ def test_all_targets_make_the_whole_again(whole: Path, form: Form, tmp_path: Pat
 
 
 @pytest.mark.parametrize("target", [BUILT, "never"])
-def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
-    whole: Path, tmp_path: Path, target: str
-) -> None:
+def test_missing_target_writes_nothing(whole: Path, tmp_path: Path, target: str) -> None:
     small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
     with pytest.raises(IncompatibleHostError) as error:
         extract(open_bundle(small), [OTHER, target], tmp_path / "none", Form.ARCHIVE)
@@ -90,9 +84,7 @@ def test_a_target_that_is_not_there_is_refused_and_nothing_is_written(
     assert not (tmp_path / "none").exists()
 
 
-def test_nobody_signs_a_copy_for_the_targets_that_cannot_be_looked_at(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_copy_is_not_signed_for_unseen_targets(whole: Path, tmp_path: Path) -> None:
     small = extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE).path
     before = small.read_bytes()
     with pytest.raises(UsageError) as error:

@@ -2,8 +2,6 @@
 is tested in `tests/frontends/tensorflow_files`.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -45,9 +43,7 @@ def test_a_python_that_is_not_there_is_refused(saved_model: Path, tmp_path: Path
     assert caught.value.code == "AOTC-E843"
 
 
-def test_the_passphrases_of_keys_are_kept_from_the_environment_that_opens_a_model(
-    saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_passphrases(saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = "-".join(f"${name}" for name in ("OTHER", *worker_environment.SECRET))
     python = python_of(tmp_path, f'echo "{named}"; exit 1')
     for name in worker_environment.SECRET:
@@ -66,9 +62,7 @@ def python_of(folder: Path, script: str) -> Path:
     return path
 
 
-def test_a_model_that_changes_while_tensorflow_reads_it_is_refused(
-    saved_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changing_model_is_refused(saved_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_script(python: Path, script: Script, folder: Path, model: str, size: int) -> None:
         (saved_model / "saved_model.pb").write_bytes(b"another")
         (folder / script.result).write_bytes(b"")
@@ -79,9 +73,7 @@ def test_a_model_that_changes_while_tensorflow_reads_it_is_refused(
     assert caught.value.code == "AOTC-E840"
 
 
-def test_a_pipe_in_the_place_of_a_model_is_refused_at_once(
-    saved_model: Path, tmp_path: Path
-) -> None:
+def test_pipe_in_place_of_model_is_refused(saved_model: Path, tmp_path: Path) -> None:
     (saved_model / "saved_model.pb").unlink()
     os.mkfifo(saved_model / "saved_model.pb")
     with pytest.raises(CaptureError, match="no regular file") as caught:
@@ -90,9 +82,7 @@ def test_a_pipe_in_the_place_of_a_model_is_refused_at_once(
 
 
 @pytest.mark.parametrize("written", ["[", "[]", "{}", "\\377"])
-def test_reasons_that_are_no_reasons_are_a_failure_of_the_process(
-    written: str, saved_model: Path, tmp_path: Path
-) -> None:
+def test_unusable_reason_is_a_failure(written: str, saved_model: Path, tmp_path: Path) -> None:
     """The process may be killed while it writes them."""
     script = f"printf '{written}' > $3/refused.json; echo > $3/model.tfhlo"
     with pytest.raises(CaptureError) as caught:

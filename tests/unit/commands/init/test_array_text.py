@@ -1,7 +1,5 @@
 """Arrays as people type them."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.commands.init.init_request import ArrayText, parse_array

@@ -1,7 +1,5 @@
 """`aotc init`: from a function to a manifest that traces, and what it refuses."""
 
-from __future__ import annotations
-
 import io
 import sys
 import tomllib
@@ -173,9 +171,7 @@ def read(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text("utf-8"))
 
 
-def test_a_function_described_by_options_becomes_a_manifest_that_traces(
-    run: Run, tmp_path: Path
-) -> None:
+def test_described_function_becomes_a_traceable_manifest(run: Run, tmp_path: Path) -> None:
     done = run(
         "init",
         "program:predict",
@@ -199,9 +195,7 @@ def test_a_function_described_by_options_becomes_a_manifest_that_traces(
 
 
 @pytest.mark.parametrize("name", ["w.npz", "checkpoint"])
-def test_init_names_weights_files_and_folders_as_the_source(
-    run: Run, tmp_path: Path, name: str
-) -> None:
+def test_weights_files_and_folders_are_sources(run: Run, tmp_path: Path, name: str) -> None:
     tensors = {"w": np.ones((4, 3), np.float32)}
     np.savez(tmp_path / "w.npz", **tensors)  # type: ignore[arg-type]
     (tmp_path / "checkpoint").mkdir()
@@ -277,9 +271,7 @@ def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_pa
     assert "nested traces at 16 profiles" in done.stdout
 
 
-def test_random_keys_annotations_and_structures_of_functions_are_inputs(
-    drafting: Drafting, tmp_path: Path
-) -> None:
+def test_keys_annotations_and_structures_are_inputs(drafting: Drafting, tmp_path: Path) -> None:
     drafts = [
         drafting("program:draw", "--example=program:draw_example"),
         drafting("program:annotated"),
@@ -340,9 +332,7 @@ TOLD = {
 @pytest.mark.parametrize(
     ("code", "arguments", "says"), [(code, *each) for code, told in TOLD.items() for each in told]
 )
-def test_what_cannot_be_described_is_refused(
-    drafting: Drafting, code: str, arguments: str, says: str
-) -> None:
+def test_undescribable_is_refused(drafting: Drafting, code: str, arguments: str, says: str) -> None:
     exit_code, codes, said = refusal_of(drafting, f"program{arguments}".split())
     assert (exit_code, code in codes) == (2, True), said
     assert says in said
@@ -373,18 +363,14 @@ def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "program.toml").read_text() == "mine"
 
 
-def test_a_program_that_does_not_trace_leaves_a_manifest_to_correct(
-    run: Run, tmp_path: Path
-) -> None:
+def test_untraceable_program_leaves_a_manifest(run: Run, tmp_path: Path) -> None:
     done = run("init", "program:branches", "--input=x=f32[4]", "--json")
     assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
     assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
 
 
 @pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])
-def test_names_that_toml_wants_quoted_are_and_the_manifests_own_rules_refuse_them(
-    drafting: Drafting, tmp_path: Path, name: str
-) -> None:
+def test_quoted_names_fail_manifest_rules(drafting: Drafting, tmp_path: Path, name: str) -> None:
     drafted = drafting("program:annotated", "--input=image=f32[4]", f"--entry-point={name}")
     with pytest.raises(BuildManifestError) as refused:
         traced([drafted], tmp_path)
@@ -479,9 +465,7 @@ CALLED: list[tuple[str, list[str], str, dict[str, Any]]] = [
 """A name, options, and the inputs and values that they describe."""
 
 
-def test_whatever_can_be_called_by_name_is_drafted_and_traces(
-    drafting: Drafting, tmp_path: Path
-) -> None:
+def test_named_callables_are_drafted_and_traced(drafting: Drafting, tmp_path: Path) -> None:
     drafts = {}
     for number, (name, options, inputs, static) in enumerate(CALLED):
         drafts[f"f{number}"] = drafting(f"calls:{name}", *options, f"--entry-point=f{number}")
@@ -505,9 +489,7 @@ def test_whatever_can_be_called_by_name_is_drafted_and_traces(
         ("Model.__call__", [X], "method has no object"),
     ],
 )
-def test_what_no_manifest_can_call_is_refused(
-    drafting: Drafting, name: str, options: list[str], says: str
-) -> None:
+def test_uncallable_refused(drafting: Drafting, name: str, options: list[str], says: str) -> None:
     exit_code, codes, said = refusal_of(drafting, [f"calls:{name}", *options])
     assert (exit_code, codes) == (2, ["AOTC-E085"]), said
     assert says in said
@@ -528,9 +510,7 @@ def test_an_option_for_such_an_argument_says_where_it_would_land(drafting: Draft
     assert "def f(other, ...)" in said
 
 
-def test_where_keras_computes_with_numpy_its_own_function_for_that_is_named(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keras_numpy_is_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "libraries" / "keras").mkdir(parents=True)
     loop = "import numpy as np\n\n\ndef predict(x):\n    return np.asarray(x)\n"
     (tmp_path / "libraries" / "keras" / "__init__.py").write_text(loop)

@@ -1,7 +1,5 @@
 """`aotc init` on model files."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -29,9 +27,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_model_file_gets_a_manifest_with_what_the_file_tells(
-    aotc: Run, model: Path, tmp_path: Path
-) -> None:
+def test_model_file_gets_a_manifest(aotc: Run, model: Path, tmp_path: Path) -> None:
     path = tmp_path / "deploy" / "x.toml"
     path.parent.mkdir()
     done = aotc("init", str(model), "-o", str(path))
@@ -48,9 +44,7 @@ def test_a_model_file_gets_a_manifest_with_what_the_file_tells(
 
 
 @pytest.mark.parametrize(("name", "code"), [("none.jax", "AOTC-E080"), ("bad.jax", "AOTC-E843")])
-def test_a_file_that_is_no_model_is_told_and_nothing_is_written(
-    aotc: Run, tmp_path: Path, name: str, code: str
-) -> None:
+def test_invalid_model_file_writes_nothing(aotc: Run, tmp_path: Path, name: str, code: str) -> None:
     (tmp_path / "bad.jax").write_bytes(b"no model")
     done = aotc("init", str(tmp_path / name), "-o", str(tmp_path / "x.toml"))
     assert done.codes == [code] and not (tmp_path / "x.toml").exists()
@@ -79,9 +73,7 @@ def test_sizes_that_a_file_alone_has_are_the_profiles(aotc: Run, tmp_path: Path)
     assert manifest["dimensions"]["batch"] == {"range": [3, 8], "profiles": [3, 8]}
 
 
-def test_a_file_of_pytorch_keeps_its_range_and_its_first_axis_is_the_batch(
-    aotc: Run, tmp_path: Path
-) -> None:
+def test_pytorch_file_keeps_range_and_batch_axis(aotc: Run, tmp_path: Path) -> None:
     files = Path(__file__).parents[2] / "frontends" / "pytorch" / "files"
     path = tmp_path / "x.toml"
     done = aotc("init", str(files / "sizes.pt2"), "-o", str(path))
@@ -113,9 +105,7 @@ def test_recorded_inputs_become_the_fixtures(aotc: Run, model: Path, tmp_path: P
     }
 
 
-def test_recorded_inputs_describe_a_function(
-    aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_function(aotc: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("scorer.py").write_text(
         "def score(x, ids):\n    return x * ids[:, None]\n", encoding="utf-8"

@@ -1,7 +1,5 @@
 """`aotc merge` and `aotc extract`: whose inputs are taken, what is signed, and what is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
@@ -57,9 +55,7 @@ def predicate(path: str) -> dict[str, Any]:
     return found
 
 
-def test_merged_and_signed_it_verifies_and_names_its_inputs_and_their_signers(
-    aotc: Run, one: Path, two: Path, policy: Path
-) -> None:
+def test_merged_bundle_names_its_inputs(aotc: Run, one: Path, two: Path, policy: Path) -> None:
     done = aotc("merge", one, two, "-o", "c.aotb", "--trust", policy, "--key", "k.key", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.document["targets"] == [BUILT, "other"]
@@ -76,17 +72,13 @@ def test_merged_and_signed_it_verifies_and_names_its_inputs_and_their_signers(
     assert [found["root_digest"] for found in done.document["inputs"]] == roots
 
 
-def test_without_a_key_the_result_is_unsigned_and_says_so(
-    aotc: Run, refused: Run, one: Path, two: Path, policy: Path
-) -> None:
+def test_unsigned_is_told(aotc: Run, refused: Run, one: Path, two: Path, policy: Path) -> None:
     done = aotc("merge", one, two, "--layout", "c", "--trust", policy)
     assert done.exit_code == 0 and "aotc sign c --key KEY" in done.stderr
     refused(["verify", "c", "--trust", str(policy)], 5, "AOTC-E301")
 
 
-def test_one_of_trust_and_unsigned_inputs_has_to_be_chosen(
-    refused: Run, one: Path, two: Path, policy: Path
-) -> None:
+def test_trust_or_unsigned_is_required(refused: Run, one: Path, two: Path, policy: Path) -> None:
     merge = ["merge", str(one), str(two), "-o", "c.aotb"]
     refused(merge, 2, "AOTC-E001")
     refused([*merge, "--trust", str(policy), "--unsigned-inputs"], 2, "AOTC-E001")
@@ -127,9 +119,7 @@ def test_every_rule_of_the_policy_but_those_on_the_host_is_asked_of_the_inputs(
     refused(["merge", str(one), "-o", "c.aotb", "--trust", "strict.toml"], 5, code)
 
 
-def test_the_host_and_its_jaxlib_are_not_asked(
-    aotc: Run, one: Path, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_merge_ignores_host(aotc: Run, one: Path, digits_bundle: Bundle, tmp_path: Path) -> None:
     policy = digits_bundle[1].read_text() + "\n[accepts]\njaxlib = ['0.0.1']\n"
     (tmp_path / "other.toml").write_text(policy)
     assert aotc("merge", one, "-o", "c.aotb", "--trust", "other.toml").exit_code == 0
@@ -146,9 +136,7 @@ def test_merging_makes_no_old_build_pass_for_a_new_one(
     assert predicate("b.aotb")["runDetails"]["metadata"] == {}
 
 
-def test_different_programs_are_refused_with_every_difference(
-    aotc: Run, refused: Run, one: Path, train_bundle: Bundle
-) -> None:
+def test_differences_are_all_told(aotc: Run, refused: Run, one: Path, train_bundle: Bundle) -> None:
     merge = ["merge", str(one), str(train_bundle[0]), "-o", "c.aotb", "--unsigned-inputs"]
     done = refused(merge, 2, "AOTC-E050")
     assert len(done.codes) > 2
@@ -180,9 +168,7 @@ def test_extracting_and_looking_at_it(aotc: Run, one: Path, two: Path, policy: P
 
 
 @pytest.mark.parametrize("option", ["--output", "--layout"])
-def test_a_bundle_that_is_read_is_never_overwritten(
-    refused: Run, one: Path, two: Path, aotc: Run, option: str
-) -> None:
+def test_source_is_kept(refused: Run, one: Path, two: Path, aotc: Run, option: str) -> None:
     aotc("merge", one, two, option, "c", "--unsigned-inputs")
     Path("link").symlink_to("c")
     for place in ("c", "./c", "link"):
@@ -198,17 +184,13 @@ def test_extracting_what_is_not_there(refused: Run, one: Path) -> None:
     refused(["extract", str(one), "-o", "s.aotb"], 2, "AOTC-E001")
 
 
-def test_verify_tells_why_it_is_this_target_and_none_of_the_others(
-    aotc: Run, one: Path, two: Path, policy: Path
-) -> None:
+def test_verify_says_why_this_target(aotc: Run, one: Path, two: Path, policy: Path) -> None:
     aotc("merge", one, two, "-o", "c.aotb", "--trust", policy, "--key", "k.key")
     done = aotc("verify", "c.aotb", "--trust", policy)
     assert "before other, which uses" in done.stdout
 
 
-def test_targets_of_different_jaxlibs_are_joined_with_a_note(
-    aotc: Run, one: Path, two: Path, tmp_path: Path
-) -> None:
+def test_targets_of_two_jaxlibs_are_noted(aotc: Run, one: Path, two: Path, tmp_path: Path) -> None:
     documents = take_apart(in_memory(two))
     documents.manifest["accepts_jaxlib"] = ["0.11.2"]
     documents.manifest["built_with"]["jaxlib"] = "0.11.2"

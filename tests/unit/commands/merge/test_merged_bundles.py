@@ -1,7 +1,5 @@
 """`merge`: what goes together, what does not, and what is stored once."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
@@ -46,9 +44,7 @@ def refusal(*paths: Path) -> list[tuple[str, str]]:
     return [(f.code, f.where.removeprefix(f"{paths[-1]} ")) for f in error.value.findings]
 
 
-def test_targets_keep_their_documents_and_share_all_blobs_that_are_equal(
-    made: Made, tmp_path: Path
-) -> None:
+def test_targets_keep_documents_and_share_equal_blobs(made: Made, tmp_path: Path) -> None:
     one, two = made("one", BUILT), made("two", OTHER)
     joined = merged(one, two)
     assert list(joined.manifests) == [BUILT, OTHER]
@@ -65,9 +61,7 @@ def test_targets_keep_their_documents_and_share_all_blobs_that_are_equal(
     assert weights in blobs[0] & blobs[1] & blobs[2]
 
 
-def test_the_result_does_not_depend_on_the_order_or_the_grouping(
-    made: Made, tmp_path: Path
-) -> None:
+def test_result_does_not_depend_on_order_or_grouping(made: Made, tmp_path: Path) -> None:
     one, two, three = made("one", BUILT), made("two", OTHER), made("three", "third")
     whole = merged(one, two, three).root.digest
     assert merged(three, one, two).root.digest == whole
@@ -130,9 +124,7 @@ DIFFERENT: dict[str, tuple[str, Callable[[Documents], object]]] = {
 
 
 @pytest.mark.parametrize(("what", "change"), DIFFERENT.values(), ids=DIFFERENT.keys())
-def test_another_program_is_refused_with_what_differs(
-    made: Made, what: str, change: Callable[[Documents], object]
-) -> None:
+def test_other_program_fails(made: Made, what: str, change: Callable[[Documents], object]) -> None:
     assert ("AOTC-E050", what) in refusal(made("one", BUILT), made("two", OTHER, change))
 
 
@@ -180,9 +172,7 @@ FACTS: dict[str, Callable[[BundleManifest], BundleManifest]] = {
 
 
 @pytest.mark.parametrize("what", FACTS)
-def test_a_fact_of_a_program_is_told_once_for_all_targets_of_a_bundle(
-    what: str, made: Made
-) -> None:
+def test_program_fact_is_told_once_for_all_targets(what: str, made: Made) -> None:
     (part,) = parts(made("one", BUILT))
     other = dataclasses.replace(part, bundle="two", manifest=FACTS[what](part.manifest))
     (finding,) = check_same_source([part, other, other])
@@ -247,9 +237,7 @@ def scaled(name: str, factor: float) -> Callable[[dict[str, Any]], object]:
     return change
 
 
-def test_results_that_agree_within_the_tolerance_are_one_and_each_target_keeps_its_own(
-    made: Made,
-) -> None:
+def test_results_within_tolerance_are_one_and_targets_keep_theirs(made: Made) -> None:
     other = made("two", OTHER, fixture_with(scaled("outputs/", 1 + 1e-6)))
     manifests = merged(made("one", BUILT), other).manifests.values()
     entry_points = [manifest.entry_points["predict"] for manifest in manifests]
@@ -268,8 +256,6 @@ FIXTURES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("change", FIXTURES.values(), ids=FIXTURES.keys())
-def test_fixtures_that_test_something_else_are_refused(
-    made: Made, change: Callable[[dict[str, Any]], object]
-) -> None:
+def test_other_fixtures_are_refused(made: Made, change: Callable[[dict[str, Any]], object]) -> None:
     one, two = made("one", BUILT), made("two", OTHER, fixture_with(change))
     assert refusal(one, two) == [("AOTC-E050", "fixture predict[batch=1]")]

@@ -1,7 +1,5 @@
 """PKCS#11 URIs say exactly one thing, and never a PIN. The token itself: tests/interop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -82,9 +80,7 @@ def test_a_pin_in_the_uri_is_refused_and_not_repeated(place: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["gone", ".", "empty", "bytes"])
-def test_a_pin_source_without_a_pin_is_one_finding(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
-) -> None:
+def test_empty_pin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AOTC_PKCS11_PIN", "not used instead")
     Path("empty").write_bytes(b"\n1234")

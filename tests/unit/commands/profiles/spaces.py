@@ -1,7 +1,5 @@
 """Spaces and traffic for the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 

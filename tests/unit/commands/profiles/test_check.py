@@ -1,7 +1,5 @@
 """Coverage and padding of given profiles, and who is to blame for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The chosen profiles against every possible set of profiles."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -52,9 +50,7 @@ def test_in_two_dimensions_the_choice_is_nearly_the_best_of_all_sets(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_fewer_candidates_than_sizes_give_a_good_choice_all_the_same(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_candidates_give_a_good_choice(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Traffic and search are seeded, so that each cost is the same on every machine."""
     points, counts = random_traffic(seed, 25, 6, 6)
     within = space(("batch", 6), ("seq", 6))

@@ -1,7 +1,5 @@
 """Cost models, and that no larger size is ever cheaper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

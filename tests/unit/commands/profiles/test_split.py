@@ -1,7 +1,5 @@
 """Profiles where a dimension is split: counted as the loader does, chosen for what that costs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -35,9 +33,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policies", POLICIES)
 @pytest.mark.parametrize("seed", range(6))
-def test_every_request_is_counted_as_the_loader_routes_it(
-    seed: int, policies: dict[str, str]
-) -> None:
+def test_requests_are_counted_as_the_loader_routes(seed: int, policies: dict[str, str]) -> None:
     within = space(("batch", 14), ("seq", 12), policies=policies)
     points, counts = random_traffic(seed, 60, 14, 12)
     profiles, _ = random_traffic(seed + 100, 5, 6, 12)

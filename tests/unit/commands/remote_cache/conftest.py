@@ -1,7 +1,5 @@
 """Servers of caches, in processes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ another place; "endless" adds zeros to whatever it has, and writes into `sent` h
 number is the status that whoever PUTs is told.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

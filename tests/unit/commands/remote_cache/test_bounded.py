@@ -1,7 +1,5 @@
 """A call may take as long as it gets on, and no longer."""
 
-from __future__ import annotations
-
 import threading
 import time
 
@@ -72,9 +70,7 @@ def test_what_was_sent_has_time_to_leave_this_host() -> None:
     ("error", "unreachable"),
     [(ConnectionResetError("x"), True), (TimeoutError("x"), True), (PermissionError("x"), False)],
 )
-def test_only_of_a_place_without_a_connection_it_is_said_that_nobody_is_there(
-    error: OSError, unreachable: bool
-) -> None:
+def test_unreachable_is_said_only_without_connection(error: OSError, unreachable: bool) -> None:
     def fails(pace: Pace) -> None:
         raise error
 

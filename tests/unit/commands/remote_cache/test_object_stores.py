@@ -4,8 +4,6 @@ Storage, Azurite for Azure, each a server of its own on this host.
 `make test-stores` installs them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket
@@ -146,9 +144,7 @@ blobs.write("{NAME}", b"data", Pace())
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_bucket_that_is_missing_is_told_to_who_writes_in_one_line(
-    scheme: str, tmp_path: Path
-) -> None:
+def test_missing_bucket_is_told_in_one_line(scheme: str, tmp_path: Path) -> None:
     store = share(LocalStore(tmp_path, 10_000), f"{scheme}://missing/x", OURS, TRUSTED)
     assert store.get(KEY) is None
     store.put(KEY, b"data")

@@ -1,7 +1,5 @@
 """A cache elsewhere gives and takes sealed entries; whatever happens there, the build goes on."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time
@@ -58,9 +56,7 @@ def remote(url: str, *, limit: int = 10_000, seconds: float = 20.0) -> RemoteSto
 
 
 @pytest.mark.parametrize("kind", ["http", "file"])
-def test_an_entry_is_given_to_another_host_and_kept_there(
-    kind: str, storage: Path, server: Server, tmp_path: Path
-) -> None:
+def test_entry_reaches_other_host(kind: str, storage: Path, server: Server, tmp_path: Path) -> None:
     url = server("good") if kind == "http" else f"file://{storage}/new/folder"
     ours = share(LocalStore(tmp_path / "a", 10_000), url, OURS, TRUSTED)
     assert ours.get(KEY) is None
@@ -74,9 +70,7 @@ def test_an_entry_is_given_to_another_host_and_kept_there(
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "empty", "moved"])
-def test_what_is_wrong_there_is_not_used_and_told(
-    damage: str, storage: Path, server: Server, tmp_path: Path
-) -> None:
+def test_wrong_entry_is_told(damage: str, storage: Path, server: Server, tmp_path: Path) -> None:
     store = SharedStore(LocalStore(tmp_path / "a", 10_000), remote(server("good")))
     store.remote.put(KEY, b"some data")
     store.remote.put(OTHER, b"other data")
@@ -138,9 +132,7 @@ def test_a_large_entry_comes_through_a_slow_line(server: Server) -> None:
     assert store.notes() == ()
 
 
-def test_what_nobody_takes_is_given_up_and_not_waited_for_again(
-    server: Server, asked: list[str]
-) -> None:
+def test_undeliverable_entry_is_given_up_once(server: Server, asked: list[str]) -> None:
     store = remote(server("silent"), seconds=0.5)
     store.put(KEY, b"data")
     store.put(OTHER, b"data")
@@ -191,9 +183,7 @@ def test_when_a_server_is_given_up_nobody_waits_for_it_any_more() -> None:
     assert len(store.notes()) == 1
 
 
-def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting_may_take(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_connecting_is_waited_for_within_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotc.commands.remote_cache.http_blobs.CONNECT_SECONDS", 0.2)
     with socket.socket() as listening, ExitStack() as stack:
         listening.bind(("127.0.0.1", 0))
@@ -212,9 +202,7 @@ def test_who_does_not_take_a_connection_is_not_waited_for_longer_than_connecting
 @pytest.mark.parametrize(
     ("protocol", "made"), [("memory", True), ("oss", False), (("s3", "s3a"), False)]
 )
-def test_a_folder_that_is_missing_is_made_and_a_bucket_is_not(
-    protocol: str | tuple[str, ...], made: bool
-) -> None:
+def test_folder_is_made_and_bucket_is_not(protocol: str | tuple[str, ...], made: bool) -> None:
     class Files:
         """A file system in which nothing exists, and that is asked for nothing else."""
 
@@ -247,9 +235,7 @@ def test_more_than_the_limit_is_neither_read_nor_written(storage: Path, server: 
     assert not (storage / OTHER.removeprefix("sha256:")).exists()
 
 
-def test_what_is_exactly_as_large_as_the_limit_is_written_and_read(
-    storage: Path, server: Server
-) -> None:
+def test_entry_at_the_limit_is_written_and_read(storage: Path, server: Server) -> None:
     url, data = server("good"), b"x" * 9000
     remote(url, limit=9000).put(KEY, data)
     sealed = (storage / KEY.removeprefix("sha256:")).stat().st_size
@@ -258,18 +244,14 @@ def test_what_is_exactly_as_large_as_the_limit_is_written_and_read(
 
 
 @pytest.mark.parametrize(("status", "written"), [(200, True), (204, True), (300, False)])
-def test_only_a_status_of_success_says_that_something_was_written(
-    status: int, written: bool, server: Server
-) -> None:
+def test_only_success_means_written(status: int, written: bool, server: Server) -> None:
     store = remote(server(str(status)))
     store.put(KEY, b"data")
     assert (not store.notes()) is written
 
 
 @pytest.mark.parametrize("sealed", [True, False])
-def test_no_more_is_read_than_was_sealed_however_much_a_server_sends(
-    storage: Path, server: Server, sealed: bool
-) -> None:
+def test_surplus_bytes_are_not_read(storage: Path, server: Server, sealed: bool) -> None:
     name = KEY.removeprefix("sha256:")
     (storage / name).write_bytes(Seals(OURS, TRUSTED).seal(KEY, b"x" * 9000) if sealed else b"")
     store = remote(server("endless"), limit=2**40)
@@ -322,9 +304,7 @@ def test_a_url_that_nothing_serves_is_refused(url: str) -> None:
     assert caught.value.code == "AOTC-E062"
 
 
-def test_a_url_for_fsspec_names_the_extra_if_it_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fsspec_url_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "aotc.commands.remote_cache.remote_cache_service.find_spec", lambda name: None
     )

@@ -1,7 +1,5 @@
 """An entry of a remote cache is used if a trusted key sealed exactly it for this task."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Callable
 from dataclasses import replace

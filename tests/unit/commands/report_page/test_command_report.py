@@ -1,7 +1,5 @@
 """`aotc report`: exit codes, documents, what it replaces, and whom it asks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,7 @@ def test_a_page_is_written_and_told_of(aotc: Run, digits_bundle: Bundle, tmp_pat
     )
 
 
-def test_keys_of_a_policy_are_shown_by_name_and_holder(
-    aotc: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_policy_keys_are_shown_by_name(aotc: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     stated = 'holder = "release"\n'
     for more, shown in (("", "release"), ('name = "laptop"\n', "laptop, held by release")):
@@ -44,9 +40,7 @@ def test_keys_of_a_policy_are_shown_by_name_and_holder(
         assert f">{shown}<" in page.read_text() and "unnamed" not in page.read_text()
 
 
-def test_a_report_is_replaced_and_no_other_file(
-    aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_page_is_replaced(aotc: Run, refused: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     page = tmp_path / "index.html"
     page.write_text("<!doctype html>\n<p>somebody's home page</p>\n")
     refused(["report", digits_bundle[0], "-o", page], 2, "AOTC-E004")

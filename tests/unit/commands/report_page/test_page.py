@@ -1,7 +1,5 @@
 """A page about a bundle says everything, to everybody, with the same bytes, and asks nobody."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -19,15 +17,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
 from aotc.bundle.trust.trust_state import state_of
-from aotc.commands.report_page.page_parts import (
-    Facts,
-    Mark,
-    Page,
-    Section,
-    Text,
-    alike,
-    table,
-)
+from aotc.commands.report_page.page_parts import Facts, Mark, Page, Section, Text, alike, table
 from aotc.commands.report_page.page_renderer import TEXT_MAX, page_of, render
 from aotc.report.trust_report import policy_document
 from aotc_runtime.schema.manifest_labels import sizes_text
@@ -91,9 +81,7 @@ def test_what_was_built_from_what_is_there(lm: Read, lm_review: Review) -> None:
     assert any("not in the bundle" in text for text in lm.texts("p"))
 
 
-def test_lines_of_the_program_stand_where_the_provenance_has_them(
-    digits_bundle: Bundle,
-) -> None:
+def test_program_lines_stand_as_in_provenance(digits_bundle: Bundle) -> None:
     read = review(open_bundle(digits_bundle[0]), read_policy(digits_bundle[1]), NOW)
     coverage = read.targets["cpu-x86-64-v3"].coverage("predict")
     assert coverage is not None
@@ -134,9 +122,7 @@ def test_a_page_with_a_policy_says_who_counts(digits_bundle: Bundle) -> None:
     assert "not checked" not in page.texts("span")
 
 
-def test_the_same_bundle_gives_the_same_bytes_wherever_it_lies(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_same_bundle_gives_same_page(digits_bundle: Bundle, tmp_path: Path) -> None:
     other = tmp_path / "other name.aotb"
     shutil.copy(digits_bundle[0], other)
     policy = tmp_path / "policy.toml"
@@ -152,9 +138,7 @@ def test_the_same_bundle_gives_the_same_bytes_wherever_it_lies(
         (ExpectedWithin("e.npz", "0.001", "0.01"), "gives what e.npz has, within 0.01 + 0.001"),
     ],
 )
-def test_the_page_says_whether_the_reading_of_a_model_file_was_checked(
-    lm_review: Review, expected: ExpectedWithin | UnsetType, said: str
-) -> None:
+def test_review_is_told(lm_review: Review, expected: ExpectedWithin | UnsetType, said: str) -> None:
     origin = ModelOrigin("m.pt2", {"torch": "2.13"}, expected=expected)
 
     def of_model(target: ReviewedTarget) -> ReviewedTarget:

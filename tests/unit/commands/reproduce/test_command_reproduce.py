@@ -1,18 +1,14 @@
 """`aotc reproduce`: whom its options make it believe. What it compares: tests/e2e."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.conftest import MANIFESTS
+from tests.conftest import MANIFESTS, Bundle
 
 Run = Callable[..., object]
 
 
-def test_packages_are_installed_for_a_policy_or_the_word_that_none_is_wanted(
-    refused: Run, digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_packages_need_policy_or_word(refused: Run, digits_bundle: Bundle, tmp_path: Path) -> None:
     bundle, policy = digits_bundle
     words = ["reproduce", bundle, "--source", MANIFESTS, "--install"]
     assert "--untrusted" in refused(words, 2, "AOTC-E066").stderr

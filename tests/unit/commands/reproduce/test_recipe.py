@@ -1,7 +1,5 @@
 """What statements of provenance say of a build: of one, and of one only."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -62,9 +60,7 @@ def test_a_build_outside_of_a_repository_has_no_revision() -> None:
         ([predicate(), predicate(python="CPython 3.12.0")], "2 of them"),
     ],
 )
-def test_statements_of_none_or_of_several_builds_are_no_recipe(
-    predicates: list[bytes], found: str
-) -> None:
+def test_statements_of_no_single_build_are_no_recipe(predicates: list[bytes], found: str) -> None:
     with pytest.raises(ReproducibilityError) as caught:
         recipe_of(predicates, (), "x")
     assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E941", found)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -62,9 +60,7 @@ def test_another_manifest_names_no_files(source: Path) -> None:
     assert found[1].found.startswith("a path that leads out")
 
 
-def test_a_module_elsewhere_is_the_file_of_its_digest_below_the_source_folder(
-    source: Path,
-) -> None:
+def test_module_elsewhere_is_found_by_its_digest(source: Path) -> None:
     for place, data in (("a", b"other"), ("lib/b", b"shared")):
         (source / place / "app").mkdir(parents=True)
         (source / place / "app" / "shared.py").write_bytes(data)
@@ -106,9 +102,7 @@ def test_a_path_that_leads_out_is_looked_for_nowhere_else(source: Path) -> None:
     assert finding.where == str(manifest.parent / name)
 
 
-def test_however_many_names_a_file_has_it_is_read_once(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_of_many_names_is_read_once(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = source / "deep" / "small.toml"
     (source / "deep" / "large.py").write_bytes(b"large")
     read, listed = [], []

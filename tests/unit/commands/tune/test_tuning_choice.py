@@ -1,7 +1,5 @@
 """The choice is a function of the figures, and prefers the default wherever it may."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 
@@ -57,9 +55,7 @@ ORDER = ("xla", "iree")
     ("objective", "engine", "relative"),
     [("latency", "iree", "0.773"), ("start", "xla", "1.597"), ("memory", "iree", "0.444")],
 )
-def test_the_objective_says_in_what_an_engine_is_better(
-    objective: Objective, engine: str, relative: str
-) -> None:
+def test_objective_decides_the_engine(objective: Objective, engine: str, relative: str) -> None:
     choice = engine_choice(ORDER, {"xla": XLA, "iree": IREE}, {}, objective)
     first, second = choice.engines
     assert isinstance(first, MeasuredEngine) and isinstance(second, MeasuredEngine)

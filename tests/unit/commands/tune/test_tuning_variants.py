@@ -1,7 +1,5 @@
 """A host measures only code that it can run: the default first, nothing that the target decides."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -18,7 +16,7 @@ from aotc.commands.tune.tuning_variants import (
     candidates_for,
     unsuited,
 )
-from aotc.compile.xla.xla_candidates import CANDIDATES
+from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.pipeline.build_tuning import not_tuned
 from aotc_runtime.schema.bundle_manifest import Target
 
@@ -47,9 +45,7 @@ def test_missing_features_and_other_architectures_are_named() -> None:
     assert unsuited(arm, HOST) == "it is cpu x86_64"
 
 
-def test_who_compiles_for_the_processor_does_not_matter_and_other_devices_are_no_processor() -> (
-    None
-):
+def test_suited_ignores_who_compiles_and_needs_a_processor() -> None:
     assert unsuited(msgspec.structs.replace(HOST, platform="iree"), HOST) == ""
     gpu = msgspec.structs.replace(HOST, platform="cuda", features=())
     assert unsuited(gpu, HOST) == "it is cpu x86_64"
@@ -132,9 +128,7 @@ def product_of_all(weights: list[jax.Array], x: jax.Array) -> jax.Array:
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
-def test_the_lean_candidate_widens_one_matrix_at_a_time_and_computes_the_same(
-    dtype: Any,
-) -> None:
+def test_lean_candidate_widens_one_matrix_at_a_time(dtype: Any) -> None:
     (lean,) = [c for c in OF_XLA if c.name == "lean"]
     assert lean.narrow and "lean" not in names({}, 0) and "lean" in names({}, 0, narrow=True)
     side, count = 256, 16

@@ -1,7 +1,5 @@
 """Parts of `.pt2` files that no whole file of torch's shows: ends of ranges, kinds of arguments."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct
@@ -308,9 +306,7 @@ def test_names_of_values_are_as_long_as_allowed() -> None:
         ("higher_order.cond", True, True),
     ],
 )
-def test_what_may_do_more_than_return_values_is_never_left_out(
-    target: str, outputs: bool, kept: bool
-) -> None:
+def test_effects_are_never_left_out(target: str, outputs: bool, kept: bool) -> None:
     unused = step(target, Ref("x"), outputs=(Ref("y"),) if outputs else ())
     assert torch_plan._needed(whole([unused], ["x"], ["x"])).steps == ((unused,) if kept else ())
 
@@ -410,10 +406,7 @@ def _passed(kind: str, value: object) -> Any:
             "an input that is neither tensor nor number",
         ),
         (_passed("as_sym_int", {"as_name": "ids"}), "an input that is a number and varies"),
-        (
-            lambda d: graph(d)["tensor_values"]["ids"].update(dtype=8),
-            "the input 'ids' is float64",
-        ),
+        (lambda d: graph(d)["tensor_values"]["ids"].update(dtype=8), "the input 'ids' is float64"),
     ],
 )
 def test_what_callers_cannot_pass_to_a_program_is_refused_by_name(change: Any, said: str) -> None:
@@ -430,9 +423,7 @@ def test_what_callers_cannot_pass_to_a_program_is_refused_by_name(change: Any, s
         ("p_head_weight", {"dtype": 6}),
     ],
 )
-def test_what_a_graph_says_of_a_tensor_has_to_be_possible_and_its_own(
-    name: str, said: dict[str, Any]
-) -> None:
+def test_stated_tensor_is_possible_and_its_own(name: str, said: dict[str, Any]) -> None:
     with pytest.raises(CaptureError) as caught:
         read(changed(PROGRAM, lambda d: graph(d)["tensor_values"][name].update(said)))
     (finding,) = caught.value.findings

@@ -1,7 +1,5 @@
 """`.pt2` files that somebody made to break the reader: one coded error, and little memory."""
 
-from __future__ import annotations
-
 import io
 import json
 import struct
@@ -21,12 +19,7 @@ import pytest
 from aotc.base.errors import CaptureError
 from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
-from aotc.frontends.pytorch import (
-    torch_plan,
-    torch_results,
-    torch_symbols,
-    torch_weights,
-)
+from aotc.frontends.pytorch import torch_plan, torch_results, torch_symbols, torch_weights
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.pytorch.torch_schema import Sym, SymExpr
 
@@ -204,9 +197,7 @@ def nested(count: int, last: bytes) -> bytes:
     return body + directory + end
 
 
-def test_members_within_each_other_are_refused_before_any_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_nested_members_are_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     data = nested(3, b"last")
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         assert len(file.namelist()) == 3
@@ -344,9 +335,7 @@ def test_results_as_deep_as_allowed_are_built() -> None:
     assert jax.tree.leaves(made)[0].shape == (2, 5, 10)
 
 
-def test_a_program_of_very_many_values_is_refused_before_any_is_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_huge_program_is_refused_before_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = changed(PROGRAM, lambda d: d.update(guards_code=[[]] * 2**21))
     monkeypatch.setattr(model_archive, "JSON_MARKS_MAX", 2**20)
     tracemalloc.start()

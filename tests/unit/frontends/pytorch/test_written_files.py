@@ -1,7 +1,5 @@
 """Small models that torch wrote, read and run without torch, against what torch returned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +120,9 @@ def test_sizes_other_than_the_files_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "wanted"),
-    [((6, 3, 4), "x [4*"), ((8, 3, 3), "z [s"), ((8, 3, 5), "z [s")],
+    ("sizes", "wanted"), [((6, 3, 4), "x [4*"), ((8, 3, 3), "z [s"), ((8, 3, 5), "z [s")]
 )
-def test_sizes_that_follow_from_others_are_checked_and_told(
-    sizes: tuple[int, ...], wanted: str
-) -> None:
+def test_dependent_sizes_are_checked_and_told(sizes: tuple[int, ...], wanted: str) -> None:
     model = read("related")
     assert call(model, "related") < 1e-6
     assert call(model, "related", "1") < 1e-6

@@ -1,7 +1,5 @@
 """Which folder is taken, and which is refused."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,18 +12,14 @@ from aotc.pipeline.cache.cache_folder import LIMIT, default_folder, open_store, 
 from aotc_runtime.base.digest import sha256
 
 
-def test_the_default_follows_the_base_directory_specification(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_is_the_xdg_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/aotc")
     for ignored in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}):
         assert default_folder(ignored) == tmp_path / ".cache" / "aotc"
 
 
-def test_who_has_no_home_is_told_to_name_a_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_home_needs_a_cache_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody_at_home(monkeypatch)
     for environment in ({}, {"XDG_CACHE_HOME": "relative"}):
         with pytest.raises(UsageError) as caught:
@@ -60,9 +54,7 @@ def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
         ("everybody's", "everybody"),
     ],
 )
-def test_what_cannot_be_a_cache_is_refused_with_the_reason(
-    name: str, why: str, tmp_path: Path
-) -> None:
+def test_unusable_cache_is_refused_with_reason(name: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "everybody's").mkdir()
     (tmp_path / "everybody's").chmod(0o777)
@@ -93,9 +85,7 @@ def of_everybody(folder: Path) -> None:
 
 @pytest.mark.parametrize("inner", ["records", "entries", "entries/ab"])
 @pytest.mark.parametrize("shared", [of_several, of_everybody])
-def test_a_folder_in_which_others_may_write_in_part_is_refused(
-    tmp_path: Path, inner: str, shared: Callable[[Path], None]
-) -> None:
+def test_shared_folder_refused(tmp_path: Path, inner: str, shared: Callable[[Path], None]) -> None:
     cache = tmp_path / "cache"
     (cache / "entries" / "ab").mkdir(parents=True)
     (cache / "records").mkdir()
@@ -146,9 +136,7 @@ def test_what_a_build_makes_there_is_its_users_alone(tmp_path: Path) -> None:
     assert open_store(str(tmp_path / "cache"), None, {}).get(sha256(b"key")) == b"data"
 
 
-def test_a_folder_of_another_user_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_foreign_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(tmp_path, 4242, -1)
     else:

@@ -1,7 +1,5 @@
 """A folder gives back what was put there, or nothing; and it does not outgrow its size."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -32,9 +30,7 @@ def test_an_entry_is_given_back_to_whoever_opens_the_folder(store: LocalStore) -
     assert store.get(OTHER) is None and store.notes() == ()
 
 
-def test_an_entry_as_large_as_the_cache_may_be_is_kept_and_a_larger_one_is_not(
-    tmp_path: Path,
-) -> None:
+def test_entry_of_the_cache_size_is_kept_and_a_larger_one_not(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "cache", 100)
     store.put(KEY, b"x" * 100)
     store.put(OTHER, b"x" * 101)
@@ -45,9 +41,7 @@ def test_an_entry_as_large_as_the_cache_may_be_is_kept_and_a_larger_one_is_not(
 
 
 @pytest.mark.parametrize("place", ["magic", "digest", "data", "end", "cut"])
-def test_a_damaged_entry_is_not_used_and_goes_away_with_a_note(
-    store: LocalStore, place: str
-) -> None:
+def test_damaged_entry_is_removed_with_a_note(store: LocalStore, place: str) -> None:
     store.put(KEY, b"some data")
     path = file_of(store, KEY)
     data = bytearray(path.read_bytes())
@@ -141,9 +135,7 @@ def test_a_record_that_is_no_file_is_none(store: LocalStore) -> None:
     assert not store.read_record("ab")
 
 
-def test_a_file_larger_than_the_cache_may_be_is_not_read_and_leaves_no_room(
-    store: LocalStore,
-) -> None:
+def test_oversized_file_is_not_read_and_leaves_no_room(store: LocalStore) -> None:
     store.put(KEY, b"data")
     store.write_record("ab", b"record")
     os.truncate(file_of(store, KEY), 2**42)  # sparse: it takes no room, and would take memory
@@ -156,9 +148,7 @@ def test_a_file_larger_than_the_cache_may_be_is_not_read_and_leaves_no_room(
     assert store.get(KEY) == b"data"
 
 
-def test_an_entry_that_cannot_be_removed_does_not_count_as_removed(
-    store: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unremovable_entry_not_counted(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(13, "Permission denied")
 

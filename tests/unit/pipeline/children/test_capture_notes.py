@@ -1,7 +1,5 @@
 """A file that a capture reads twice is the same both times."""
 
-from __future__ import annotations
-
 import pytest
 
 from aotc.base.errors import CaptureError

@@ -1,7 +1,5 @@
 """Child processes that run the user's code: how their crashes are told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -39,9 +37,7 @@ def work(scratch, program, progress):
 """
 
 
-def test_a_child_without_room_to_say_so_is_understood_although_there_is_room_again(
-    tmp_path: Path,
-) -> None:
+def test_child_without_room_to_say_so_is_understood(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space left on device"):
         run(FULL_DISK, tmp_path)
 

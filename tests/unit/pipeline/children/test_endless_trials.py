@@ -1,7 +1,5 @@
 """A padded call that does not end is given up, with the process that makes it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A build whose processes a zygote forks is the one of processes that start anew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -91,9 +89,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return Project(tmp_path, monkeypatch)
 
 
-def test_it_has_the_same_bytes_and_each_finds_in_the_cache_what_the_other_has_left(
-    project: Project,
-) -> None:
+def test_forked_build_has_same_bytes_and_shares_the_cache(project: Project) -> None:
     one = project.build("one")
     assert ran(project.build("one")) == {"capture", "pack"}
     project.start_anew()

@@ -1,7 +1,5 @@
 """What a program prints while it is built, where it fails, and what it did when it crashed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -52,9 +50,7 @@ def refused(folder: Path, *, init: str = "", body: str = "") -> tuple[Finding, s
     return finding, "".join(text for _, text in printed)
 
 
-def test_the_traceback_of_the_program_has_its_own_frames_and_what_it_printed(
-    tmp_path: Path,
-) -> None:
+def test_program_traceback_has_own_frames_and_output(tmp_path: Path) -> None:
     body = "print('a word'); print('another', file=sys.stderr); jnp.dot(x, jnp.ones(3))"
     finding, printed = refused(tmp_path, body=body)
     assert finding.code == "AOTC-E829"
@@ -72,17 +68,13 @@ def test_the_traceback_of_the_program_has_its_own_frames_and_what_it_printed(
         ("", "os.kill(os.getpid(), 9)", "killed by SIGKILL while tracing f (program:f)", "memory"),
     ],
 )
-def test_a_process_that_ends_in_silence_is_reported_with_what_it_did(
-    tmp_path: Path, init: str, body: str, found: str, hint: str
-) -> None:
+def test_silent_end_is_told(tmp_path: Path, init: str, body: str, found: str, hint: str) -> None:
     finding, _ = refused(tmp_path, init=init, body=body)
     assert (finding.code, finding.found) == ("AOTC-E835", found)
     assert hint in finding.hint
 
 
-def test_a_crash_is_reported_with_the_line_of_the_program_and_no_frame_of_ours(
-    tmp_path: Path,
-) -> None:
+def test_crash_names_the_line_of_the_program_and_no_frame_of_ours(tmp_path: Path) -> None:
     finding, _ = refused(tmp_path, body="print('a word'); os.abort()")
     assert "killed by SIGABRT while tracing f (program:f)\n| a word\n" in finding.found
     assert f'File "{tmp_path / "program.py"}", line 9 in f' in finding.found

@@ -1,7 +1,5 @@
 """One value, one spelling."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

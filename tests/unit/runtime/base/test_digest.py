@@ -1,7 +1,5 @@
 """Digests in OCI's spelling and no other, and work on several threads."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading
@@ -110,9 +108,7 @@ def test_no_thread_is_left_behind() -> None:
     assert set(threading.enumerate()) <= before
 
 
-def test_a_process_that_may_have_no_more_threads_uses_the_one_it_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_thread_is_used_where_no_more_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -3,8 +3,6 @@
 A client of its own stands for the accelerator. What only a GPU shows, this does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,7 @@ class Elsewhere(Accelerated):
         assert not targets
 
 
-def test_a_bundle_runs_its_fixtures_and_answers_calls_as_on_the_processor(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accelerated_calls_match(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     path, policy = digits_bundle
     image = np.random.default_rng(0).random((8, 64), np.float32)
     with aotc_runtime.load(path, trust=policy) as bundle:

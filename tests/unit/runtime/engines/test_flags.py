@@ -1,7 +1,5 @@
 """Flags that XLA refuses are an error of ours, and no end of the process that loads a bundle."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -13,6 +11,7 @@ import pytest
 
 from aotc_runtime.base.errors import BackendError
 from aotc_runtime.engines.xla import xla_flags as flags
+from tests.conftest import Bundle
 
 from ..samples import refused
 
@@ -35,7 +34,7 @@ print(json.dumps({"said": said, "started": len(started)}))
 """
 
 
-def loaded_twice(bundle: tuple[Path, Path], flags: str | None) -> dict[str, Any]:
+def loaded_twice(bundle: Bundle, flags: str | None) -> dict[str, Any]:
     """What a server says that loads a bundle with these flags, and again, without them if they were
     refused.
     """
@@ -65,9 +64,7 @@ def loaded_twice(bundle: tuple[Path, Path], flags: str | None) -> dict[str, Any]
         (" ", 'Could not open file " " to read flags'),
     ],
 )
-def test_flags_that_xla_refuses_are_told_in_its_words_and_the_server_lives_on(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, flags: str, words: str
-) -> None:
+def test_refused_flags_told(digits_bundle: Bundle, tmp_path: Path, flags: str, words: str) -> None:
     if flags == "FILE":
         flags = str(tmp_path / "flags")
         Path(flags).write_text("--xla_of_a_file", encoding="utf-8")
@@ -76,15 +73,13 @@ def test_flags_that_xla_refuses_are_told_in_its_words_and_the_server_lives_on(
     assert first[1].startswith(words)
 
 
-def test_flags_that_xla_takes_are_in_the_report(digits_bundle: tuple[Path, Path]) -> None:
+def test_flags_that_xla_takes_are_in_the_report(digits_bundle: Bundle) -> None:
     flags = "--xla_cpu_enable_fast_math=true"
     assert loaded_twice(digits_bundle, flags) == {"said": [flags, flags], "started": 1}
 
 
 @pytest.mark.parametrize("flags", [None, ""])
-def test_without_flags_no_process_is_started(
-    digits_bundle: tuple[Path, Path], flags: str | None
-) -> None:
+def test_no_flags_start_no_process(digits_bundle: Bundle, flags: str | None) -> None:
     found = loaded_twice(digits_bundle, flags)
     assert found == {"said": [None, None], "started": 0}
 
@@ -100,9 +95,7 @@ def set_flags(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("set_flags")
-def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_probe_finds_packages_of_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["/nowhere", "", *sys.path])
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("PYTHONHOME", sys.base_prefix)
@@ -122,18 +115,14 @@ def test_who_is_asked_finds_the_packages_of_the_process_that_asks(
         "import time; time.sleep(9)",
     ],
 )
-def test_only_words_of_xla_count_as_a_refusal(
-    monkeypatch: pytest.MonkeyPatch, reading: str
-) -> None:
+def test_only_xla_words_are_a_refusal(monkeypatch: pytest.MonkeyPatch, reading: str) -> None:
     monkeypatch.setattr(flags, "SECONDS", 1.0)
     flags.require(reading, "0.0")
 
 
 @pytest.mark.usefixtures("set_flags")
 @pytest.mark.parametrize("kind", ["embedded", "frozen", "missing"])
-def test_a_program_that_is_no_python_is_never_started_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
-) -> None:
+def test_odd_program_runs_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     program = tmp_path / ("python-app" if kind == "frozen" else "server")
     program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
     program.chmod(0o755)
@@ -146,9 +135,7 @@ def test_a_program_that_is_no_python_is_never_started_again(
 
 
 @pytest.mark.usefixtures("set_flags")
-def test_an_embedded_interpreter_asks_the_python_of_its_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_embedded_interpreter_asks_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/usr/sbin/server")
     with pytest.raises(BackendError) as caught:
         flags.require(REFUSING.format("'no'"), "0.0")

@@ -2,8 +2,6 @@
 format's description alone; `tests/engines` has those that IREE's compiler writes.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 host's processor, as jaxlib serializes it.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.abc import MetaPathFinder
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reports for monitoring systems, read back through their own client libraries."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """TOML that somebody else may have written is bounded before it is parsed."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

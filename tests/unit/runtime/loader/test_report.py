@@ -1,7 +1,5 @@
 """What `verify` says of a choice among targets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from aotc_runtime.loader.verify_report import Report, report_of

@@ -1,7 +1,5 @@
 """Verified once, and loaded afterwards: in this process, in forked ones, and from what file."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os
@@ -86,9 +84,7 @@ def hidden(change: Callable[[Path], None]) -> Callable[[Path], None]:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_what_was_verified_loads_and_answers_as_often_as_asked(
-    copied: Bundle, sealed: bool
-) -> None:
+def test_verified_bundle_loads_and_answers_repeatedly(copied: Bundle, sealed: bool) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1], sealed=sealed)
     expected = aotc_runtime.load(copied[0], trust=copied[1])
     assert verified.root_digest == expected.report()["root_digest"]
@@ -142,9 +138,7 @@ def test_a_file_that_is_written_into_after_it_was_verified_is_refused_before_any
             verified.load()
 
 
-def test_a_file_that_is_written_into_while_it_is_verified_is_refused(
-    copied: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_during_verify_is_refused(copied: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     finish = Accepted.finish
 
     def and_then(accepted: Accepted) -> None:
@@ -156,9 +150,7 @@ def test_a_file_that_is_written_into_while_it_is_verified_is_refused(
         aotc_runtime.verify(copied[0], trust=copied[1])
 
 
-def test_a_file_that_is_written_into_while_it_is_loaded_is_refused(
-    copied: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_during_load_is_refused(copied: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
     load = VERIFIED.load_accepted
 
@@ -172,9 +164,7 @@ def test_a_file_that_is_written_into_while_it_is_loaded_is_refused(
         verified.load()
 
 
-def test_a_file_that_nobody_touched_is_not_hashed_again(
-    copied: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_untouched_file_is_not_rehashed(copied: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1])
     monkeypatch.setattr(VERIFIED, "accept_bundle", lambda *_: pytest.fail("hashed again"))
     assert verified.load().report()["root_digest"] == verified.root_digest
@@ -188,9 +178,7 @@ def test_a_file_that_is_cut_short_after_it_was_verified_is_refused(copied: Bundl
 
 
 @pytest.mark.parametrize("change", [overwrite, hidden(overwrite), lambda p: os.truncate(p, 0)])
-def test_sealed_memory_does_not_care_what_becomes_of_the_file(
-    copied: Bundle, change: Callable[[Path], None]
-) -> None:
+def test_sealed_memory_outlives_the_file(copied: Bundle, change: Callable[[Path], None]) -> None:
     verified = aotc_runtime.verify(copied[0], trust=copied[1], sealed=True)
     change(largest(copied[0]))
     assert verified.load().report()["root_digest"] == verified.root_digest

@@ -1,7 +1,5 @@
 """Sizes as expressions: what is read, what they come to, and what can be solved for."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Numbers that padding is filled with."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

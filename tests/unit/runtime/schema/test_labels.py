@@ -1,7 +1,5 @@
 """What an executable is known by."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,9 +10,7 @@ SIZES = st.dictionaries(NAMES, st.integers(1, 100))
 
 
 @given(NAMES, SIZES)
-def test_a_key_is_the_same_in_whatever_order_sizes_are_told(
-    name: str, sizes: dict[str, int]
-) -> None:
+def test_key_is_the_same_in_any_order(name: str, sizes: dict[str, int]) -> None:
     key = executable_key(name, sizes)
     again = executable_key(name, dict(reversed(sizes.items())))
     assert (key, hash(key), key.label) == (again, hash(again), label(name, sizes))

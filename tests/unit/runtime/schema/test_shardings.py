@@ -1,7 +1,5 @@
 """Which piece of an array each device of a mesh holds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from math import prod
 
@@ -24,9 +22,7 @@ SIZES = {"data": 2, "model": 2}
         ((), [(0, 8)] * 4),
     ],
 )
-def test_the_first_name_varies_slowest_and_unnamed_axes_hold_copies(
-    sharding: Sharding, expected: list[tuple[int, int]]
-) -> None:
+def test_first_name_varies_slowest(sharding: Sharding, expected: list[tuple[int, int]]) -> None:
     found = pieces(mesh_of(SIZES), sharding, (8, 16))
     assert [rows for rows, _ in found] == expected
     assert all(columns == (0, 16) for _, columns in found)

@@ -1,7 +1,5 @@
 """Servers of the examples, started once for the tests of a module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which requests a connection asks for an answer at once, and which are the application's."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Arguments of a deployment on several machines, and what it pins; nothing here needs Ray."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -16,6 +14,7 @@ import aotc_runtime
 from aotc_runtime import AotcError
 from aotc_serve.ray.pinned_deployment import Arguments, arguments_of, pinned
 from aotc_serve.service.bundle_repository import Repository
+from tests.conftest import Bundle
 
 BOTH = {"bundle": "a.aotb", "trust": "trust.toml"}
 
@@ -46,9 +45,7 @@ def test_other_arguments_are_refused(change: dict[str, Any], where: str) -> None
     assert (caught.value.code, caught.value.findings[0].where) == ("AOTC-E785", where)
 
 
-def test_a_file_is_pinned_by_the_digest_that_was_verified(
-    digits_bundle: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_pins_verified_digest(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle, policy = digits_bundle
     monkeypatch.chdir(bundle.parent)
     given = {"bundle": bundle.name, "trust": os.path.relpath(policy), "max_delay": "2"}
@@ -59,9 +56,7 @@ def test_a_file_is_pinned_by_the_digest_that_was_verified(
     assert what.policy == aotc_runtime.read_policy(policy)
 
 
-def test_what_the_policy_refuses_is_not_deployed(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_rejected_bundle_is_not_deployed(digits_bundle: Bundle, tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     given = {"bundle": str(digits_bundle[0]), "trust": str(versions.trust)}
     with pytest.raises(AotcError, match="AOTC-E30"):
@@ -82,9 +77,7 @@ def load(place: Path, what: Any) -> list[str]:
     return said
 
 
-def test_another_bundle_than_the_pinned_one_is_never_served(
-    digits_bundle: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_only_the_pinned_bundle_is_served(digits_bundle: Bundle, tmp_path: Path) -> None:
     versions = Versions(digits_bundle[0], tmp_path)
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)

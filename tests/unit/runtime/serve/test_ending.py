@@ -1,12 +1,9 @@
 """A server that is told to end answers what it has been asked, and then ends."""
 
-from __future__ import annotations
-
 import http.client
 import signal
 import socket
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +13,7 @@ from waiting import SECONDS, until
 from aotc_runtime import __main__
 from aotc_serve import server_process
 from aotc_serve.http.listen_socket import Listening
+from tests.conftest import Bundle
 
 X = np.random.default_rng(2).random((8, 64), np.float32)
 INPUTS = {"image": ("FP32", X)}
@@ -45,9 +43,7 @@ def received(client: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("count", [20, 1000], ids=["in the header", "in the body"])
-def test_sigterm_lets_requests_end_that_have_begun(
-    count: int, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_sigterm_lets_running_requests_end(count: int, digits_bundle: Bundle) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:]) as served:
         client, rest = half_sent(served, count)
         # Until it is answered, the server has taken the other connection's bytes, too.
@@ -63,9 +59,7 @@ def test_sigterm_lets_requests_end_that_have_begun(
         assert served.events[-1] == {"event": "ended"}
 
 
-def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_sigterm_serves_on_for_a_while_unready(digits_bundle: Bundle) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
         served.process.send_signal(signal.SIGTERM)
         served.wait_for("ending")
@@ -78,9 +72,7 @@ def test_after_sigterm_it_serves_on_for_a_while_but_is_not_ready(
         assert served.process.wait(SECONDS) == 0
 
 
-def test_a_third_signal_ends_the_process_whatever_is_under_way(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_third_signal_ends_the_process(digits_bundle: Bundle) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600") as served:
         client, _ = half_sent(served, 1000)
         assert served.get("/v2/health/ready")[0] == 200
@@ -145,9 +137,7 @@ class Asking(threading.Thread):
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["kept", "new"])
 @pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
-def test_sigterm_under_load_loses_no_request(
-    keeps: bool, options: tuple[str, ...], digits_bundle: tuple[Path, Path]
-) -> None:
+def test_sigterm_loses_none(keeps: bool, options: tuple[str, ...], digits_bundle: Bundle) -> None:
     ending = threading.Event()
     with serving(digits_bundle[:1], digits_bundle[1:], "--drain-delay", "600", *options) as served:
         clients = [Asking(served, keeps, ending) for _ in range(8)]
@@ -166,9 +156,7 @@ def test_sigterm_under_load_loses_no_request(
     assert {status for client in clients for status in client.answers} == {200}
 
 
-def test_a_reload_that_is_asked_for_while_it_starts_does_not_end_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reload_during_start_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     monkeypatch.setattr(
         server_process, "run", lambda options: found.append(signal.getsignal(signal.SIGHUP))

@@ -1,7 +1,5 @@
 """Requests of gRPC are read as protobuf would read them, and cost what was asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,7 @@ from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.grpc import grpc_messages as messages
 from aotc_serve.grpc.grpc_inference import CONTENTS, _typed
-from aotc_serve.grpc.grpc_wire import (
-    FIELDS_MAX,
-    InferRequest,
-    InputTensor,
-    model_of,
-    read_request,
-)
+from aotc_serve.grpc.grpc_wire import FIELDS_MAX, InferRequest, InputTensor, model_of, read_request
 from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, datatype_of, take_nothing
 
 from ..samples import refused
@@ -189,9 +181,7 @@ def contents(field: int, data: bytes, count: int) -> InputTensor:
         (DType.FLOAT32, 1, b"\x01", 1),
     ],
 )
-def test_typed_contents_that_are_not_exactly_the_tensor_are_refused(
-    dtype: DType, field: int, data: bytes, count: int
-) -> None:
+def test_typed_contents_must_fit(dtype: DType, field: int, data: bytes, count: int) -> None:
     with refused("AOTC-E761"):
         _typed(port(dtype), contents(field, data, count), take_nothing)
 

@@ -1,7 +1,5 @@
 """Requests that wait are joined where a build has proven it, and get what they would alone."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,9 +43,7 @@ def test_only_what_was_proven_to_be_split_is_joined(loaded: LoadedBundle) -> Non
     assert (plan.inputs, plan.outputs) == ((0, 0), (1, 0))
 
 
-def test_requests_differ_where_trials_have_shown_that_it_changes_nothing(
-    loaded: LoadedBundle,
-) -> None:
+def test_requests_differ_where_trials_show_no_change(loaded: LoadedBundle) -> None:
     plans = {name: plan_of(model) for name, model in models_of(loaded).items()}
     mixed = {name: plan.mixed for name, plan in plans.items() if plan is not None}
     assert (mixed["joins.masked"], mixed["joins.filled"]) == (("seq",), ("seq",))
@@ -67,9 +63,7 @@ COUNTS: dict[str, tuple[list[int], int]] = {
 
 
 @pytest.mark.parametrize(("waiting", "count"), COUNTS.values(), ids=COUNTS)
-def test_so_many_are_joined_as_make_the_cheapest_call(
-    loaded: LoadedBundle, waiting: list[int], count: int
-) -> None:
+def test_cheapest_call_is_joined(loaded: LoadedBundle, waiting: list[int], count: int) -> None:
     model, plan = planned(loaded, "rows")
     sized = [Sized(rows, (), ()) for rows in waiting]
     assert Chooser(model, plan).choose(sized) == list(range(count))
@@ -94,9 +88,7 @@ def test_of_other_lengths_those_are_joined_that_make_the_cheapest_call(
 
 @pytest.mark.parametrize("name", ["masked", "filled"])
 @pytest.mark.parametrize("lengths", [[3, 7, 8, 1], [2, 2, 8, 8], [5, 1], [9, 3, 16, 4, 2]], ids=str)
-def test_what_was_joined_of_other_lengths_comes_apart(
-    loaded: LoadedBundle, name: str, lengths: list[int]
-) -> None:
+def test_other_lengths_come_apart(loaded: LoadedBundle, name: str, lengths: list[int]) -> None:
     model, plan = planned(loaded, name)
     chooser = Chooser(model, plan)
     requests = [[RANDOM.random((1, length, 4), np.float32)] for length in lengths]

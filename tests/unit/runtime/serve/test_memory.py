@@ -2,8 +2,6 @@
 have while only small requests have room.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

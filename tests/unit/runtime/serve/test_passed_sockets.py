@@ -1,7 +1,5 @@
 """A socket that systemd has opened: the server listens there, or says what is wrong with it."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -71,9 +69,7 @@ def refused(process: subprocess.Popen[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["v4", "v6"])
-def test_a_server_takes_the_socket_and_whoever_has_connected_before(
-    family: int, digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_socket_is_taken(family: int, digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     address = ("127.0.0.1", 0) if family == socket.AF_INET else ("::1", 0)
     try:
         sockets.append(listening(family, address))
@@ -94,9 +90,7 @@ def test_a_server_takes_the_socket_and_whoever_has_connected_before(
             waiting.close()
 
 
-def test_the_next_server_goes_on_at_the_same_socket(
-    digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_next_server_reuses_socket(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     sockets.append(listening())
     for _ in range(2):
         with passing(digits_bundle, sockets) as process:
@@ -156,9 +150,7 @@ def test_what_is_no_socket_is_refused(digits_bundle: Bundle) -> None:
         refused(process)
 
 
-def test_processes_that_the_server_starts_do_not_have_the_socket(
-    digits_bundle: Bundle, sockets: list[socket.socket]
-) -> None:
+def test_children_lack_the_socket(digits_bundle: Bundle, sockets: list[socket.socket]) -> None:
     sockets.append(listening())
     with passing(digits_bundle, sockets) as process:
         try:

@@ -1,7 +1,5 @@
 """Bundles that are replaced, refused, unloaded and added while a server is asked."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -51,9 +49,7 @@ def test_a_new_bundle_takes_the_place_of_the_old_one_without_a_lost_request(
         assert served.get("/v2/models/digits/versions/1.0.0")[0] == 404
 
 
-def test_a_bundle_that_is_refused_leaves_the_old_one_serving_and_says_so(
-    versions: Versions, tmp_path: Path, expected: bytes
-) -> None:
+def test_rejected_bundle_keeps_old(versions: Versions, tmp_path: Path, expected: bytes) -> None:
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
     with serving([place], [versions.trust]) as served:
@@ -98,9 +94,7 @@ def revoked_bundles(served: Served) -> float:
 
 
 @pytest.mark.parametrize("mode", ["stop", "drain", "serve"])
-def test_policy_that_revokes_what_serves_makes_the_server_not_ready(
-    mode: str, versions: Versions, tmp_path: Path
-) -> None:
+def test_revoking_policy_makes_it_unready(mode: str, versions: Versions, tmp_path: Path) -> None:
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
     delay = "1000" if mode == "stop" else "0.2"
@@ -131,9 +125,7 @@ def test_policy_that_revokes_what_serves_makes_the_server_not_ready(
 
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["same file", "another file"])
-def test_revocation_is_about_what_serves_and_not_about_its_file(
-    is_replaced: bool, versions: Versions, tmp_path: Path
-) -> None:
+def test_revocation_is_of_the_bundle(is_replaced: bool, versions: Versions, tmp_path: Path) -> None:
     """A minimum version refuses 1.0.0, whatever lies in its place by now."""
     place = tmp_path / "digits.aotb"
     versions.write("1.0.0", place)
@@ -160,9 +152,7 @@ def test_policy_that_cannot_be_read_revokes_nothing(versions: Versions, tmp_path
         assert served.infer("digits", INPUTS)[0] == 200
 
 
-def test_what_is_not_trusted_is_never_loaded(
-    digits_bundle: tuple[Path, Path], versions: Versions
-) -> None:
+def test_untrusted_is_never_loaded(digits_bundle: tuple[Path, Path], versions: Versions) -> None:
     with serving([digits_bundle[0]], [versions.trust], ready=False) as served:
         assert served.process.wait(SECONDS) == 5
         served.read_all()
@@ -170,9 +160,7 @@ def test_what_is_not_trusted_is_never_loaded(
         assert served.said("serving") == served.said("refused") == []
 
 
-def test_versions_serve_beside_each_other_and_come_into_a_folder(
-    versions: Versions, tmp_path: Path
-) -> None:
+def test_versions_serve_beside_each_other(versions: Versions, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     folder.mkdir()
     versions.write("1.10.0", folder / "b.aotb")
@@ -197,9 +185,7 @@ def test_versions_serve_beside_each_other_and_come_into_a_folder(
         assert status == 403
 
 
-def test_it_is_not_ready_before_the_last_fixture_has_matched(
-    digits_bundle: tuple[Path, Path],
-) -> None:
+def test_unready_before_the_last_fixture_matched(digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], ready=False) as served:
         status, document = served.get("/v2/health/ready")
         before = bool(served.said("serving"))

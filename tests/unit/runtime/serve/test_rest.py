@@ -1,7 +1,5 @@
 """The Open Inference Protocol over HTTP, spoken to a server in a process of its own."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -49,9 +47,7 @@ def test_a_bundle_of_several_entry_points_is_several_models(served: Served) -> N
 
 
 @pytest.mark.parametrize("name", ["digits", "digits.predict", "digits/versions/1.0.0"])
-def test_binary_answers_are_the_calls_to_the_bit(
-    served: Served, digits: LoadedBundle, name: str
-) -> None:
+def test_binary_answers_equal_the_calls(served: Served, digits: LoadedBundle, name: str) -> None:
     for rows in (1, 8, 64):
         x = image(rows)
         expected = digits["predict"](x)
@@ -150,9 +146,7 @@ REFUSED: dict[str, tuple[str, Any, int, str]] = {
 
 
 @pytest.mark.parametrize(("model", "document", "status", "code"), REFUSED.values(), ids=REFUSED)
-def test_a_request_that_does_not_fit_is_refused_with_its_code(
-    served: Served, model: str, document: Any, status: int, code: str
-) -> None:
+def test_unfit_request(served: Served, model: str, document: Any, status: int, code: str) -> None:
     found, answer = served.post(f"/v2/models/{model}/infer", document)
     assert (found, answer["code"]) == (status, code)
     assert answer["error"].startswith(code) and "Traceback" not in answer["error"]
@@ -175,9 +169,7 @@ LIES: dict[str, tuple[bytes, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("body", "headers", "code"), LIES.values(), ids=LIES)
-def test_a_body_that_lies_is_refused(
-    served: Served, body: bytes, headers: dict[str, str], code: str
-) -> None:
+def test_lying_body(served: Served, body: bytes, headers: dict[str, str], code: str) -> None:
     _, _, data = served.ask("POST", "/v2/models/digits/infer", body, headers)
     assert json.loads(data)["code"] == code
 
@@ -217,8 +209,6 @@ def test_nobody_loads_or_unloads_where_that_was_not_allowed(served: Served) -> N
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/", 404), ("PUT", "/v2", 405)])
-def test_other_addresses_are_told_as_json(
-    served: Served, method: str, path: str, status: int
-) -> None:
+def test_other_addresses_are_json(served: Served, method: str, path: str, status: int) -> None:
     found, _, data = served.ask(method, path)
     assert found == status and json.loads(data)["code"] == "AOTC-E762"

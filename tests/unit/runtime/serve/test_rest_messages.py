@@ -1,7 +1,5 @@
 """Answers over HTTP: what is written together, and what is not copied."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a policy revokes of a bundle that serves, without its files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -24,9 +22,7 @@ def text(digits_bundle: tuple[Path, Path]) -> str:
     return digits_bundle[1].read_text("utf-8")
 
 
-def test_policy_of_the_load_revokes_nothing(
-    digits: LoadedBundle, digits_bundle: tuple[Path, Path]
-) -> None:
+def test_loading_policy_is_fine(digits: LoadedBundle, digits_bundle: tuple[Path, Path]) -> None:
     assert revocations(digits, read_policy(digits_bundle[1])) == ()
 
 

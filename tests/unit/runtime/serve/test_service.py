@@ -1,7 +1,5 @@
 """What a request holds is held until nothing uses it, however long its client has waited."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable

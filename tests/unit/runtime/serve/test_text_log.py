@@ -1,7 +1,5 @@
 """Events in the text log of a server stand in a line each, whatever files are called."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 import pytest
@@ -26,9 +24,7 @@ from aotc_serve.server_process import _teller
         ("übung", "übung"),
     ],
 )
-def test_value_is_one_word_or_quoted(
-    value: object, expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_value_is_quoted(value: object, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     _teller(as_json=False)("refused", {"bundle": value, "serving": "nothing"})
     time, _, event = capsys.readouterr().out.partition(" ")
     assert datetime.fromisoformat(time).tzinfo is not None

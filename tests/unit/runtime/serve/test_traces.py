@@ -1,7 +1,5 @@
 """Spans of requests are children of those that clients name, and calls are children of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
@@ -27,9 +25,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 def traced(
-    repository: Repository,
-    *requests: tuple[str, int],
-    delay: float | None = None,
+    repository: Repository, *requests: tuple[str, int], delay: float | None = None
 ) -> tuple[list[int], list[ReadableSpan]]:
     """Statuses of requests that are made at the same time, and what was traced. requests: their
     `traceparent` and how many rows they have.
@@ -86,9 +82,7 @@ def id_of(span: ReadableSpan) -> str:
     return f"{span.context.span_id:016x}"
 
 
-def test_a_request_continues_the_clients_trace_and_its_call_the_requests(
-    repository: Repository,
-) -> None:
+def test_request_continues_the_trace_of_its_client(repository: Repository) -> None:
     statuses, (call, request) = traced(repository, (PARENT, 4))
     assert statuses == [200]
     assert {f"{span.context.trace_id:032x}" for span in (call, request)} == {TRACE}
@@ -107,9 +101,7 @@ def test_a_request_continues_the_clients_trace_and_its_call_the_requests(
     assert request.start_time <= call.start_time <= call.end_time <= request.end_time  # type: ignore[operator]
 
 
-def test_a_joined_call_is_in_the_trace_of_each_request_that_it_served(
-    repository: Repository,
-) -> None:
+def test_joined_call_is_in_the_trace_of_each_request(repository: Repository) -> None:
     others = [f"00-{number:032x}-{number:016x}-01" for number in (1, 2, 3, 4)]
     statuses, spans = traced(repository, *((parent, 4) for parent in others), delay=10)
     assert statuses == [200] * 4

@@ -1,7 +1,5 @@
 """Bundles of the examples, loaded once for the tests of a module."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a call accepts: arrays, numbers, pytrees and parameters."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
@@ -221,9 +219,7 @@ TREES: list[tuple[dict[str, Any], Any, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("spec", "value", "flat"), TREES)
-def test_flattening_and_building_are_each_others_inverse(
-    spec: dict[str, Any], value: Any, flat: list[Any]
-) -> None:
+def test_flattening_and_building_invert(spec: dict[str, Any], value: Any, flat: list[Any]) -> None:
     pairs = sorted(flatten(tree(spec), value, "x"))
     assert pairs == list(enumerate(flat))
     assert list(leaves(tree(spec))) == list(range(len(flat)))
@@ -264,9 +260,7 @@ class Half(dict[str, Any]):
         (Record("Point", {"other": 1}), False),
     ],
 )
-def test_a_mapping_is_read_by_attribute_where_it_has_all_of_them_and_no_such_item(
-    value: Any, is_taken: bool
-) -> None:
+def test_mapping_with_attributes_is_read_by_attribute(value: Any, is_taken: bool) -> None:
     spec = tree({"node": "record", **PAIR})
     if is_taken:
         assert sorted(flatten(spec, value, "x")) == [(0, 1), (1, 2)]
@@ -290,9 +284,7 @@ def test_a_named_tuple_is_also_passed_as_a_dict_of_its_fields_and_as_nothing_ali
             list(flatten(spec, value, "x"))
 
 
-def test_named_tuples_come_back_as_such_and_no_source_is_run_for_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_named_tuples_come_back_without_running_source(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: Any, **__: Any) -> Any:
         raise AssertionError("source text was run")
 
@@ -374,9 +366,7 @@ def test_any_mapping_stands_for_a_dict_and_a_list_for_a_tuple() -> None:
         ),
     ],
 )
-def test_a_structure_is_told_by_its_kind_and_its_size(
-    spec: dict[str, Any], value: Any, expected: str, found: str
-) -> None:
+def test_structure_is_told(spec: dict[str, Any], value: Any, expected: str, found: str) -> None:
     with pytest.raises(ShapeError) as refused:
         list(flatten(tree(spec), value, "x"))
     (finding,) = refused.value.findings
@@ -449,9 +439,7 @@ def test_wrong_arguments_are_refused_with_the_signature(
         ({"zzz": 1}, PLAIN),
     ],
 )
-def test_a_hint_names_a_parameter_that_is_missing_and_was_meant(
-    kwargs: dict[str, Any], hint: str
-) -> None:
+def test_hint_names_the_missing_parameter(kwargs: dict[str, Any], hint: str) -> None:
     spec = entry_point(x="positional_or_keyword", image="keyword_only", label="keyword_only")
     with pytest.raises(ShapeError) as refused:
         bind("f", signature_of(spec.parameters), (1,), kwargs, spec)

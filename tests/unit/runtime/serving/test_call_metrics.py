@@ -1,7 +1,5 @@
 """What an entry point counts: calls, their latency, padding and shapes."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import threading
@@ -112,9 +110,7 @@ def test_an_unused_executable_has_an_empty_histogram() -> None:
     assert latency_of(CallCounter()).to_json() == {"calls": 0, "seconds": 0.0, "at_most": []}
 
 
-def test_the_report_holds_latency_by_executable(
-    digits_bundle: tuple[pathlib.Path, pathlib.Path],
-) -> None:
+def test_report_holds_latency(digits_bundle: tuple[pathlib.Path, pathlib.Path]) -> None:
     with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
         bundle["predict"](np.zeros((8, 64), np.float32))
         bundle["predict"].on_device(np.zeros((8, 64), np.float32))

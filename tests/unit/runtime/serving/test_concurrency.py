@@ -1,7 +1,5 @@
 """Many threads, futures, event loops and donations at once."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import threading
@@ -134,9 +132,7 @@ def test_closing_while_calls_run_refuses_or_serves_and_nothing_else(digits_bundl
     assert results and all(np.array_equal(result, expected) for result in results)
 
 
-def test_reading_an_array_while_it_is_donated_gives_all_of_it_or_a_refusal(
-    train: LoadedBundle,
-) -> None:
+def test_reading_a_donated_array_gives_all_of_it_or_an_error(train: LoadedBundle) -> None:
     batch = {"image": np.ones((64, 64), np.float32), "label": np.zeros(64, np.int32)}
     for _ in range(20):
         state = train["init"].on_device(0)

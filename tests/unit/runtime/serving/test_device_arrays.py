@@ -1,7 +1,5 @@
 """Arrays on the device: read, claimed by the calls that donate them, given back or used up."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Calls: what is served, what is refused and why, and that every call is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterator
@@ -55,9 +53,7 @@ def test_every_profile_is_served_by_position_and_by_name(digits: LoadedBundle) -
         assert digits["predict"].calls[label] == calls + 2
 
 
-def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
-    digits: LoadedBundle,
-) -> None:
+def test_shape_outside_profiles_names_them_and_the_policy(digits: LoadedBundle) -> None:
     error = refused(digits, image(7))
     assert error.code == "AOTC-E611"
     (finding,) = error.findings
@@ -69,9 +65,7 @@ def test_a_shape_outside_every_profile_is_refused_naming_them_and_the_policy(
         assert caught.value.code == "AOTC-E611"
 
 
-def test_an_error_of_xla_is_ours_and_counted_and_the_next_call_is_served(
-    digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xla_error_is_ours_counted(digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     predict = digits["predict"]
     before = predict.refusals.get("AOTC-E755", 0)
     device = predict._table[(8, 64),].device
@@ -108,9 +102,7 @@ def test_a_donated_array_is_given_back_when_xla_fails(train: LoadedBundle) -> No
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 64, 1), (64, 8), ()])
-def test_another_rank_or_fixed_axis_is_refused(
-    shape: tuple[int, ...], digits: LoadedBundle
-) -> None:
+def test_other_rank_or_axis_is_refused(shape: tuple[int, ...], digits: LoadedBundle) -> None:
     error = refused(digits, np.zeros(shape, np.float32))
     assert error.code == "AOTC-E612"
     (finding,) = error.findings
@@ -249,9 +241,7 @@ def _to_numpy(value: Any) -> Any:
         ("memory_limit", -1, "AOTC-E556"),
     ],
 )
-def test_a_limit_that_is_no_number_is_refused(
-    argument: str, value: object, code: str, digits_bundle: Bundle
-) -> None:
+def test_bad_limits_fail(argument: str, value: object, code: str, digits_bundle: Bundle) -> None:
     with pytest.raises(ResourceError) as caught:
         aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1], **{argument: value})
     (finding,) = caught.value.findings

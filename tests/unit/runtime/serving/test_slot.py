@@ -1,7 +1,5 @@
 """Replacing a bundle while it serves."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading
@@ -95,9 +93,7 @@ def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> No
     slot.bundle.close()
 
 
-def test_what_is_no_ready_bundle_is_refused_and_the_old_one_serves_on(
-    digits_bundle: Bundle,
-) -> None:
+def test_unready_bundle_is_refused_and_the_old_one_serves(digits_bundle: Bundle) -> None:
     path, policy = digits_bundle
     closed = aotc_runtime.load(path, trust=policy)
     closed.close()
@@ -124,9 +120,7 @@ def test_a_slot_says_what_it_serves_and_refusals_are_answers(digits_bundle: Bund
     slot.bundle.close()
 
 
-def test_a_parameter_may_be_called_self(
-    digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parameter_may_be_self(digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
     resident = digits._resident
     assert resident is not None
     predict = resident.entry_points["predict"]

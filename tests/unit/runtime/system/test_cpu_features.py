@@ -1,7 +1,5 @@
 """Name and features of a processor as the system tells them, in the words of LLVM."""
 
-from __future__ import annotations
-
 import os
 import platform
 import struct

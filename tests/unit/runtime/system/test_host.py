@@ -1,7 +1,5 @@
 """What the host is: memory from files that are given, the rest from jaxlib itself."""
 
-from __future__ import annotations
-
 import os
 import platform
 from importlib.metadata import version
@@ -54,9 +52,7 @@ def test_without_any_file_it_is_the_physical_memory(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("cgroup", [1, 2])
-def test_a_cgroup_limit_counts_if_it_is_less(
-    cgroup: int, limit: str, usage: str, expected: int, tmp_path: Path
-) -> None:
+def test_least_counts(cgroup: int, limit: str, usage: str, expected: int, tmp_path: Path) -> None:
     inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
     contents = {inside + limit_file: limit, inside + usage_file: usage}
     assert available_memory(*files(tmp_path, meminfo=MEMINFO, **contents)) == expected
@@ -77,9 +73,7 @@ def test_files_in_the_page_cache_are_no_usage(cgroup: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("cgroup", [1, 2])
 @pytest.mark.parametrize("limited", ["", "system.slice/", "system.slice/server.service/"])
-def test_the_cgroup_of_the_process_and_each_above_it_count(
-    limited: str, cgroup: int, tmp_path: Path
-) -> None:
+def test_every_cgroup_above_counts(limited: str, cgroup: int, tmp_path: Path) -> None:
     inside, limit_file, usage_file, _ = OF_CGROUP[cgroup]
     line = {1: "7:cpu,memory:", 2: "0::"}[cgroup] + "/system.slice/server.service\n"
     contents = {

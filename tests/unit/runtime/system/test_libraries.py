@@ -1,16 +1,14 @@
 """A library that custom calls need is missed before anything is loaded, not when it is called."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aotc_runtime.system import host_probe
+from tests.conftest import Bundle
 
 WITHOUT_SCIPY = {
     "a finder that finds none": """
@@ -36,16 +34,14 @@ except aotc_runtime.AotcError as error:
 """
 
 
-def loading(bundle: tuple[Path, Path], without: str) -> Any:
+def loading(bundle: Bundle, without: str) -> Any:
     code = LOAD.format(bundle=str(bundle[0]), policy=str(bundle[1]), without=without)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("without", WITHOUT_SCIPY.values(), ids=WITHOUT_SCIPY.keys())
-def test_a_program_with_lapack_is_refused_where_scipy_was_left_out_and_others_load(
-    without: str, gp_bundle: tuple[Path, Path], digits_bundle: tuple[Path, Path]
-) -> None:
+def test_missing_scipy_is_refused(without: str, gp_bundle: Bundle, digits_bundle: Bundle) -> None:
     assert loading(gp_bundle, without) == ["AOTC-E510"]
     assert loading(digits_bundle, without) == []
 

@@ -1,7 +1,5 @@
 """Reading through a mapped file in little memory, and how far that is."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os
@@ -16,12 +14,7 @@ import pytest
 from aotc_runtime.base.digest import chunks_of, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
-from aotc_runtime.system.streamed_bundle import (
-    CHUNK_BYTES,
-    ignore_progress,
-    look_into,
-    pass_file,
-)
+from aotc_runtime.system.streamed_bundle import CHUNK_BYTES, ignore_progress, look_into, pass_file
 
 from .test_store import as_archive, as_folder
 
@@ -93,9 +86,7 @@ def test_an_empty_file_has_no_pieces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [as_archive, as_folder])
-def test_a_bundle_that_is_looked_into_holds_what_is_loaded(
-    write: Callable[[Path], Path], tmp_path: Path
-) -> None:
+def test_inspected_bundle_holds_little(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
     assert dict(look_into(path).members) == dict(open_bundle(path).members)
 
@@ -114,9 +105,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path / "layout"
 
 
-def test_a_terminal_shows_it_and_is_clean_afterwards(
-    large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_terminal_shows_progress_and_is_clean(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", screen := Terminal())
     with line_of_progress("hash", large, quiet=False) as told:
         told(LARGE_BYTES // 2)

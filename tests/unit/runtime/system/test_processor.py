@@ -2,8 +2,6 @@
 same on emulated processors.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

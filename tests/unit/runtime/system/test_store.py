@@ -1,7 +1,5 @@
 """Opening a bundle; what is refused is in tests/hostile."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io
@@ -108,9 +106,7 @@ def a_layout(folder: Path, blob: bytes) -> str:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
-    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moved_folder_reread(after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_layout(tmp_path / "bundle", b"old")
     digest = a_layout(tmp_path / "other", b"new")
     mapped: list[Path] = []
@@ -130,9 +126,7 @@ def test_a_folder_that_is_replaced_while_it_is_read_is_read_again(
     assert index is not None and f"sha256:{bytes(index).decode()}" == digest
 
 
-def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unstable_folder_is_last_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = a_layout(tmp_path / "bundle", b"old")
     read: list[Path] = []
 
@@ -146,9 +140,7 @@ def test_a_folder_that_does_not_stay_is_judged_as_it_was_read_last(
     assert len(read) == 3 * layout_folder.READS_MAX
 
 
-def test_a_folder_whose_blobs_cannot_be_listed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unlistable_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is root can list everything, so the system's answer is made here."""
     a_layout(tmp_path / "bundle", b"old")
     scandir = os.scandir

@@ -1,7 +1,5 @@
 """Whatever a path leads to, reading it ends: with the bytes, or at once with the reason."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable
@@ -25,9 +23,7 @@ def pipe(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_what_is_no_file_is_refused_without_being_read(
-    tmp_path: Path, pipe: Path, read: Callable[[Path], object]
-) -> None:
+def test_odd_files_are_unread(tmp_path: Path, pipe: Path, read: Callable[[Path], object]) -> None:
     for path in (Path("/dev/zero"), Path("/dev/null"), pipe, tmp_path, tmp_path / "none"):
         before = descriptors()
         with pytest.raises(OSError):

@@ -2,8 +2,6 @@
 one.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -185,9 +183,7 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
         ({"requires": {"memory_bytes": 0}}, {"memory_bytes": 0}, []),
     ],
 )
-def test_each_mismatch_has_its_code(
-    change: dict[str, Any], facts: dict[str, Any], expected: list[str]
-) -> None:
+def test_mismatch_codes(change: dict[str, Any], facts: dict[str, Any], expected: list[str]) -> None:
     assert codes(change, **facts) == expected
 
 
@@ -236,9 +232,7 @@ def symbolic(stablehlo: str | None) -> dict[str, Any]:
         ("1.100.0", "0.99.0", ["AOTC-E401"]),
     ],
 )
-def test_a_module_that_may_be_compiled_here_is_of_a_version_that_jaxlib_reads(
-    stablehlo: str | None, jaxlib: str, expected: list[str]
-) -> None:
+def test_symbolic_module_version(stablehlo: str | None, jaxlib: str, expected: list[str]) -> None:
     entry = msgspec.to_builtins(manifest())["entry_points"]["predict"]
     change = {"entry_points": {"predict": {**entry, "symbolic": symbolic(stablehlo)}}}
     assert codes(change, jaxlib=jaxlib) == expected
@@ -322,9 +316,7 @@ PAD = {"policy": "pad", "fill": {}, "mask": "", "length": "", "proof": []}
     ],
     ids=["cut", "cut meanwhile", "another part, and all joined"],
 )
-def test_results_count_as_memory_where_a_policy_pads_or_splits(
-    policy: dict[str, Any], factor: int
-) -> None:
+def test_padded_results_count_as_memory(policy: dict[str, Any], factor: int) -> None:
     document = msgspec.to_builtins(manifest())
     document["entry_points"]["predict"]["out_of_profile"] = {"batch": policy}
     bundle = msgspec.convert(document, BundleManifest)

@@ -1,7 +1,5 @@
 """What few manifests say, of meshes and of several engines, compared with the rest of them."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 
@@ -77,18 +75,15 @@ def test_the_mesh_is_among_what_is_checked() -> None:
     [
         ({"mesh": {**MESH, "axes": []}}, ("m mesh", "none")),
         ({"mesh": {**MESH, "axes": [MESH["axes"][0]] * 2}}, ("m mesh", "data, data")),
-        (
-            {"mesh": {**MESH, "devices": [0, 1, 2, 3, 4, 4]}},
-            ("m mesh devices", "0, 1, 2, 3, 4, 4"),
-        ),
-        (
-            {"mesh": {**MESH, "devices": [1, 2, 3, 4, 5, 6]}},
-            ("m mesh devices", "1, 2, 3, 4, 5, 6"),
-        ),
-        ({"mesh": {**MESH, "devices": [0, 1, 2]}}, ("m mesh devices", "0, 1, 2")),
-        (
-            {"mesh": {**MESH, "devices": [0, 2, 1, 3, 4, 5]}},
-            ("m mesh devices", "0, 2, 1, 3, 4, 5"),
+        *(
+            ({"mesh": {**MESH, "devices": devices}}, ("m mesh devices", str(devices)[1:-1]))
+            for devices in (
+                [0, 1, 2, 3, 4, 4],
+                [1, 2, 3, 4, 5, 6],
+                [0, 1, 2],
+                [0, 1, 2, 3, 4, 5, 6],
+                [0, 2, 1, 3, 4, 5],
+            )
         ),
         ({"requires": {"devices": 1}}, ("m mesh", "6, 1 and 6")),
         ({"target": {"devices": 7}}, ("m mesh", "6, 6 and 7")),
@@ -98,6 +93,7 @@ def test_the_mesh_is_among_what_is_checked() -> None:
             ("m predict x", "axis 1: the axis data of the mesh a second time"),
         ),
         ({"input": [["data"]]}, ("m predict x", "data")),
+        ({"input": [["data"], ["model"], []]}, ("m predict x", "data, model, -")),
         ({"input": [[], []]}, ("m predict x", "-, -")),
         ({"input": [[], ["data"]]}, ("m predict x", "[2, 3]")),
         ({"output": [["model"]]}, ("m predict result", "[2]")),
@@ -169,10 +165,7 @@ TPU = {"family": "tpu", "topology": "v5e:1x1", "kinds": ["TPU v5e"]}
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an engine that is not listed": ({FIRST: "openvino"}, "one of iree, of requires.engines"),
     "an engine without a name": ({SECOND: ""}, "one of iree, of requires.engines"),
-    "a list of none": (
-        {"requires.engines": {}, FIRST: None},
-        "another engine than the target's",
-    ),
+    "a list of none": ({"requires.engines": {}, FIRST: None}, "another engine than the target's"),
     "an engine for nothing": ({FIRST: None}, "an executable for iree"),
     "the target's for nothing": ({SECOND: "iree"}, "an executable for cpu"),
     "the target's own twice": (BY_IREE, "each engine once"),
@@ -252,9 +245,7 @@ def test_a_policy_accepts_a_target_whose_engines_it_accepts_all_of() -> None:
     assert [*check_engines(manifests, ["xla", "iree"], "here")] == []
 
 
-def test_xlas_own_executables_may_call_what_xla_has_and_other_engines_have_other_platforms() -> (
-    None
-):
+def test_xla_may_call_its_libraries_and_other_engines_have_other_platforms() -> None:
     calls = document()
     calls["requires"]["custom_call_targets"] = ["TopK"]
     profiles(calls)[1]["custom_call_targets"] = ["TopK"]

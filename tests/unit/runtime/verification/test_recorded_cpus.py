@@ -4,8 +4,6 @@ A processor's name says nothing: hypervisors mask AVX-512, kernels leave AMX off
 a name. Only features count, and only those that a target requires.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -114,9 +112,7 @@ def test_a_refusal_names_every_missing_feature_and_no_other(processor: str) -> N
         ("sapphirerapids-without-amx", "sapphirerapids"),
     ],
 )
-def test_of_several_targets_the_best_one_of_the_processor_is_taken(
-    processor: str, best: str
-) -> None:
+def test_best_target_of_the_processor_is_taken(processor: str, best: str) -> None:
     recorded = RECORDED[processor]
     facts = host(cpu=recorded["cpu"], isa=frozenset(recorded["features"].split()))
     bundle = {c: bundle_for(c) for c in ("v2", "v3", "v4", "sapphirerapids", "znver5")}

@@ -1,7 +1,5 @@
 """Each blob of a bundle in words: what a policy revokes is looked up among these."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

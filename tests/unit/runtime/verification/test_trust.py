@@ -1,7 +1,5 @@
 """Policies and keys; signatures themselves are attacked in tests/hostile."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -212,9 +210,7 @@ KEY = '[[keys]]\npublic_key = """{}"""\n'
     ],
     ids=["threshold", "schema", "time", "fallback", "id", "list", "limit", "window", "name"],
 )
-def test_a_policy_made_in_python_is_checked_as_one_that_was_read(
-    change: dict[str, Any], place: str
-) -> None:
+def test_policy_of_python_is_checked_as_read(change: dict[str, Any], place: str) -> None:
     fields: dict[str, Any] = {"schema": 1, "name": "x", "keys": (TrustedKey(public_key=PEM),)}
     with pytest.raises(TrustError) as refused:
         policy_keys(TrustPolicy(**{**fields, **change}))
@@ -301,9 +297,7 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
         ),
     ],
 )
-def test_a_problem_names_its_place_what_would_do_and_what_stands_there(
-    change: dict[str, Any], where: str, expected: str, found: str
-) -> None:
+def test_problem_is_placed(change: dict[str, Any], where: str, expected: str, found: str) -> None:
     (finding,) = policy_problems(POLICY | change, "p")
     assert (finding.code, finding.where, finding.found) == ("AOTC-E309", where, found)
     assert finding.expected.startswith(expected)
@@ -315,6 +309,8 @@ threshold = 1
 thresold = 1
 furthest_fallback = "splti"
 minimum_build_time = 2026-01-01T00:00:00
+numerics = "ieee"
+precisions = ["int8", "int2"]
 
 [[keys]]
 public_key = "x"
@@ -332,16 +328,19 @@ roots = [
     found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
     assert found.pop(":1 schema").found == "no value"
     assert sorted(found) == [
-        ":13 revoked.roots[0]",
+        ":11 keys[0].not_after",
+        ":15 revoked.roots[0]",
         ":3 thresold",
         ":4 furthest_fallback",
         ":5 minimum_build_time",
-        ":9 keys[0].not_after",
+        ":7 precisions[1]",
     ]
     assert found[":3 thresold"].hint == "did you mean `threshold`?"
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
     assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
-    assert "without quotes" in found[":9 keys[0].not_after"].hint
+    assert found[":7 precisions[1]"].hint == "did you mean `int8`?"
+    assert found[":7 precisions[1]"].expected == "one of: float32, int4, int8"
+    assert "without quotes" in found[":11 keys[0].not_after"].hint
 
 
 def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) -> None:
@@ -369,9 +368,7 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
         ('"classify.top1" = inf', 'metrics."classify.top1"', "a finite number"),
     ],
 )
-def test_limits_of_metrics_are_finite_numbers_by_entry_point(
-    rules: str, place: str, expected: str, tmp_path: Path
-) -> None:
+def test_metric_limits_are_finite(rules: str, place: str, expected: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n")
     with pytest.raises(TrustError) as refused:
         read_policy(path)

@@ -1,7 +1,5 @@
 """The order of bundle versions."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

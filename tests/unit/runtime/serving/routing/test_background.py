@@ -1,7 +1,5 @@
 """Compiling beside the calls: in a thread, kept within bounds, failures remembered."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Filling, cutting, splitting and joining arrays, and the masks and lengths of padded calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

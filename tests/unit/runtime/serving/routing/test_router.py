@@ -1,7 +1,5 @@
 """Which way a call takes: exactly, padded to the cheapest profile, or in parts that add up."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -88,9 +86,7 @@ def test_a_split_takes_the_largest_parts_first_each_padded_where_it_may_be() -> 
 
 
 @given(st.integers(1, 200), st.sets(st.integers(1, 40), min_size=1, max_size=4))
-def test_parts_add_up_whenever_any_do_with_as_many_of_the_largest_as_possible(
-    total: int, pieces: set[int]
-) -> None:
+def test_parts_add_up_with_as_many_large_ones_as_possible(total: int, pieces: set[int]) -> None:
     def best(rest: int, sizes: list[int]) -> list[int] | None:
         if not sizes:
             return [] if rest == 0 else None

@@ -1,7 +1,5 @@
 """Shapes without an executable: each reason in its own words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec
@@ -54,9 +52,7 @@ def test_a_size_that_was_not_compiled_names_every_profile(prefill: EntryPoint) -
     assert 'state out_of_profile.seq = "pad", and rebuild' in finding.hint, "batch=1 is there"
 
 
-def test_sizes_that_exist_but_not_together_are_told_as_the_profile_they_ask_for(
-    prefill: EntryPoint,
-) -> None:
+def test_sizes_that_exist_apart_are_told_as_their_profile(prefill: EntryPoint) -> None:
     (finding,) = refused("prefill", prefill, [(3, 16)]).findings
     assert finding.code == "AOTC-E611" and finding.found.startswith("batch=3,seq=16")
     assert 'state out_of_profile.batch = "pad", and rebuild' in finding.hint

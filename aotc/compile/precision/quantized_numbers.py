@@ -1,0 +1,121 @@
+"""Weights in 8 or 4 bits with scales, numbered as qwix 0.1.8 does.
+
+A weight is divided by a scale and rounded half to even. The scale of a block of numbers is their
+largest absolute value divided by 127.5 or 7.5, so that the outermost steps are used as the others.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log10
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+type Array = np.ndarray[Any, Any]
+type Bits = Literal["int8", "int4"]
+
+STEPS: dict[Bits, tuple[float, int, int]] = {"int8": (127.5, -128, 127), "int4": (7.5, -8, 7)}
+"""By element type: what the largest absolute value of a block becomes, the least number, and the
+largest."""
+
+SCALE_MIN = float(np.sqrt(np.finfo(np.float32).tiny))
+"""A smaller scale is replaced by 1: all numbers of the block become zero."""
+
+NO_ERROR_DB = 999.0
+"""The signal-to-noise ratio of a weight without any error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """The quantization of a weight.
+
+    Attributes:
+        dtype: The element type.
+        contracted: The axes that products sum over, whose numbers share scales.
+        group: How many numbers along the last contracted axis share a scale, and no others; 0 for
+            one scale over all contracted axes.
+    """
+
+    dtype: Bits
+    contracted: tuple[int, ...]
+    group: int = 0
+
+    @property
+    def label(self) -> str:
+        """Return the text that is added to a weight's name: "int8:0", or "int4:0:64"."""
+        axes = ".".join(map(str, self.contracted))
+        return f"{self.dtype}:{axes}" + (f":{self.group}" if self.group else "")
+
+    def blocks(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return a weight's shape with its last contracted axis split into groups."""
+        if not self.group:
+            return tuple(shape)
+        axis, sizes = self.contracted[-1], list(shape)
+        sizes[axis : axis + 1] = [shape[axis] // self.group, self.group]
+        return tuple(sizes)
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """Return the axes of `blocks` whose numbers share a scale."""
+        return (self.contracted[-1] + 1,) if self.group else self.contracted
+
+    def scaled(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the axes of `blocks` that the scales have, in their order."""
+        return tuple(each for each in range(len(self.blocks(shape))) if each not in self.shared)
+
+    def scale_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the scales of a weight of this shape."""
+        blocks = self.blocks(shape)
+        return tuple(blocks[each] for each in self.scaled(shape))
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedNumbers:
+    """A quantized weight: `values` of its shape, and float32 `scale`s without the shared axes."""
+
+    values: Array
+    scale: Array
+
+
+def quantize(weight: Array, scheme: Scheme) -> QuantizedNumbers:
+    """Quantize a weight of finite floating-point numbers."""
+    bound, least, largest = STEPS[scheme.dtype]
+    blocks = weight.astype(np.float32).reshape(scheme.blocks(weight.shape))
+    scale = np.abs(blocks).max(axis=scheme.shared, keepdims=True) / np.float32(bound)
+    scale = np.where(scale < SCALE_MIN, np.float32(1), scale)
+    values = np.rint(blocks / scale).clip(least, largest).astype(np.int8)
+    if scheme.dtype == "int4":
+        values = values.astype(ml_dtypes.int4)
+    return QuantizedNumbers(
+        values.reshape(weight.shape), scale.reshape(scheme.scale_shape(weight.shape))
+    )
+
+
+def dequantize(numbers: QuantizedNumbers, scheme: Scheme, dtype: np.dtype[Any]) -> Array:
+    """Return the weight that a program computes with."""
+    shape = numbers.values.shape
+    blocks = numbers.values.astype(np.float32).reshape(scheme.blocks(shape))
+    restored = blocks * np.expand_dims(numbers.scale, scheme.shared)
+    made: Array = restored.reshape(shape).astype(dtype)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizationError:
+    """The difference between a weight and its quantized form.
+
+    `largest` is absolute; `snr_db` is the ratio of the weight's power to that of the error.
+    """
+
+    largest: float
+    snr_db: float
+
+
+def error_of(weight: Array, restored: Array) -> QuantizationError:
+    """Compare a weight with its quantized form."""
+    exact = weight.astype(np.float64)
+    noise = restored.astype(np.float64) - exact
+    power, lost = float(np.square(exact).sum()), float(np.square(noise).sum())
+    ratio = NO_ERROR_DB if lost == 0 else 10 * log10(power / lost)
+    return QuantizationError(float(np.abs(noise).max()), ratio)

@@ -1,0 +1,96 @@
+"""`[precision.NAME]`: the element types in which weights are stored, and their quantization."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from aotc.config.field_types import (
+    Arrayed,
+    Distinct,
+    Name,
+    Size,
+    accepting,
+    at_least_one,
+)
+from aotc.config.manifest_problem import Problem, spell, unknown_reference
+from aotc.config.toml_validation import Section
+from aotc_runtime.formats.toml_source import KeyPath
+
+FLOAT32 = "float32"
+"""The precision of a program as it is written. It needs no declaration."""
+
+INT4_GROUP = 64
+"""The default of `group` for weights of 4 bits."""
+
+PrecisionName = Annotated[
+    Name,
+    accepting(
+        lambda v: v != FLOAT32, f"a name other than {FLOAT32}", f"{FLOAT32} needs no declaration"
+    ),
+]
+
+KeepPattern = Annotated[str, accepting(bool, "a pattern of weight names", "remove it")]
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionSpec(Section):
+    """A precision, in which the weights of products are stored.
+
+    Attributes:
+        weights: Their element type.
+        group: How many numbers along the contracted axis share a scale; None for the default.
+        keep: Patterns of names of weights that stay as they are.
+    """
+
+    weights: Literal["int8", "int4"]
+    group: Size | None = None
+    keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
+
+    @property
+    def block(self) -> int:
+        """Return how many numbers share a scale along the contracted axis; 0 for all of them."""
+        default = INT4_GROUP if self.weights == "int4" else 0
+        return default if self.group is None else self.group
+
+
+def _listed(raw: object) -> object:
+    return [raw] if isinstance(raw, str) else raw
+
+
+PrecisionNames = Annotated[
+    tuple[Name, ...],
+    Arrayed,
+    Distinct,
+    BeforeValidator(_listed),
+    at_least_one("at least one precision", f'leave the key out for "{FLOAT32}"'),
+]
+"""The precisions of an entry point, as one name or a list."""
+
+
+def check_precision(
+    names: Collection[str],
+    declared: Mapping[str, PrecisionSpec],
+    path: KeyPath,
+    others: Collection[str],
+) -> Iterator[Problem]:
+    """Yield what is wrong with the precisions of an entry point.
+
+    `path` is that of `precision`; `others` names what the entry point or the manifest has that no
+    quantized program can have.
+    """
+    for name in names:
+        if name != FLOAT32 and name not in declared:
+            hint = f"declare [precision.{name}]"
+            yield unknown_reference(path, "precision", name, [*declared, FLOAT32], hint)
+    if len(names) > 1:
+        yield Problem(
+            "AOTC-E805",
+            path,
+            "name one, build a bundle with each, and compare their metrics with `aotc diff`",
+            expected="one precision",
+            found=spell([*names]),
+        )
+    for other in others if any(name != FLOAT32 for name in names) else ():
+        yield Problem("AOTC-E807", path, "remove one of the two", found=f"precision and {other}")

@@ -1,0 +1,316 @@
+"""Quantizes the weights of captured entry points, as their precision in the manifest says."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from aotc.base.errors import finding, raise_if, refusal
+from aotc.base.evidence import AppliedPrecision, QuantizedWeight
+from aotc.base.stages import (
+    CapturedEntryPoint,
+    CapturedProfile,
+    CapturedSymbolic,
+    Module,
+    Stored,
+    Tensor,
+)
+from aotc.capture.portable_stablehlo import portable
+from aotc.capture.weight_sets import CLOSURE, Weights
+from aotc.check.quantized_weights import is_nearest
+from aotc.compile.mlir import mlir_context
+from aotc.compile.precision.quantized_module import take_quantized
+from aotc.compile.precision.quantized_numbers import (
+    Array,
+    QuantizedNumbers,
+    Scheme,
+    dequantize,
+    error_of,
+    quantize,
+)
+from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.precision_specs import PrecisionSpec
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema.bundle_manifest import Argument, WeightArgument
+
+NUMBERS_MIN = 1024
+"""Weights with fewer numbers are kept: they take no time, and their scales would weigh more."""
+
+QUANTIZED = ("float32", "bfloat16", "float16")
+"""Element types that are quantized."""
+
+type Name = tuple[str, str]
+"""A weight: its set, and its name there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A quantized weight: its scheme, its record, and the tensors that are stored, by name."""
+
+    scheme: Scheme
+    record: QuantizedWeight
+    tensors: Mapping[str, Array]
+
+
+class Quantizer:
+    """Quantizes weights of a manifest's entry points. Entry points share what is equal."""
+
+    def __init__(self, manifest: BuildManifest, weights: Mapping[str, Weights]) -> None:
+        self._manifest, self._weights = manifest, weights
+        self._made: dict[tuple[Name, str], _Made] = {}
+        self._matched: set[tuple[str, str]] = set()
+        self._names: dict[str, set[str]] = {}
+
+    def quantized(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
+        """Return an entry point whose modules take quantized weights, if its precision says so.
+
+        Raises BuildManifestError: AOTC-E805 for groups that do not divide an axis, E809 if no
+        weight can be quantized.
+        """
+        stated = self._manifest.precision_of(captured.name)
+        if stated is None:
+            return captured
+        name, spec = stated
+        known: dict[Name, set[Use]] = {}
+        for module, arguments in _modules(captured):
+            read = mlir_context.read_artifact(module.artifact)
+            for argument, found in zip(arguments, uses_of(read), strict=True):
+                if isinstance(argument, WeightArgument):
+                    known.setdefault((argument.set, argument.tensor), set()).update(found)
+        made: dict[Name, _Made] = {}
+        kept: dict[str, str] = {}
+        findings: list[Finding] = []
+        for weight, uses in sorted(known.items()):
+            self._names.setdefault(name, set()).add(weight[1])
+            scheme = self._scheme(weight, uses, name, spec)
+            if isinstance(scheme, str):
+                kept[" ".join(weight)] = scheme
+                continue
+            findings += self._undivided(weight, scheme, name)
+            if findings:
+                continue
+            quantized = self._quantize(weight, scheme)
+            if isinstance(quantized, str):
+                kept[" ".join(weight)] = quantized
+            else:
+                made[weight] = quantized
+        raise_if(findings)
+        if not made:
+            reasons = "; ".join(f"{weight}: {reason}" for weight, reason in kept.items())
+            where = self._manifest.where("entry_points", captured.name, "precision")
+            cause = "precision-has-no-effect"
+            raise refusal("AOTC-E809", where, reasons or "no weights", cause=cause)
+        records = tuple(each.record for _, each in sorted(made.items()))
+        return replace(
+            captured,
+            profiles=tuple(_profile(each, made) for each in captured.profiles),
+            symbolic=_symbolic(captured.symbolic, made),
+            precision=AppliedPrecision(name=name, quantized=records, kept=kept),
+        )
+
+    def unmatched(self) -> Iterator[Finding]:
+        """Yield AOTC-E806 for patterns of weights to keep that match none."""
+        for name, names in self._names.items():
+            for index, pattern in enumerate(self._manifest.precision[name].keep):
+                if (name, pattern) not in self._matched:
+                    yield finding(
+                        "AOTC-E806",
+                        self._manifest.where("precision", name, "keep", index),
+                        pattern,
+                        cause="keep-pattern-matches-nothing",
+                        expected=f"one of: {', '.join(sorted(names))}",
+                    )
+
+    def stored(
+        self, name: str, tensors: Mapping[str, Tensor], captured: Mapping[str, CapturedEntryPoint]
+    ) -> dict[str, Tensor]:
+        """Return the tensors of a weights set that the bundle holds.
+
+        Weights that every entry point takes quantized are left out.
+        """
+        used = {
+            argument.tensor
+            for each in captured.values()
+            for _, arguments in _modules(each)
+            for argument in arguments
+            if isinstance(argument, WeightArgument) and argument.set == name
+        }
+        made = [
+            (tensor, each) for ((owner, tensor), _), each in self._made.items() if owner == name
+        ]
+        replaced = {tensor for tensor, _ in made} - used
+        new = {key: value for _, each in made for key, value in each.tensors.items() if key in used}
+        if taken := sorted(new.keys() & tensors.keys()):
+            where = self._manifest.where("weights", name)
+            raise refusal("AOTC-E830", where, taken[0], cause="tensor-names-conflict")
+        return {key: value for key, value in tensors.items() if key not in replaced} | new
+
+    def _scheme(self, weight: Name, uses: set[Use], name: str, spec: PrecisionSpec) -> Scheme | str:
+        """Return the scheme of a weight, or why it is kept."""
+        matched = {each for each in spec.keep if fnmatchcase(weight[1], each)}
+        self._matched |= {(name, each) for each in matched}
+        if matched:
+            return "keep"
+        if weight[0] == CLOSURE:
+            return "the function closes over it"
+        tensor = self._weights[weight[0]].tensors[weight[1]]
+        if tensor.dtype.name not in QUANTIZED:
+            return str(tensor.dtype)
+        if len(tensor.shape) < 2 or np.prod(tensor.shape) < NUMBERS_MIN:
+            return f"fewer than {NUMBERS_MIN} numbers" if len(tensor.shape) > 1 else "one axis"
+        if others := sorted(each.operation for each in uses if isinstance(each, OtherUse)):
+            return f"used by {', '.join(others)}"
+        products = [each for each in uses if isinstance(each, Product)]
+        contracted = {each.contracted for each in products}
+        if len(contracted) != 1 or () in contracted:
+            return "no product sums over it" if not contracted - {()} else "sums over various axes"
+        is_kernel = any(each.is_convolution for each in products)
+        if is_kernel and spec.weights == "int4":
+            return "a convolution"
+        return Scheme(spec.weights, contracted.pop(), 0 if is_kernel else spec.block)
+
+    def _undivided(self, weight: Name, scheme: Scheme, name: str) -> Iterator[Finding]:
+        size = self._weights[weight[0]].tensors[weight[1]].shape[scheme.contracted[-1]]
+        if scheme.group and size % scheme.group:
+            yield finding(
+                "AOTC-E805",
+                self._manifest.where("precision", name, "group"),
+                f"{scheme.group}, and {weight[1]} with {size} numbers to sum",
+                cause="group-does-not-divide-the-axis",
+                expected=f"a divisor of {size}",
+            )
+
+    def _quantize(self, weight: Name, scheme: Scheme) -> _Made | str:
+        if found := self._made.get((weight, scheme.label)):
+            return found
+        array = _array(self._weights[weight[0]].tensors[weight[1]])
+        if not np.isfinite(array.astype(np.float32)).all():
+            return "NaN or infinities"
+        numbers = quantize(array, scheme)
+        error = error_of(array, dequantize(numbers, scheme, array.dtype))
+        values = f"{weight[1]}:{scheme.label}"
+        record = QuantizedWeight(
+            set=weight[0],
+            tensor=weight[1],
+            original=sha256(array.tobytes()),
+            was=array.dtype.name,
+            dtype=scheme.dtype,
+            values=values,
+            scale=f"{values}:scale",
+            contracted=scheme.contracted,
+            group=scheme.group,
+            max_error=repr(error.largest),
+            # Sums in another order may differ in the last places.
+            snr_db=f"{error.snr_db:.1f}",
+        )
+        tensors = {record.values: numbers.values, record.scale: numbers.scale}
+        self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
+        return made
+
+
+def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Argument]]]:
+    """Yield every module of an entry point with its arguments."""
+    for profile in captured.profiles:
+        for module in (profile.module, *profile.others.values()):
+            yield module, profile.arguments
+    if captured.symbolic is not None:
+        yield captured.symbolic.module, captured.symbolic.arguments
+
+
+def _profile(profile: CapturedProfile, made: Mapping[Name, _Made]) -> CapturedProfile:
+    module, arguments = _rewritten(profile.module, profile.arguments, made)
+    others = {
+        platform: _rewritten(each, profile.arguments, made)[0]
+        for platform, each in profile.others.items()
+    }
+    return replace(profile, module=module, arguments=arguments, others=others)
+
+
+def _symbolic(
+    symbolic: CapturedSymbolic | None, made: Mapping[Name, _Made]
+) -> CapturedSymbolic | None:
+    if symbolic is None:
+        return None
+    return CapturedSymbolic(*_rewritten(symbolic.module, symbolic.arguments, made))
+
+
+def _rewritten(
+    module: Module, arguments: Sequence[Argument], made: Mapping[Name, _Made]
+) -> tuple[Module, tuple[Argument, ...]]:
+    """Return a module that takes quantized weights, and its arguments."""
+    taken = [*arguments]
+    schemes: dict[int, Scheme] = {}
+    for place, argument in enumerate(arguments):
+        if isinstance(argument, WeightArgument):
+            found = made.get((argument.set, argument.tensor))
+            if found is not None:
+                schemes[place] = found.scheme
+                taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
+                taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
+    read = mlir_context.read_artifact(module.artifact)
+    take_quantized(read, schemes)
+    return portable(read), tuple(taken)
+
+
+def _array(tensor: Tensor) -> Array:
+    if not isinstance(tensor, Stored):
+        return np.asarray(tensor)
+    data: Any = b"".join(tensor.chunks())
+    return np.frombuffer(data, tensor.dtype).reshape(tensor.shape)
+
+
+def quantized_names(name: str, entry_points: Iterable[CapturedEntryPoint]) -> set[str]:
+    """Return the names of the quantized tensors of a weights set, and of their scales."""
+    records = [each for entry_point in entry_points for each in _records(name, entry_point)]
+    return {named for each in records for named in (each.values, each.scale)}
+
+
+def restored_weights(
+    name: str, captured: CapturedEntryPoint, stored: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Return the quantized weights of an entry point as floating-point numbers.
+
+    They are by their name in the program, in the layout that it has; `stored` has the tensors of
+    the weights set.
+    """
+    orders = {} if captured.model is None else captured.model.orders
+    found: dict[str, Array] = {}
+    for each in _records(name, captured):
+        numbers = QuantizedNumbers(stored[each.values], stored[each.scale])
+        array = dequantize(numbers, _scheme_of(each), jnp.dtype(each.was))
+        order = orders.get(each.tensor)
+        found[each.tensor] = array if order is None else array.transpose(np.argsort(order))
+    return found
+
+
+def written_wrongly(
+    name: str,
+    tensors: Mapping[str, Tensor],
+    stored: Mapping[str, Array],
+    entry_points: Mapping[str, CapturedEntryPoint],
+    where: str,
+) -> Iterator[Finding]:
+    """Yield AOTC-E959 for each quantized weight of a set that does not have the program's numbers.
+
+    `tensors` are those of the program, and `stored` those that were written.
+    """
+    records = {r.values: r for each in entry_points.values() for r in _records(name, each)}
+    for each in records.values():
+        numbers = QuantizedNumbers(stored[each.values], stored[each.scale])
+        if not is_nearest(_array(tensors[each.tensor]), numbers, each.contracted, each.group):
+            cause = "quantized-weights-differ"
+            yield finding("AOTC-E959", f"{where} {each.tensor}", each.values, cause=cause)
+
+
+def _records(name: str, captured: CapturedEntryPoint) -> Iterator[QuantizedWeight]:
+    known = () if captured.precision is None else captured.precision.quantized
+    return (each for each in known if each.set == name)
+
+
+def _scheme_of(weight: QuantizedWeight) -> Scheme:
+    return Scheme(weight.dtype, weight.contracted, weight.group)

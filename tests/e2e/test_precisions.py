@@ -1,0 +1,364 @@
+"""Precisions of a build: weights stored in 8 or 4 bits, compared, recorded and required."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import aotc_runtime
+from aotc.base.errors import BuildManifestError
+from aotc.base.evidence import AppliedPrecision
+from aotc.bundle.read.bundle_review import review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.cli.command_group import cli
+from aotc.commands.report_page.page_renderer import page_of, render
+from aotc.pipeline.build import Built, build
+from aotc.pipeline.cache.cache_store import Cache, LocalStore
+from aotc.pipeline.cached_tasks import Kind
+from aotc_runtime.base.errors import Finding, TrustError
+from aotc_runtime.schema.bundle_manifest import EvaluationRan, ParityRan, Precision
+from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import Once
+
+PROGRAM = """
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+TABLE = jnp.asarray(np.random.default_rng(9).standard_normal((64, 32)), jnp.float32)
+
+@jax.jit
+def layer(x, dense):
+    return jnp.tanh(x @ dense["kernel"] + dense["bias"])
+
+def predict(params, x):
+    return layer(layer(x, params["first"]), params["second"]) @ params["last"].T
+
+def tied(params, x):
+    hidden = x @ params["last"].T
+    return hidden @ params["last"] + params["last"][0]
+
+def closed(params, x):
+    return x @ TABLE + params["last"][0, :32]
+
+def images(kernel, x):
+    return lax.conv_general_dilated(
+        x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+def made():
+    return jnp.asarray(np.random.default_rng(3).standard_normal((3, 3, 16, 16)), jnp.bfloat16)
+"""
+
+HEAD = """schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+weights.params.source = "params.safetensors"
+dimensions.batch = { range = [1, 64], profiles = [1, 8] }
+"""
+
+PREDICT = """
+[entry_points.{name}]
+function = "program:{function}"
+bind = {{ params = "params" }}
+inputs.x = {{ shape = ["batch", 64], dtype = "float32" }}
+precision = "{precision}"
+{more}
+"""
+
+EVALUATION = """
+[entry_points.predict.evaluation]
+data = "data.npz"
+metric = "rmse"
+"""
+
+SHAPES = {
+    "first/kernel": (64, 128),
+    "first/bias": (128,),
+    "second/kernel": (128, 64),
+    "second/bias": (64,),
+    "last": (32, 64),
+}
+
+
+def params() -> dict[str, Any]:
+    chance = np.random.default_rng(0)
+    return {
+        name: (chance.standard_normal(shape) / 8).astype(np.float32)
+        for name, shape in SHAPES.items()
+    }
+
+
+def precision(weights: str, more: str = "", name: str = "small") -> str:
+    return f'\n[precision.{name}]\nweights = "{weights}"\n{more}\n'
+
+
+NOW = datetime.now(UTC)
+
+
+def built(folder: Path, text: str, cache: Cache | None = None, head: str = HEAD) -> Built:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "params.safetensors").write_bytes(write_tensors(params(), where="test"))
+    x = np.random.default_rng(1).standard_normal((16, 64)).astype(np.float32)
+    np.savez(folder / "data.npz", x=x, target=np.zeros((16, 32), np.float32))
+    (folder / "m.toml").write_text(head + text)
+    signer = LocalSigner.ephemeral()
+    (folder / "trust.toml").write_text(policy_text("small", [signer.public_pem()]))
+    return build(
+        folder / "m.toml", output=folder / "small.aotb", signer=signer, jobs=1, cache=cache
+    )
+
+
+def entry_point(function: str = "predict", precision: str = "small", more: str = "") -> str:
+    return PREDICT.format(name=function, function=function, precision=precision, more=more)
+
+
+def applied(folder: Path, name: str = "predict") -> AppliedPrecision:
+    evidence = (
+        review(open_bundle(folder / "small.aotb"), None, NOW).targets["cpu-x86-64-v3"].evidence
+    )
+    assert evidence is not None
+    found = evidence.entry_points[name].precision
+    assert isinstance(found, AppliedPrecision)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(once: Once) -> Path:
+    text = entry_point() + precision("int8", 'keep = ["second/*"]') + EVALUATION
+    return once("precise", lambda folder: built(folder, text))
+
+
+def test_weights_of_products_are_stored_in_8_bits_and_called(folder: Path) -> None:
+    bundle = folder / "small.aotb"
+    with aotc_runtime.load(bundle, trust=folder / "trust.toml") as loaded:
+        stored = {each.name: each for each in loaded.manifest.weights["params"].tensors}
+        profiles = loaded.manifest.entry_points["predict"].profiles
+        x = np.ones((8, 64), np.float32)
+        found = np.asarray(loaded["predict"](x=x))
+    assert {name: (each.dtype.value, each.shape) for name, each in stored.items()} == {
+        "first/bias": ("float32", (128,)),
+        "first/kernel:int8:0": ("int8", (64, 128)),
+        "first/kernel:int8:0:scale": ("float32", (128,)),
+        "last:int8:1": ("int8", (32, 64)),
+        "last:int8:1:scale": ("float32", (32,)),
+        "second/bias": ("float32", (64,)),
+        "second/kernel": ("float32", (128, 64)),
+    }
+    wanted = Precision(name="small", weights="int8")
+    assert [each.precision for each in profiles] == [wanted, wanted]
+    assert all(isinstance(each.parity, ParityRan) for each in profiles)
+    exact = predicted(params(), x)
+    assert 0 < np.abs(found - exact).max() < 0.05
+    assert np.allclose(found, predicted(params() | restored(), x), rtol=1e-4, atol=1e-5)
+
+
+def predicted(weights: Mapping[str, Any], x: Any) -> Any:
+    hidden = np.tanh(x @ weights["first/kernel"] + weights["first/bias"])
+    hidden = np.tanh(hidden @ weights["second/kernel"] + weights["second/bias"])
+    return hidden @ weights["last"].T
+
+
+def restored() -> dict[str, Any]:
+    """Return the two quantized weights as floating-point numbers, with qwix's formula."""
+    found = {}
+    for name, axis in (("first/kernel", 0), ("last", 1)):
+        weight = params()[name]
+        scale = np.abs(weight).max(axis=axis, keepdims=True) / np.float32(127.5)
+        found[name] = np.rint(weight / scale).clip(-128, 127) * scale
+    return found
+
+
+def test_evidence_names_each_weight_with_its_error_and_why_others_are_kept(folder: Path) -> None:
+    found = applied(folder)
+    assert (found.name, found.weights) == ("small", "int8")
+    assert found.kept == {
+        "params first/bias": "one axis",
+        "params second/bias": "keep",
+        "params second/kernel": "keep",
+    }
+    first, last = found.quantized
+    assert (first.tensor, first.was, first.contracted, first.group) == (
+        *("first/kernel", "float32"),
+        *((0,), 0),
+    )
+    assert last.contracted == (1,)
+    for each in found.quantized:
+        weight, rounded = params()[each.tensor], restored()[each.tensor]
+        assert float(each.max_error) == pytest.approx(np.abs(weight - rounded).max())
+        noise = np.square(weight.astype(float) - rounded).sum()
+        assert float(each.snr_db) == pytest.approx(
+            10 * np.log10(np.square(weight.astype(float)).sum() / noise), abs=0.06
+        )
+
+
+def test_the_metric_is_compared_with_the_weights_of_the_program(folder: Path) -> None:
+    (target,) = review(open_bundle(folder / "small.aotb"), None, NOW).targets.values()
+    (evaluation,) = target.manifest.entry_points["predict"].evaluations or ()
+    with np.load(folder / "data.npz") as data:
+        x = data["x"]
+    exact = np.sqrt(np.mean(np.square(predicted(params(), x))))
+    rounded = np.sqrt(np.mean(np.square(predicted(params() | restored(), x))))
+    assert isinstance(evaluation.result, EvaluationRan)
+    assert float(evaluation.reference) == pytest.approx(exact, rel=1e-6)
+    assert float(evaluation.result.value) == pytest.approx(rounded, rel=1e-6)
+    assert abs(exact - rounded) > 1e-5 * exact
+
+
+def test_policies_reports_and_differences_tell_the_precision(folder: Path, tmp_path: Path) -> None:
+    bundle = folder / "small.aotb"
+    for accepted, is_refused in (("int8", False), ("float32", True), ("int4", True)):
+        policy = tmp_path / "trust.toml"
+        policy.write_text(f'precisions = ["{accepted}"]\n{(folder / "trust.toml").read_text()}')
+        verified = CliRunner().invoke(cli, ["verify", str(bundle), "--trust", str(policy)])
+        assert ("AOTC-E338" in verified.output, verified.exit_code != 0) == (is_refused,) * 2
+        if is_refused:
+            with pytest.raises(TrustError) as error:
+                aotc_runtime.load(bundle, trust=policy)
+            assert error.value.code == "AOTC-E338"
+    shown = CliRunner().invoke(cli, ["trust", "show", str(policy)]).output
+    assert "precisions  int4" in shown
+    text = CliRunner().invoke(cli, ["inspect", str(bundle)]).output
+    assert "precision small: 2 weights in int8" in text
+    assert "params second/kernel (keep)" in text
+    document = json.loads(CliRunner().invoke(cli, ["inspect", str(bundle), "--json"]).output)
+    shown_entry = document["targets"]["cpu-x86-64-v3"]["entry_points"]["predict"]
+    assert shown_entry["profiles"][0]["precision"] == {"name": "small", "weights": "int8"}
+    assert len(shown_entry["precision"]["quantized"]) == 2
+    reviewed = review(open_bundle(bundle), None, NOW)
+    assert b"Quantized weights" in render(page_of(reviewed, None, NOW.timestamp(), None))
+    built(tmp_path, entry_point(precision="float32"))
+    told = CliRunner().invoke(cli, ["diff", str(tmp_path / "small.aotb"), str(bundle)]).output
+    assert "weights" in told and "int8" in told and "small" in told
+
+
+@pytest.mark.parametrize(
+    ("weights", "more", "names"),
+    [
+        ("int4", "", {"first/kernel:int4:0:64", "second/kernel:int4:0:64", "last:int4:1:64"}),
+        (
+            "int4",
+            "group = 16",
+            {"first/kernel:int4:0:16", "second/kernel:int4:0:16", "last:int4:1:16"},
+        ),
+        (
+            "int8",
+            "group = 32",
+            {"first/kernel:int8:0:32", "second/kernel:int8:0:32", "last:int8:1:32"},
+        ),
+    ],
+)
+def test_groups_share_a_scale(weights: str, more: str, names: set[str], tmp_path: Path) -> None:
+    made = built(tmp_path, entry_point() + precision(weights, more))
+    (manifest,) = made.bundle.manifests.values()
+    stored = {each.name: each for each in manifest.weights["params"].tensors}
+    assert {name for name, each in stored.items() if each.dtype.value == weights} == names
+    with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
+        x = np.random.default_rng(5).standard_normal((1, 64)).astype(np.float32)
+        found = np.asarray(loaded["predict"](x=x))
+    exact = predicted(params(), x)
+    assert 0 < np.abs(found - exact).max() < 0.5 * np.abs(exact).max()
+
+
+def test_a_bundle_has_the_same_bytes_again_and_a_precision_of_its_own(tmp_path: Path) -> None:
+    cache = LocalStore(tmp_path / "cache", 10**9)
+    texts = [entry_point() + precision("int8"), entry_point() + precision("int8", "group = 16")]
+    first, again, other = (built(tmp_path, text, cache) for text in (texts[0], *texts))
+    assert first.bundle.root_digest == again.bundle.root_digest != other.bundle.root_digest
+    cached = [{d.task.kind: d.cached for d in made.tasks} for made in (again, other)]
+    assert [each[Kind.PARITY] for each in cached] == [True, False]
+    assert [each[Kind.REFERENCE] for each in cached] == [True, False]
+
+
+def test_entry_points_with_other_precisions_share_a_weights_set(tmp_path: Path) -> None:
+    text = entry_point() + precision("int8")
+    text += PREDICT.format(name="exact", function="predict", precision="float32", more="")
+    text += PREDICT.format(name="coarse", function="predict", precision="tiny", more="")
+    built(tmp_path, text + precision("int4", 'keep = ["last"]', "tiny"))
+    with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
+        stored = {each.name for each in loaded.manifest.weights["params"].tensors}
+        x = np.ones((1, 64), np.float32)
+        found = {name: np.asarray(loaded[name](x=x)) for name in ("exact", "predict", "coarse")}
+    assert {"first/kernel", "first/kernel:int8:0", "first/kernel:int4:0:64"} <= stored
+    assert {"last", "last:int8:1"} <= stored and "last:int4:1:64" not in stored
+    exact = predicted(params(), x)
+    errors = {name: np.abs(each - exact).max() for name, each in found.items()}
+    assert errors["exact"] < 1e-5 < errors["predict"] < errors["coarse"]
+
+
+def test_kernels_of_convolutions_and_narrow_weights_are_quantized(tmp_path: Path) -> None:
+    text = """
+weights.kernel.init = "program:made"
+[entry_points.images]
+function = "program:images"
+bind = { kernel = "kernel" }
+inputs.x = { shape = [1, 8, 8, 16], dtype = "bfloat16" }
+precision = "small"
+tolerance = { rtol = 2e-2, atol = 1e-2 }
+"""
+    without = HEAD.replace('weights.params.source = "params.safetensors"\n', "")
+    without = without.replace("dimensions.batch = { range = [1, 64], profiles = [1, 8] }\n", "")
+    made = built(tmp_path, text + precision("int8", "group = 5"), head=without)
+    (manifest,) = made.bundle.manifests.values()
+    assert {each.name: each.dtype.value for each in manifest.weights["kernel"].tensors} == {
+        "value:int8:0.1.2": "int8",
+        "value:int8:0.1.2:scale": "float32",
+    }
+
+
+def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
+    text = entry_point() + precision("int8")
+    text += PREDICT.format(name="tied", function="tied", precision="small", more="")
+    found = refused(tmp_path, text)
+    assert found.code == "AOTC-E809"
+    assert "used by stablehlo.slice" in found.found or "various axes" in found.found
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "where", "parts"),
+    [
+        (
+            entry_point() + precision("int4", "group = 48"),
+            *("AOTC-E805", "precision.small.group"),
+            ["first/kernel with 64 numbers", "a divisor of 64"],
+        ),
+        (
+            entry_point() + precision("int8", 'keep = ["last", "third/*"]'),
+            *("AOTC-E806", "precision.small.keep[1]"),
+            ["third/*", "first/kernel"],
+        ),
+        (
+            entry_point() + precision("int8", 'keep = ["*"]'),
+            *("AOTC-E809", "entry_points.predict.precision"),
+            ["first/kernel: keep"],
+        ),
+        (
+            entry_point("closed") + precision("int8"),
+            *("AOTC-E809", "entry_points.closed.precision"),
+            ["the function closes over it"],
+        ),
+    ],
+)
+def test_a_precision_that_cannot_be_built(
+    text: str, code: str, where: str, parts: list[str], tmp_path: Path
+) -> None:
+    found = refused(tmp_path, text)
+    assert (found.code, where in found.where) == (code, True)
+    assert all(part in f"{found.found} {found.expected}" for part in parts)
+
+
+def refused(folder: Path, text: str) -> Finding:
+    with pytest.raises(BuildManifestError) as error:
+        built(folder, text)
+    return error.value.findings[0]

@@ -1,0 +1,123 @@
+"""Modules with quantized weights: which weights products take, and what the rewritten module is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jaxlib.mlir import ir
+
+from aotc.capture.float64_module import interpreted
+from aotc.capture.portable_stablehlo import portable
+from aotc.compile.mlir import mlir_context
+from aotc.compile.precision.quantized_module import take_quantized
+from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize
+from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
+
+X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+W = np.random.default_rng(2).standard_normal((8, 4)).astype(np.float32)
+
+
+def artifact(function: Callable[..., Any], *arguments: Array) -> bytes:
+    module = jax.jit(function, keep_unused=True).lower(*arguments).compiler_ir("stablehlo")
+    return portable(module).artifact
+
+
+def uses(function: Callable[..., Any], *arguments: Array) -> set[Use]:
+    """Return the uses of the last argument."""
+    return {*uses_of(mlir_context.read_artifact(artifact(function, *arguments)))[-1]}
+
+
+def scanned(x: Any, w: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda _, value: jnp.tanh(value @ w @ w.T), x)
+
+
+def carried(x: Any, w: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda _, pair: (pair[0] @ pair[1], pair[1] * 2), (x, w))[0]
+
+
+def convolved(x: Any, w: Any) -> Any:
+    return lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+@jax.jit
+def layer(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "expected"),
+    [
+        (lambda x, w: x @ w, [(3, 8), (8, 4)], {Product((0,))}),
+        (lambda x, w: x @ w.T, [(3, 8), (4, 8)], {Product((1,))}),
+        (lambda x, w: w @ x, [(8, 3), (4, 8)], {Product((1,))}),
+        (lambda x, w: jnp.einsum("bd,dhk->bhk", x, w), [(3, 8), (8, 2, 4)], {Product((0,))}),
+        (lambda x, w: jnp.einsum("bhk,hkd->bd", x, w), [(3, 2, 4), (2, 4, 8)], {Product((0, 1))}),
+        (lambda x, w: jnp.einsum("ebd,edk->ebk", x, w), [(2, 3, 8), (2, 8, 4)], {Product((1,))}),
+        (lambda x, w: layer(layer(x, w), w), [(3, 8), (8, 8)], {Product((0,))}),
+        (scanned, [(3, 8), (8, 4)], {Product((0,)), Product((1,))}),
+        (convolved, [(1, 5, 5, 3), (3, 3, 3, 6)], {Product((0, 1, 2), is_convolution=True)}),
+        (lambda x, w: x @ w + w[0], [(3, 8), (8, 4)], {Product((0,)), OtherUse("stablehlo.slice")}),
+        (lambda x, w: (x @ w, w), [(3, 8), (8, 4)], {Product((0,)), OtherUse("a result")}),
+        (lambda x, w: x, [(3, 8), (8, 4)], set()),
+    ],
+)
+def test_uses_of_finds_products_and_the_axes_that_they_sum(
+    function: Callable[..., Any], shapes: Sequence[tuple[int, ...]], expected: set[Use]
+) -> None:
+    found = uses(function, *(np.ones(shape, np.float32) for shape in shapes))
+    assert found == expected
+
+
+def test_uses_of_names_a_loop_that_changes_a_weight() -> None:
+    square = np.ones((8, 8), np.float32)
+    assert OtherUse("stablehlo.while") in uses(carried, X, square)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "scheme",
+    [Scheme("int8", (0,)), Scheme("int8", (0,), 4), Scheme("int4", (0,), 2)],
+    ids=lambda scheme: scheme.label,
+)
+def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype: str) -> None:
+    x, w = X.astype(jnp.dtype(dtype)), W.astype(jnp.dtype(dtype))
+    program = artifact(lambda x, w: jnp.tanh(layer(x, w)), x, w)
+    module = mlir_context.read_artifact(program)
+    take_quantized(module, {1: scheme})
+    made = portable(module)
+    assert made.artifact == portable(mlir_context.read_artifact(made.artifact)).artifact
+    numbers = quantize(w, scheme)
+    restored = dequantize(numbers, scheme, w.dtype)
+    assert not np.array_equal(restored, w)
+    with mlir_context.read_artifact(made.artifact).context:
+        text = str(mlir_context.read_artifact(made.artifact))
+    assert f"tensor<8x4xi{scheme.dtype.removeprefix('int')}>" in text
+    compiled = jax.jit(lambda x, w: jnp.tanh(layer(x, w))).lower(x, w).compile()
+    expected = np.asarray(compiled(x, restored))
+    if dtype == "float32" and scheme.dtype == "int8":
+        (found,) = interpreted(made.artifact, [x, numbers.values, numbers.scale])
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
+    program = artifact(lambda x, v, w: x @ v @ w, X, W, W.T.copy())
+    module = mlir_context.read_artifact(program)
+    take_quantized(module, {2: Scheme("int8", (0,)), 1: Scheme("int4", (0,), 4)})
+    with module.context:
+        main = ir.SymbolTable(module.operation)["main"]
+        inputs = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+        assert [str(each) for each in inputs] == [
+            "tensor<3x8xf32>",
+            "tensor<8x4xi4>",
+            "tensor<4x8xi8>",
+            "tensor<2x4xf32>",
+            "tensor<8xf32>",
+        ]

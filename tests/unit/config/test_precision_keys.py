@@ -1,0 +1,114 @@
+"""Precisions in build manifests: what is read, and what no precision may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from aotc.base.errors import BuildManifestError
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.manifest_sections import program_sections
+
+type Read = Callable[[str | bytes], BuildManifest]
+
+SMALL = """
+[precision.small]
+weights = "int8"
+"""
+
+
+def stated(good: str, precision: str, tables: str = SMALL) -> str:
+    function = 'function = "digits.model:predict"'
+    return good.replace(function, f"{function}\nprecision = {precision}") + tables
+
+
+def test_a_precision_is_read_with_its_defaults(good: str, read: Read) -> None:
+    manifest = read(stated(good, '"small"'))
+    found = manifest.precision_of("predict")
+    assert found is not None
+    name, spec = found
+    assert (name, spec.weights, spec.block, spec.keep) == ("small", "int8", 0, ())
+    assert read(stated(good, '["small"]')).entry_points["predict"].precision == ("small",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "block"),
+    [
+        ('weights = "int4"', 64),
+        ('weights = "int4"\ngroup = 32', 32),
+        ('weights = "int8"\ngroup = 32\nkeep = ["output/*"]', 32),
+    ],
+)
+def test_a_group_is_read(keys: str, block: int, good: str, read: Read) -> None:
+    found = read(stated(good, '"small"', f"[precision.small]\n{keys}")).precision_of("predict")
+    assert found is not None
+    assert found[1].block == block
+
+
+@pytest.mark.parametrize("precision", ['"float32"', '["float32"]'])
+def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read: Read) -> None:
+    assert read(stated(good, precision, "")).precision_of("predict") is None
+    assert read(good).precision_of("predict") is None
+
+
+@pytest.mark.parametrize(
+    ("precision", "tables", "code", "key", "text"),
+    [
+        ('"smal"', SMALL, "AOTC-E806", "entry_points.predict.precision", "did you mean `small`?"),
+        ('"any"', SMALL, "AOTC-E806", "entry_points.predict.precision", "float32, small"),
+        ('["small", "float32"]', SMALL, "AOTC-E805", "entry_points.predict.precision", "aotc diff"),
+        ('["small", "small"]', SMALL, "AOTC-E807", "entry_points.predict.precision[1]", "small"),
+        ("[]", SMALL, "AOTC-E805", "entry_points.predict.precision", "at least one precision"),
+        ("8", SMALL, "AOTC-E805", "entry_points.predict.precision", "an array"),
+        ('"float32"', SMALL, "AOTC-E809", "precision.small", "the key precision"),
+        ('"small"', "[precision.small]", "AOTC-E804", "precision.small.weights", "add it"),
+        ('"small"', SMALL + "group = 0", "AOTC-E805", "precision.small.group", "at least 1"),
+        ('"small"', SMALL + "keep = [1]", "AOTC-E805", "precision.small.keep[0]", "a string"),
+        ('"small"', SMALL + 'keep = ["a", "a"]', "AOTC-E807", "precision.small.keep[1]", '"a"'),
+        ('"small"', SMALL + 'activations = "none"', "AOTC-E803", "precision.small.activations", ""),
+        ('"small"', SMALL + 'compute = "bfloat16"', "AOTC-E803", "precision.small.compute", ""),
+        ('"small"', SMALL.replace("int8", "int2"), "AOTC-E805", "precision.small.weights", "int4"),
+        ('"small"', SMALL + '[precision.float32]\nweights = "int8"', "AOTC-E805", "precision", ""),
+    ],
+)
+def test_a_precision_that_cannot_be(
+    precision: str, tables: str, code: str, key: str, text: str, good: str, read: Read
+) -> None:
+    with pytest.raises(BuildManifestError) as error:
+        read(stated(good, precision, tables))
+    found = error.value.findings[0]
+    assert (found.code, found.where.split(" ")[1].startswith(key)) == (code, True)
+    assert text in f"{found.expected} {found.found} {found.hint}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("schema = 1", "schema = 1\nmesh = { data = 1 }", "precision and mesh"),
+        (
+            "seed = 0",
+            'file = "fixtures.npz"\nresults = "fixtures.npz"',
+            "precision and fixtures.results",
+        ),
+    ],
+)
+def test_a_precision_where_nothing_can_be_compared_with(
+    old: str, new: str, found: str, good: str, read: Read
+) -> None:
+    text = good.replace(old, new)
+    read(text)
+    with pytest.raises(BuildManifestError) as error:
+        read(stated(text, '"small"'))
+    assert (error.value.findings[0].code, error.value.findings[0].found) == ("AOTC-E807", found)
+
+
+def test_a_precision_is_a_part_of_the_keys_of_results(good: str, read: Read) -> None:
+    texts = [
+        good,
+        stated(good, '"small"'),
+        stated(good, '"small"', SMALL + "group = 8"),
+        stated(good, '"small"', SMALL + 'keep = ["a"]'),
+    ]
+    assert all(read(text) for text in texts)
+    assert len({str(program_sections(text.encode())) for text in texts}) == len(texts)
