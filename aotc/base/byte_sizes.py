@@ -1,7 +1,5 @@
 """Sizes in bytes, with or without units."""
 
-from __future__ import annotations
-
 import re
 
 from aotc_runtime.schema.pytrees import INTEGER_MAX

@@ -1,7 +1,5 @@
 """Memory that calls of an executable take, and its comparison with a target's limit."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 

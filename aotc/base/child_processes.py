@@ -3,8 +3,6 @@
 Each leads a process group of its own, and every process of that group ends with it.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

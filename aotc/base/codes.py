@@ -3,8 +3,6 @@
 `error_codes.toml` holds the texts. Both files are read when there is an error to report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks that only the current user can write to a directory of code."""
 
-from __future__ import annotations
-
 import grp
 import os
 import pwd

@@ -1,7 +1,5 @@
 """Entry points of installed distributions, by which optional parts and plug-ins are found."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points

@@ -4,8 +4,6 @@ The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. Tha
 inside functions, because nothing needs it before there is something to report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding
@@ -45,6 +43,10 @@ class ParityError(AotcError):
     """AOTC-E95x: an executable's results differ from plain JAX by more than the tolerance."""
 
     exit_code = 8
+
+
+class EngineFailedError(ParityError):
+    """AOTC-E953 alone: an engine that fails to load or to call what was compiled for it."""
 
 
 class FleetError(AotcError):

@@ -5,8 +5,6 @@ evidence.md describes every field. Facts of the bundle manifest (memory, cost, t
 custom-call targets) are not repeated here.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType

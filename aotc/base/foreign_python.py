@@ -4,8 +4,6 @@
 framework runs operations of the file while it loads it, which may read and write files.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

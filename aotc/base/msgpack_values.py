@@ -1,7 +1,5 @@
 """Decodes MessagePack values that processes and builds exchange."""
 
-from __future__ import annotations
-
 import msgspec
 
 from aotc_runtime.base import canonical_json

@@ -4,8 +4,6 @@ Index, proxy and constraints are those of the user's own configuration of that t
 installed: nothing is built, and no code of a package runs during the installation.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re
@@ -126,11 +124,8 @@ def why(where: str, wanted: Sequence[str], said: str, tool: str) -> Finding:
         return finding("AOTC-E557", where, quoted(f"no answer for {', '.join(wanted)}", lines))
     if NOT_THERE.search(said):
         kind = f"{platform.python_implementation()} {platform.python_version()}"
-        return finding(
-            "AOTC-E558",
-            where,
-            known or quoted("no versions", lines),
-            expected=f"wheels for {kind} on {sys.platform} {platform.machine()}",
-            hint="choose a version that the index has for this Python, or another Python",
-        )
+        found = known or quoted("no versions", lines)
+        expected = f"wheels for {kind} on {sys.platform} {platform.machine()}"
+        hint = "choose a version that the index has for this Python, or another Python"
+        return finding("AOTC-E558", where, found, expected=expected, hint=hint)
     return finding("AOTC-E559", where, quoted(f"{Path(tool).name} failed", lines))

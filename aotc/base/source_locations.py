@@ -5,8 +5,6 @@ of the evidence, which the root digest covers, but of a build's signed provenanc
 of the source file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ The process that creates a temporary file or folder locks it (flock) for as long
 without a lock was abandoned, and the next process that writes to the same path removes it.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -4,8 +4,6 @@ The function is traced over one flat list of leaves: first the leaves of bound w
 of inputs, each in the order of the function's parameters.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +19,7 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.capture import import_program, jax_trees, random_keys
 from aotc.capture.like_inputs import like_value, shapes
 from aotc.capture.weight_sets import Weights
-from aotc.config.build_manifest import (
-    BuildManifest,
-    InputDict,
-    InputLeaf,
-    InputLike,
-    InputList,
-    InputTree,
-)
+from aotc.config.build_manifest import BuildManifest, InputLeaf, InputLike, InputTree, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl, ParameterKind
@@ -127,12 +118,8 @@ def plan_call(
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError) as error:
-        raise refusal(
-            "AOTC-E821",
-            manifest.where(*at, "function"),
-            str(error),
-            cause="signature-is-not-readable",
-        ) from error
+        where = manifest.where(*at, "function")
+        raise refusal("AOTC-E821", where, str(error), cause="signature-is-not-readable") from error
     named = [p for p in parameters.values() if p.kind in _KINDS]
     tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
     passed = {parameter: table for table, given in tables.items() for parameter in given}
@@ -165,12 +152,9 @@ def _misfits(
     named = {p.name: p for p in parameters if p.kind in _KINDS}
     for parameter in named.values():
         if parameter.name not in passed and parameter.default is parameter.empty:
-            yield finding(
-                "AOTC-E821",
-                manifest.where(*at),
-                f"{parameter.name} of {function}{signature}",
-                hint=f"add `inputs.{parameter.name}`, `bind`, or `static` for it",
-            )
+            found = f"{parameter.name} of {function}{signature}"
+            hint = f"add `inputs.{parameter.name}`, `bind`, or `static` for it"
+            yield finding("AOTC-E821", manifest.where(*at), found, hint=hint)
     takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
     for extra in sorted(passed.keys() - named.keys()):
         yield finding(
@@ -197,26 +181,19 @@ def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str])
 def abstract_input(
     spec: InputTree, sizes: Mapping[str, int], manifest: BuildManifest, at: KeyPath
 ) -> Any:
-    """The pytree of ShapeDtypeStruct that an input has at these sizes."""
-    match spec:
-        case InputLeaf(shape=shape, dtype=dtype):
-            concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in shape)
-            is_key = isinstance(dtype, KeyImpl)
-            return jax.ShapeDtypeStruct(
-                concrete, random_keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
-            )
-        case InputDict(items=items):
-            return {
-                key: abstract_input(child, sizes, manifest, (*at, key))
-                for key, child in items.items()
-            }
-        case InputList(items=items):
-            return [
-                abstract_input(child, sizes, manifest, (*at, index))
-                for index, child in enumerate(items)
-            ]
-        case InputLike():
-            return like_value(spec, sizes, manifest, at, evaluate=shapes)
+    """Return the pytree of ShapeDtypeStruct that an input has at these sizes."""
+
+    def abstract(leaf: InputLeaf | InputLike, at: KeyPath) -> Any:
+        if isinstance(leaf, InputLike):
+            return like_value(leaf, sizes, manifest, at, evaluate=shapes)
+        concrete = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+        dtype = leaf.dtype
+        is_key = isinstance(dtype, KeyImpl)
+        return jax.ShapeDtypeStruct(
+            concrete, random_keys.dtype_of(dtype) if is_key else jnp.dtype(dtype.value)
+        )
+
+    return with_leaves(spec, at, abstract)
 
 
 def flat_call(

@@ -1,7 +1,5 @@
 """Tensors of a weights set in files, prefixed, renamed and cast as the build manifest states."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 A file that changes between two reads is rejected, so that provenance names exactly the bytes used.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial

@@ -10,8 +10,6 @@ of the sum of absolute numbers (Higham, Accuracy and Stability of Numerical Algo
 `interpreted` runs a module in jaxlib's StableHLO interpreter, which shares no code with any engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Imports the functions that manifests name as "package.module:function"."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import shlex

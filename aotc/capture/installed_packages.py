@@ -4,8 +4,6 @@ A process reads each of them once, and again when an installer has written it an
 forked for a program finds what was read before it.
 """
 
-from __future__ import annotations
-
 import csv
 import os
 import re

@@ -4,8 +4,6 @@ Seen in jax 0.11.2 and 0.12.0.1. A missing name raises CompileError (AOTC-E910) 
 found, so that a new jax fails here and not deep inside a build.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import itertools
@@ -42,12 +40,8 @@ def _private(name: str) -> Iterator[None]:
     try:
         yield
     except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise refusal(
-            "AOTC-E910",
-            f"jax {jax.__version__}",
-            str(error),
-            expected=f"the private name {name}, as in jax 0.11.2 to 0.12.0",
-        ) from error
+        found, expected = str(error), f"the private name {name}, as in jax 0.11.2 to 0.12.0"
+        raise refusal("AOTC-E910", f"jax {jax.__version__}", found, expected=expected) from error
 
 
 def lowered_parts(lowered: Any) -> LoweredParts:

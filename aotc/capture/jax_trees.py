@@ -1,7 +1,5 @@
 """Converts jax's pytrees to `aotc_runtime.schema.pytrees`, which need no jax to read."""
 
-from __future__ import annotations
-
 import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -49,12 +47,8 @@ def check_paths(tree: Any, where: str) -> None:
     """
     for path, count in Counter(path for path, _ in leaf_paths(tree)).items():
         if count > 1:
-            raise refusal(
-                "AOTC-E833",
-                where,
-                f"{path}, {count} times",
-                cause="duplicate-path-in-the-structure",
-            )
+            found = f"{path}, {count} times"
+            raise refusal("AOTC-E833", where, found, cause="duplicate-path-in-the-structure")
 
 
 def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -145,13 +139,10 @@ def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple
         for key in keys
         if type(key) not in kinds or (type(key) is int and abs(key) > INTEGER_MAX)
     )
-    raise refusal(
-        "AOTC-E833",
-        _at(where, path),
-        f"the key {other!r} of type {type(other).__name__}",
-        expected="strings, or 64-bit integers, as keys",
-        hint='use such keys, for example `f"{a},{b}"` for `(a, b)`',
-    )
+    found = f"the key {other!r} of type {type(other).__name__}"
+    expected = "strings, or 64-bit integers, as keys"
+    hint = 'use such keys, for example `f"{a},{b}"` for `(a, b)`'
+    raise refusal("AOTC-E833", _at(where, path), found, expected=expected, hint=hint)
 
 
 def _is_plain_named_tuple(tree: Any, keys: list[Any], children: list[Any]) -> bool:

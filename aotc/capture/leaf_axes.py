@@ -5,8 +5,6 @@ recovered exactly from its values at the corners of a box and checked at every p
 else is "?".
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product

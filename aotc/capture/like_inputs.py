@@ -1,7 +1,5 @@
 """Inputs that are whatever a function of the program returns."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Container, Mapping
 from typing import Any
@@ -44,12 +42,8 @@ def like_value(
             if jax_trees.is_number(leaf):
                 continue
             if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):
-                raise refusal(
-                    "AOTC-E825",
-                    where,
-                    f"{path or 'the result'}: {with_article(type(leaf).__name__)}",
-                    cause="like-function-returns-a-non-array",
-                )
+                found = f"{path or 'the result'}: {with_article(type(leaf).__name__)}"
+                raise refusal("AOTC-E825", where, found, cause="like-function-returns-a-non-array")
             check_x64(path, leaf.dtype, where)
         return value
 

@@ -4,8 +4,6 @@ A line that did not run is not in the module: Python decided against it, by a si
 or a dtype. All branches of a `jax.lax.cond` are traced; `control_flow` counts them.
 """
 
-from __future__ import annotations
-
 import dis
 import sys
 from collections import Counter

@@ -3,8 +3,6 @@
 From here on they are ordinary functions of the weights, which are bound, and of each input.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -168,10 +166,7 @@ def open_models(
     weights = _weights(opened, entry_points, manifest)
     sets = {**manifest.weights, **{name: WeightsSpec() for name in weights}}
     return Models(
-        replace(manifest, entry_points=entry_points, weights=sets),
-        opened,
-        weights,
-        tuple(found),
+        replace(manifest, entry_points=entry_points, weights=sets), opened, weights, tuple(found)
     )
 
 

@@ -3,8 +3,6 @@
 https://orbax.readthedocs.io/en/latest/guides/checkpoint/checkpoint_format.html has the format.
 """
 
-from __future__ import annotations
-
 import resource
 import tempfile
 from pathlib import Path

@@ -4,8 +4,6 @@ A damaged or hostile checkpoint can end only this process. All its allocations c
 memory limit, including the arrays, which are read all at once.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

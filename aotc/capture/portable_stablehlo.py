@@ -4,8 +4,6 @@ Source locations, Python function names and jax's argument names would leak into
 change its bytes, so they are removed here.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 All profiles of an entry point, and what they share: `aotc.capture.traced_entry_points`.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -155,12 +153,8 @@ def trace_profile(
     try:
         outputs = random_keys.key_avals(traced.out_info, impls)
     except Exception as error:
-        raise refusal(
-            "AOTC-E833",
-            f"{where} result",
-            f"{type(error).__name__}: {error}",
-            cause="class-cannot-hold-abstract-values",
-        ) from error
+        found, cause = f"{type(error).__name__}: {error}", "class-cannot-hold-abstract-values"
+        raise refusal("AOTC-E833", f"{where} result", found, cause=cause) from error
     leaves = [(path, random_keys.data_aval(leaf)) for path, leaf in jax_trees.leaf_paths(outputs)]
     donated = [
         (jax_trees.join(leaf.owner, leaf.path), leaf.aval) for leaf in call.leaves if leaf.donated

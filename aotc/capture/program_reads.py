@@ -5,8 +5,6 @@ Provenance lists them, and keys of tasks hold them where callers see classes of 
 sees variables. Files and variables that native code reads by itself are not seen.
 """
 
-from __future__ import annotations
-
 import os
 import posix
 import sys

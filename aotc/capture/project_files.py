@@ -5,8 +5,6 @@ elsewhere that are not installed: in a folder of `PYTHONPATH`, or the sources of
 installation. Python, aotc and installed packages are named by their versions and file digests.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

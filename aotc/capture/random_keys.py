@@ -4,8 +4,6 @@ The last axis of such an array holds the words of a key. jax can lower typed key
 sharding constraint on each that enters or leaves the module, which no portable artifact may have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

@@ -5,8 +5,6 @@ that set times (checkouts, archives, images) can leave another source with both;
 the old bytecode would build a program that its provenance does not name.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

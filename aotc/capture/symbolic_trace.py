@@ -5,8 +5,6 @@ compiled for any size. Or it is the reason why there is none: the program decide
 something that jax cannot express without knowing the size.
 """
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence

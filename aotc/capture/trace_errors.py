@@ -1,7 +1,5 @@
 """Why a function did not trace: jax's exception, or the function's own, as a finding."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from traceback import walk_tb
@@ -67,12 +65,8 @@ def not_traced(error: BaseException, call: FlatCall, where: str, root: Path) -> 
 
 def not_lowered(error: BaseException, platform: str, where: str, root: Path) -> Finding:
     """AOTC-E841 for an exception that ended the lowering for a platform of the targets."""
-    return finding(
-        "AOTC-E841",
-        where,
-        user_exceptions.describe(error, root),
-        expected=f"operations that jax lowers for {platform}",
-    )
+    found = user_exceptions.describe(error, root)
+    return finding("AOTC-E841", where, found, expected=f"operations that jax lowers for {platform}")
 
 
 def not_run(error: BaseException, where: str, root: Path) -> Finding:

@@ -1,7 +1,5 @@
 """Refuses traced functions that cannot be shipped: one check for each reason."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -63,12 +61,8 @@ def check_callbacks(closed: Any, where: str, root: Path) -> Iterator[Finding]:
             continue
         yield finding("AOTC-E822", where, f"{chain[0].primitive} at {_line(chain, root)}")
     if checks:
-        yield finding(
-            "AOTC-E822",
-            where,
-            "equinox.error_if at " + shortened(list(dict.fromkeys(checks))),
-            cause="equinox-error-check-in-the-program",
-        )
+        found = "equinox.error_if at " + shortened(list(dict.fromkeys(checks)))
+        yield finding("AOTC-E822", where, found, cause="equinox-error-check-in-the-program")
 
 
 def check_references(closed: Any, where: str, root: Path) -> Iterator[Finding]:
@@ -107,9 +101,7 @@ def check_empty(closed: Any, platforms: Iterable[str], where: str, root: Path) -
         is_kernel = any(each.primitive.name == "pallas_call" for each in chain)
         if chain[0].primitive.name == "empty" and not is_kernel:
             yield finding(
-                "AOTC-E848",
-                where,
-                f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}",
+                "AOTC-E848", where, f"jnp.empty for {' and '.join(others)}, at {_line(chain, root)}"
             )
 
 
@@ -131,13 +123,9 @@ def check_keys(closed: Any, where: str, root: Path) -> Iterator[Finding]:
         dtype = variable.aval.dtype
         is_key = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
         if is_key and variable.aval.size * dtype.itemsize > EMBEDDED_BYTES_MAX:
-            yield finding(
-                "AOTC-E832",
-                where,
-                short(variable.aval),
-                cause="random-keys-are-too-large-to-embed",
-                expected=f"at most {EMBEDDED_BYTES_MAX} bytes",
-            )
+            cause = "random-keys-are-too-large-to-embed"
+            expected = f"at most {EMBEDDED_BYTES_MAX} bytes"
+            yield finding("AOTC-E832", where, short(variable.aval), cause=cause, expected=expected)
 
 
 def _line(chain: jax_private.Chain, root: Path) -> str:
@@ -213,10 +201,7 @@ def check_outputs(outputs: Any, where: str) -> Iterator[Finding]:
             yield finding("AOTC-E825", f"{where} output {path or 'result'}", found)
     if not leaves:
         yield finding(
-            "AOTC-E825",
-            f"{where} output",
-            f"{outputs!r:.60}",
-            cause="entry-point-returns-nothing",
+            "AOTC-E825", f"{where} output", f"{outputs!r:.60}", cause="entry-point-returns-nothing"
         )
 
 
@@ -253,12 +238,8 @@ def check_profiles(profiles: Sequence[tuple[str, Any]], what: str) -> Iterator[F
     wanted = signature(first, first_where)
     for where, values in profiles[1:]:
         if signature(values, where) != wanted:
-            yield finding(
-                "AOTC-E827",
-                where,
-                _structure(values),
-                expected=f"{what} as in {first_where}: {_structure(first)}",
-            )
+            expected = f"{what} as in {first_where}: {_structure(first)}"
+            yield finding("AOTC-E827", where, _structure(values), expected=expected)
 
 
 def _structure(outputs: Any) -> str:

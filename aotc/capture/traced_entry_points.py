@@ -4,8 +4,6 @@ Besides the profiles: its parameters and tensors as the bundle manifest describe
 carry which dimension, how much of the program was traced, and a module for sizes between profiles.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -280,12 +278,9 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
     try:
         module, names = export_module(call, sorted(targets), lifted)
     except Exception as error:
-        raise refusal(
-            "AOTC-E839",
-            where,
-            f"{type(error).__name__}: {first_line(error)}",
-            cause="function-is-not-traceable-at-symbolic-sizes",
-        ) from error
+        found = f"{type(error).__name__}: {first_line(error)}"
+        cause = "function-is-not-traceable-at-symbolic-sizes"
+        raise refusal("AOTC-E839", where, found, cause=cause) from error
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))
     return ExportedEntryPoint(module, tuple(arguments))
@@ -306,12 +301,8 @@ def _policy_findings(
     for dimension, policy in manifest.entry_points[name].out_of_profile.items():
         where = manifest.where("entry_points", name, "out_of_profile", dimension)
         if reason := symbolic.specialized.get(dimension):
-            yield finding(
-                "AOTC-E838",
-                where,
-                str(reason),
-                expected=f"the same operations at every size of {dimension}",
-            )
+            expected = f"the same operations at every size of {dimension}"
+            yield finding("AOTC-E838", where, str(reason), expected=expected)
             continue
         for cause, found in _unsuited(dimension, policy, inputs, outputs, symbolic):
             yield finding("AOTC-E839", where, found, cause=cause)

@@ -4,8 +4,6 @@ A program takes its mesh from the context: `jax.lax.with_sharding_constraint(x, 
 `jax.shard_map(f, in_specs=…, out_specs=…)`, `jax.sharding.get_abstract_mesh()`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Exceptions of the user's code: as one line for a finding, as a short traceback for `-v`."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

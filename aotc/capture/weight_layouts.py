@@ -6,8 +6,6 @@ transposed weight is stored, and the function begins by transposing it back, whi
 Names and numbers stay, and plain JAX starts from the file's own arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

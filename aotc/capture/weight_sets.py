@@ -1,7 +1,5 @@
 """Weights sets: read from safetensors, or made by the program's own `init` function."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,12 +56,8 @@ def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
             if not isinstance(node, dict):
                 break
         if not isinstance(node, dict) or last in node:
-            raise refusal(
-                "AOTC-E830",
-                where,
-                f"{name}, and a tensor whose name is a prefix of it",
-                cause="tensor-names-conflict",
-            )
+            found = f"{name}, and a tensor whose name is a prefix of it"
+            raise refusal("AOTC-E830", where, found, cause="tensor-names-conflict")
         node[last] = tensors[name]
     return root
 
@@ -72,13 +66,8 @@ def check_x64(path: str, dtype: np.dtype[Any], where: str) -> None:
     """Refuse a dtype that jax would silently narrow to 32 bits. Raises CaptureError (AOTC-E828)."""
     narrowed = jax.dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
     if narrowed != dtype:
-        raise refusal(
-            "AOTC-E828",
-            where,
-            f"{path}: {dtype}",
-            expected=str(narrowed),
-            hint="set `enable_x64 = true` in the build manifest, or convert the tensor",
-        )
+        hint = "set `enable_x64 = true` in the build manifest, or convert the tensor"
+        raise refusal("AOTC-E828", where, f"{path}: {dtype}", expected=str(narrowed), hint=hint)
 
 
 def load(name: str, manifest: BuildManifest) -> Weights:
@@ -94,13 +83,10 @@ def load(name: str, manifest: BuildManifest) -> Weights:
     try:
         values = init() if spec.source is None else jax.eval_shape(init)
     except (Exception, SystemExit) as error:
-        raise refusal(
-            "AOTC-E829",
-            where,
-            user_exceptions.describe(error, manifest.root),
-            cause="weights-function-raised-an-exception",
-            hint=user_exceptions.hint(error, "run with `-v` to see the traceback"),
-        ) from error
+        found = user_exceptions.describe(error, manifest.root)
+        cause = "weights-function-raised-an-exception"
+        hint = user_exceptions.hint(error, "run with `-v` to see the traceback")
+        raise refusal("AOTC-E829", where, found, cause=cause, hint=hint) from error
     named = jax_trees.leaf_paths(values)
     for path, leaf in named:
         if not hasattr(leaf, "dtype") or not hasattr(leaf, "shape"):

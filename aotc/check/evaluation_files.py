@@ -90,13 +90,10 @@ class Prepared(Struct, frozen=True):
             batches = self.batches(block, profiles)
             if batches is None:
                 at = f" at {sizes_text(block.sizes)}" if block.sizes else ""
-                raise refusal(
-                    "AOTC-E847",
-                    where,
-                    f"{block.samples} samples{at}",
-                    cause="samples-do-not-fill-the-profiles",
-                    expected=f"batches of {'; '.join(map(sizes_text, profiles))}",
-                )
+                found = f"{block.samples} samples{at}"
+                cause = "samples-do-not-fill-the-profiles"
+                expected = f"batches of {'; '.join(map(sizes_text, profiles))}"
+                raise refusal("AOTC-E847", where, found, cause=cause, expected=expected)
             arrays = read_arrays(block_file(folder, self.entry_point, number))
             labels = arrays.pop(LABELS)
             start = 0

@@ -1,7 +1,5 @@
 """Compares a build's figures by target, entry point and profile with the gates of its manifest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 

@@ -4,8 +4,6 @@ A metric makes one row of numbers for each sample, and its value of all rows: me
 or ranks. So samples can be scored batch by batch, and drawn again for an interval.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

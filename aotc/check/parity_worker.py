@@ -7,8 +7,6 @@ own entry points and compared in their structures.
 A zygote that has imported the loader and jaxlib, and has started no engine, forks it for a build.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Mapping
@@ -16,21 +14,25 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.check.evaluation_calls import score
-from aotc.check.evaluation_files import read_prepared
+from aotc.check.evaluation_files import Prepared, read_prepared, write_results
+from aotc.check.metrics import metric_of
 from aotc.check.padding.trial_files import call_file, read_fixture, read_plans
 from aotc.check.padding.trial_records import EntryTrials, Sizes
 from aotc.check.padding.trial_run import Array, Subject, run
 from aotc.check.parity_calls import miscalled, misread
 from aotc.check.parity_process import Answer, Differing, Job
+from aotc.check.plain_structures import Leaf, leaf_of
 from aotc.check.value_runs import run_values
 from aotc_runtime.base.errors import ReadinessError
 from aotc_runtime.engines import engine_survey
 from aotc_runtime.engines.engine_survey import detect_all
-from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.serving.loaded_bundle import make_ready
+from aotc_runtime.schema.manifest_labels import ExecutableKey, arguments_of
+from aotc_runtime.serving.flattened_arguments import flatten
+from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
 from aotc_runtime.serving.readiness import Difference, run_all
 from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
 from aotc_runtime.system.bundle_files import open_bundle
@@ -56,6 +58,33 @@ def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> lis
         for trial in entry.trials
         for file in [call_file(folder, entry.entry_point, trial)]
     ]
+
+
+def score(
+    loaded: LoadedBundle, prepared: Prepared, target: str, folder: Path, progress: Progress
+) -> Leaf | None:
+    """Return the rows of a built-in metric; None for a user's, whose results are written instead.
+
+    `folder` is the scratch folder with the `prepared` data; `progress` reports every call. Raises
+    CaptureError: AOTC-E847 for samples that no profile serves, E849 for results without a metric.
+    """
+    entry_point = loaded[prepared.entry_point]
+    spec, where = entry_point.spec, f"{prepared.entry_point} for {target}"
+
+    def call(inputs: dict[str, Array], _: dict[str, int]) -> Array:
+        leaves = [inputs.get(each.path) for each in spec.inputs]
+        positional, named = arguments_of(entry_point.parameters, leaves)
+        flat = dict(flatten(spec.result, entry_point(*positional, **named), "result"))
+        progress.finished(prepared.entry_point)
+        return np.asarray(flat[prepared.output])
+
+    profiles = [profile.sizes for profile in spec.profiles]
+    results = prepared.results(folder, profiles, call, where)
+    metric = metric_of(prepared.metric)
+    if metric.rows is None:
+        write_results(folder, target, prepared.entry_point, results)
+        return None
+    return leaf_of(np.concatenate([metric.score(*each, where) for each in results]))
 
 
 COMPARED = ("AOTC-E701", "AOTC-E704")

@@ -5,8 +5,6 @@ of signatures and structures (which no module beside it may import), nor the loa
 flattens and builds structures, and leaves have the paths that jax gives them.
 """
 
-from __future__ import annotations
-
 import inspect
 import operator
 from collections import OrderedDict
@@ -21,16 +19,9 @@ import numpy as np
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.config.build_manifest import (
-    EntryPointSpec,
-    InputDict,
-    InputLeaf,
-    InputLike,
-    InputList,
-    InputTree,
-    leaf_paths,
-)
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
@@ -81,12 +72,8 @@ def misrecorded(
     for path in sorted((paths.keys() | recorded.keys()) - {*replaced}):
         one, other = paths.get(path), recorded.get(path)
         if one is None or other is None or not _same_bytes(one, other):
-            yield finding(
-                "AOTC-E959",
-                f"{where} {path}",
-                "another array" if other is not None else "no array",
-                cause="recorded-weights-differ",
-            )
+            found = "another array" if other is not None else "no array"
+            yield finding("AOTC-E959", f"{where} {path}", found, cause="recorded-weights-differ")
 
 
 def _same_bytes(one: Array, other: Array) -> bool:
@@ -165,7 +152,7 @@ class Function:
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs as the program's users pass them. inputs: the numbers, by path."""
 
-        def drawn(leaf: InputLeaf, path: str, _: Mapping[str, int]) -> Any:
+        def drawn(leaf: InputLeaf, path: str) -> Any:
             array = inputs[path]
             if isinstance(leaf.dtype, KeyImpl):
                 return jax.random.wrap_key_data(array, impl=leaf.dtype.value)
@@ -207,7 +194,7 @@ class Function:
         return Result(dict(arrays), value)
 
     def _abstract(self) -> dict[str, Any]:
-        return {**self._weights, **self._inputs(_abstract_leaf)}
+        return {**self._weights, **self._inputs(self._abstract_leaf)}
 
     def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
         """Return the inputs as a caller of the bundle passes them, without bound and fixed ones.
@@ -227,23 +214,25 @@ class Function:
 
     def _inputs(
         self,
-        leaf_value: Callable[[InputLeaf, str, Mapping[str, int]], Any],
+        leaf_value: Callable[[InputLeaf, str], Any],
         recorded: Mapping[str, Array] | None = None,
     ) -> dict[str, Any]:
-        def value(tree: InputTree, at: tuple[str | int, ...]) -> Any:
+        def value(leaf: InputLeaf | InputLike, at: KeyPath) -> Any:
             path = "/".join(map(str, at))
-            match tree:
-                case InputLeaf():
-                    return leaf_value(tree, path, self._sizes)
-                case InputDict(items=items):
-                    return {key: value(child, (*at, key)) for key, child in items.items()}
-                case InputList(items=items):
-                    return [value(child, (*at, index)) for index, child in enumerate(items)]
-                case InputLike():
-                    made = self._likes[path]
-                    return made if recorded is None else _with_numbers(made, path, recorded)
+            if isinstance(leaf, InputLeaf):
+                return leaf_value(leaf, path)
+            made = self._likes[path]
+            return made if recorded is None else _with_numbers(made, path, recorded)
 
-        return {name: value(tree, (name,)) for name, tree in self._spec.inputs.items()}
+        return {name: with_leaves(tree, (name,), value) for name, tree in self._spec.inputs.items()}
+
+    def _abstract_leaf(self, leaf: InputLeaf, _: str) -> Any:
+        shape = tuple(self._sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
+        if isinstance(leaf.dtype, KeyImpl):
+            impl = leaf.dtype.value
+            dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
+            return jax.ShapeDtypeStruct(shape, dtype)
+        return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
 
 
 def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -251,15 +240,6 @@ def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:
         name: sizes[value] if isinstance(value, str) else value
         for name, value in like.arguments.items()
     }
-
-
-def _abstract_leaf(leaf: InputLeaf, _: str, sizes: Mapping[str, int]) -> Any:
-    shape = tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
-    if isinstance(leaf.dtype, KeyImpl):
-        impl = leaf.dtype.value
-        dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
-        return jax.ShapeDtypeStruct(shape, dtype)
-    return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
 
 
 def _with_numbers(made: Any, owner: str, recorded: Mapping[str, Array]) -> Any:

@@ -1,7 +1,5 @@
 """Compares quantized weights with those of the program; shares no code with the quantization."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -14,8 +14,6 @@ Kinds, each for one call:
         integers of the lower half.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from typing import Any

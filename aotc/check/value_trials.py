@@ -4,8 +4,6 @@ The reference process plans the trials of each executable and leaves the inputs 
 results; the parity process runs the executables on them; what differs is judged apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Decides whether an executable or plain JAX is right, by the same module in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The group of commands, and how every kind of error ends."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os
@@ -222,12 +220,8 @@ def _hindered(error: Exception) -> AotcError | None:
 
         if (limit := address_space()) is None:
             return None
-        return refusal(
-            "AOTC-E032",
-            "this process",
-            f"{limit / 2**20:.0f} MiB of address space",
-            cause="process-memory-limit-is-too-low",
-        )
+        found = f"{limit / 2**20:.0f} MiB of address space"
+        return refusal("AOTC-E032", "this process", found, cause="process-memory-limit-is-too-low")
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
         return refusal("AOTC-E032", ascii(error.object[:200]), "", cause="file-name-is-not-utf-8")
     if isinstance(error, FileNotFoundError) and not _has_current_folder():

@@ -1,7 +1,5 @@
 """Output of all commands: `--json`, `-v`, results and errors."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -7,8 +7,6 @@ implements is an entry point of the group `aotc.options`, named like the option 
 The optional commands of aotc itself are registered in the same way.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import EntryPoint

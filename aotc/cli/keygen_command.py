@@ -1,7 +1,5 @@
 """`aotc keygen`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The console script: sets up signals, then runs the command line."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """`aotc run`."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

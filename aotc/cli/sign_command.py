@@ -1,7 +1,5 @@
 """`aotc sign`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
@@ -20,10 +18,7 @@ from aotc_runtime.base.rendering import say
 @key_options(required=True)
 @trust_option("Trust policy that must accept earlier signatures")
 @click.option(
-    "--timestamp",
-    default="",
-    metavar="URL|COMMAND",
-    help="RFC 3161 timestamp authority to use",
+    "--timestamp", default="", metavar="URL|COMMAND", help="RFC 3161 timestamp authority to use"
 )
 @command
 def sign(

@@ -1,7 +1,5 @@
 """`--target`, which shells complete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import click

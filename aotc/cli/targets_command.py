@@ -1,7 +1,5 @@
 """`aotc targets`: the machines to compile for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`aotc trust`: trust policies."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -80,12 +78,7 @@ def trust() -> None:
     "--holder", "holders", multiple=True, metavar="NAME", help="Holder of each key, in order"
 )
 @click.option(
-    "-o",
-    "--output",
-    default="trust.toml",
-    show_default=True,
-    type=FILE,
-    help="Output file (.toml)",
+    "-o", "--output", default="trust.toml", show_default=True, type=FILE, help="Output file (.toml)"
 )
 @command
 def init(

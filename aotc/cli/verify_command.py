@@ -1,7 +1,5 @@
 """`aotc verify`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
@@ -28,13 +26,7 @@ from aotc_runtime.base.rendering import say
 @fetching_options
 @command
 def verify(
-    out: Output,
-    bundle: Place,
-    trust: Path,
-    target: str,
-    channel: bool,
-    full: bool,
-    ca: Path | None,
+    out: Output, bundle: Place, trust: Path, target: str, channel: bool, full: bool, ca: Path | None
 ) -> int:
     """Verify that this host can load a bundle.
 

@@ -1,7 +1,5 @@
 """Options that take versions of packages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

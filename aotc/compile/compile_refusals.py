@@ -1,7 +1,5 @@
 """Findings that all backends share, for jobs that do not compile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -37,23 +35,15 @@ def refused_calls(
     `served` are those that it does; `instead` is the hint, except for callbacks.
     """
     found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
-    return refusal(
-        "AOTC-E904",
-        place_of(job),
-        ", ".join(found),
-        expected=f"custom calls that the runtime serves: {served}",
-        hint="remove the callback from the function" if any(map(is_callback, refused)) else instead,
-    )
+    expected = f"custom calls that the runtime serves: {served}"
+    hint = "remove the callback from the function" if any(map(is_callback, refused)) else instead
+    return refusal("AOTC-E904", place_of(job), ", ".join(found), expected=expected, hint=hint)
 
 
 def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
     """AOTC-E906. known: what of jaxlib this aotc knows."""
-    return refusal(
-        "AOTC-E906",
-        place_of(job),
-        f"{found} (jaxlib {version('jaxlib')})",
-        expected=f"the interfaces and {known} of jaxlib 0.11.2 to 0.12.0",
-    )
+    where, expected = place_of(job), f"the interfaces and {known} of jaxlib 0.11.2 to 0.12.0"
+    return refusal("AOTC-E906", where, f"{found} (jaxlib {version('jaxlib')})", expected=expected)
 
 
 def no_backend(platform: str, hint: str) -> AotcError:
@@ -69,10 +59,6 @@ def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]
     """
     if stated in ("", *words):
         return stated
-    raise refusal(
-        "AOTC-E908",
-        place_of(job),
-        f"{option} = {stated}"[:200],
-        expected=f"one of: {', '.join(words)}",
-        cause="invalid-compiler-option",
-    )
+    found, expected = f"{option} = {stated}"[:200], f"one of: {', '.join(words)}"
+    cause = "invalid-compiler-option"
+    raise refusal("AOTC-E908", place_of(job), found, expected=expected, cause=cause)

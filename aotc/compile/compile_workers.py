@@ -1,7 +1,5 @@
 """Runs compile workers, for any backend: one process for each executable, and how it can fail."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ A kind reads its part of target files, states what a host must offer, and has a 
 (`aotc_runtime.schema.bundle_manifest`). docs/reference/targets.md shows a whole kind.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

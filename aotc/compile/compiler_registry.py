@@ -1,7 +1,5 @@
 """Finds kinds of targets by the Python entry-point group `aotc.engines`."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, cast
 

@@ -4,8 +4,6 @@
 always set, since some executables get other bytes without it (`tests/golden/trees.aotb`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -4,13 +4,10 @@ A target is searched by name in a `targets` folder beside the manifest or above 
 built-in ones; or given as a path.
 """
 
-from __future__ import annotations
-
-import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import tomlkit
 from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -90,13 +87,8 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
         known = sorted(path.stem for path in target_files(manifest_folder))
         close = closest(name, [NATIVE, *known])
         choices = f"{NATIVE}, or one of: {', '.join(known)}"
-    raise refusal(
-        "AOTC-E811",
-        where,
-        f"{spell(name)}{why}",
-        expected=choices,
-        hint=f"did you mean `{close}`?" if close else None,
-    )
+    hint = f"did you mean `{close}`?" if close else None
+    raise refusal("AOTC-E811", where, f"{spell(name)}{why}", expected=choices, hint=hint)
 
 
 def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Target:
@@ -114,38 +106,20 @@ def target_of(model: TargetModel) -> Target:
 
 
 def file_text(target: Target, name: str) -> str:
-    """A target file of this name for machines like a described one."""
+    """Return a target file of this name for machines like a described one."""
     keys: dict[str, object] = {
-        "schema": 1,
+        "schema": SCHEMA,
         "name": name,
         "platform": target.platform,
         "triple": target.triple,
+        "devices": target.devices if target.devices > 1 else "",
         **kind_of(target.platform).keys(target),
+        "options": target.options,
     }
-    tables = {key: value for key, value in keys.items() if isinstance(value, dict)}
-    texts = {key: value for key, value in keys.items() if isinstance(value, str) and "\n" in value}
-    plain = {key: value for key, value in keys.items() if key not in tables | texts and value != ""}
-    if target.devices > 1:
-        plain["devices"] = target.devices
-    return "".join(
-        [
-            *(f"{key} = {json.dumps(value)}\n" for key, value in plain.items()),
-            # JSON's escapes are TOML's.
-            *(
-                f'{key} = """\n{json.dumps(value).replace("\\n", "\n").strip('"')}"""\n'
-                for key, value in texts.items()
-            ),
-            *(line for key, table in tables.items() for line in _table(key, table)),
-            *_table("options", target.options),
-        ]
-    )
-
-
-def _table(name: str, items: Mapping[str, str]) -> list[str]:
-    if not items:
-        return []
-    rows = [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in items.items()]
-    return [f"\n[{name}]\n", *rows]
+    texts = {key: each for key, each in keys.items() if isinstance(each, str) and "\n" in each}
+    keys |= {key: tomlkit.string(f"\n{text}", multiline=True) for key, text in texts.items()}
+    stated = {key: value for key, value in keys.items() if value not in ("", {})}
+    return tomlkit.dumps(dict(sorted(stated.items(), key=lambda item: isinstance(item[1], dict))))
 
 
 def _read(path: Path) -> TargetModel:

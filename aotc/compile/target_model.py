@@ -1,7 +1,5 @@
 """Base of the models of target files."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,7 +1,5 @@
 """Results of compile workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 from functools import wraps

@@ -4,8 +4,6 @@ build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the value
 `read_build_manifest` returns; they may be imported from here.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator
@@ -29,6 +27,7 @@ from aotc.config.input_specs import (
     InputTree,
     dimensions_of,
     leaf_paths,
+    with_leaves,
 )
 from aotc.config.manifest_problem import Problem
 from aotc.config.manifest_specs import (
@@ -67,6 +66,7 @@ __all__ = [
     "leaf_paths",
     "profiles_of",
     "read_build_manifest",
+    "with_leaves",
 ]
 
 SCHEMA = 1

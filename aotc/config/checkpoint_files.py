@@ -3,8 +3,6 @@
 `model.safetensors.index.json` lists the files of a folder of sharded safetensors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any

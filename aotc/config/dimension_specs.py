@@ -7,8 +7,6 @@
 Generated profiles always hold the largest accepted size, so that every other one can be padded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Names of dtypes besides those of manifests."""
 
-from __future__ import annotations
-
 SHORT_DTYPES = {
     "pred": "bool",
     "s8": "int8",

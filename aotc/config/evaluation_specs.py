@@ -1,7 +1,5 @@
 """`[entry_points.NAME.evaluation]`: a task metric of an entry point, and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal

@@ -3,8 +3,6 @@
 Each validator raises `refusal`, with the phrase that completes "expected" and a hint.
 """
 
-from __future__ import annotations
-
 import datetime
 import keyword
 import math
@@ -156,8 +154,7 @@ Name = Annotated[
 ]
 Identifier = Annotated[str, accepting(is_identifier, IDENTIFIER_EXPECTED, "choose another name")]
 FunctionReference = Annotated[
-    str,
-    accepting(is_function_reference, REFERENCE_EXPECTED, "put one colon before the function"),
+    str, accepting(is_function_reference, REFERENCE_EXPECTED, "put one colon before the function")
 ]
 Version = Annotated[
     str,

@@ -11,10 +11,10 @@ A leaf's path is the parameter and the steps below it, joined by "/".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
@@ -155,12 +155,7 @@ Input = Annotated[InputTree, PlainValidator(_input)]
 
 
 def check_input(
-    tree: InputTree,
-    path: KeyPath,
-    dimensions: Collection[str],
-    *,
-    enable_x64: bool,
-    of_file: bool,
+    tree: InputTree, path: KeyPath, dimensions: Collection[str], *, enable_x64: bool, of_file: bool
 ) -> Iterator[Problem]:
     """Require declared dimensions, and dtypes that are stated and not narrowed by jax.
 
@@ -215,6 +210,19 @@ def dimensions_of(tree: InputTree) -> set[str]:
             return {name for child in items.values() for name in dimensions_of(child)}
         case InputList(items=children):
             return {name for child in children for name in dimensions_of(child)}
+
+
+def with_leaves[V](
+    tree: InputTree, at: KeyPath, value: Callable[[InputLeaf | InputLike, KeyPath], V]
+) -> Any:
+    """Return dicts and lists like an input's, with the value of each leaf at its key path."""
+    match tree:
+        case InputDict(items=items):
+            return {key: with_leaves(child, (*at, key), value) for key, child in items.items()}
+        case InputList(items=children):
+            return [with_leaves(child, (*at, i), value) for i, child in enumerate(children)]
+        case _:
+            return value(tree, at)
 
 
 def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | InputLike]]:

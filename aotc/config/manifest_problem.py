@@ -1,7 +1,5 @@
 """Problems in build manifests and target files, before their lines are looked up."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from collections.abc import Collection, Iterator, Sequence

@@ -3,8 +3,6 @@
 Each key of the manifest is valid by itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
@@ -141,9 +139,7 @@ def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_file_ranges(
-    path: KeyPath,
-    ranges: Mapping[str, tuple[float, float]],
-    dtypes: Mapping[str, DType | KeyImpl],
+    path: KeyPath, ranges: Mapping[str, tuple[float, float]], dtypes: Mapping[str, DType | KeyImpl]
 ) -> Iterator[Problem]:
     """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
     for leaf, ends in ranges.items():

@@ -4,8 +4,6 @@ Every key counts unless it is in `APART` with the reason why it cannot matter, s
 causes another run of the program by default.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any

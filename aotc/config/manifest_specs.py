@@ -3,8 +3,6 @@
 `aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -452,9 +450,7 @@ class ManifestKeys(Section):
     """
 
     schema: Annotated[
-        int,
-        accepting(lambda v: v == 1, "1", "write schema = 1"),
-        Field(examples=["schema = 1"]),
+        int, accepting(lambda v: v == 1, "1", "write schema = 1"), Field(examples=["schema = 1"])
     ]
     name: Annotated[Name, Field(examples=['name = "digits"'])]
     version: Annotated[Version, Field(examples=['version = "1.0.0"'])]
@@ -467,10 +463,7 @@ class ManifestKeys(Section):
     ]
     engines: Engines = ()
     enable_x64: bool = False
-    weights: Annotated[
-        Mapping[WeightsName, WeightsSpec],
-        ByName,
-    ] = field(default_factory=dict)
+    weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)
     dimensions: Annotated[Mapping[Identifier, DimensionSpec], ByName] = field(default_factory=dict)
     precision: Annotated[Mapping[PrecisionName, PrecisionSpec], ByName] = field(
         default_factory=dict

@@ -1,7 +1,5 @@
 """`[precision.NAME]`: the element types in which weights are stored, and their quantization."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal

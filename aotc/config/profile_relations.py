@@ -1,7 +1,5 @@
 """Checks of the profiles that dimensions, entry points and targets of a build manifest state."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 

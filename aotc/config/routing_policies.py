@@ -52,8 +52,7 @@ def _fill(raw: object) -> Fill:
 
 
 _Parameter = Annotated[
-    str,
-    accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name"),
+    str, accepting(lambda v: not v or is_identifier(v), IDENTIFIER_EXPECTED, "choose another name")
 ]
 
 

@@ -13,8 +13,6 @@ A key is a leaf's path, or a pattern of paths: `*` stands for any characters of 
 any number of steps. Leaves that no key matches are replicated.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
@@ -150,14 +148,10 @@ def _misfits(
 def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
     close = closest(pattern, paths)
     shown = ", ".join(paths[:16]) + (", …" if len(paths) > 16 else "")
-    return finding(
-        "AOTC-E806",
-        where,
-        spell(pattern),
-        cause="sharding-pattern-matches-nothing",
-        expected=f"the path of an array, such as {shown}" if shown else "",
-        hint=f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several",
-    )
+    cause = "sharding-pattern-matches-nothing"
+    expected = f"the path of an array, such as {shown}" if shown else ""
+    hint = f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several"
+    return finding("AOTC-E806", where, spell(pattern), cause=cause, expected=expected, hint=hint)
 
 
 def _twice(where: str, path: str, other: str) -> Finding:

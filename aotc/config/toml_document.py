@@ -1,7 +1,5 @@
 """TOML files with line numbers, so that every finding has its location."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib
@@ -190,13 +188,8 @@ def _syntax(path: Path, text: str, error: ValueError) -> Finding:
 
 
 def _too_deep(path: Path) -> AotcError:
-    return refusal(
-        "AOTC-E805",
-        str(path),
-        "",
-        cause="nesting-is-too-deep",
-        expected=f"at most {DEPTH_MAX} levels",
-    )
+    cause = "nesting-is-too-deep"
+    return refusal("AOTC-E805", str(path), "", cause=cause, expected=f"at most {DEPTH_MAX} levels")
 
 
 def _walk(data: Mapping[str, object]) -> Iterable[tuple[KeyPath, object]]:

@@ -1,7 +1,5 @@
 """Changes of TOML files in place, which keep the rest of their text, comments included."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path

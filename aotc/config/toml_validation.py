@@ -4,8 +4,6 @@ A `Section` is a frozen dataclass whose fields are the keys of a table, with the
 defaults. pydantic reads it; plain construction checks nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -73,10 +71,7 @@ class Section:
 
 
 def _section(
-    section: type[Section],
-    keys: Keys,
-    raw: object,
-    read: ValidatorFunctionWrapHandler,
+    section: type[Section], keys: Keys, raw: object, read: ValidatorFunctionWrapHandler
 ) -> object:
     value, problems = None, []
     try:

@@ -1,7 +1,5 @@
 """The file that `aotc build --tune --save-tuning` writes, and `--tuning` builds from again."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 manifest -> capture -> (reference | compile) -> (tune) -> parity -> pack -> attest
 """
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -137,16 +135,13 @@ def build(
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked = check(run, program, compiled, parts)
+        checked, compiled = check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
-        with (
-            run.stage("pack"),
-            run.tasks.timed(Task(Kind.PACK, "", {})),
-        ):
+        with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,

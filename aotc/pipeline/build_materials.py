@@ -1,7 +1,5 @@
 """Materials of a build for its provenance: who builds, from which revision, and when."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Notes on what a build does not prove."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plan of a build: targets, their engines in order, and a compile job for each executable."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -74,13 +72,9 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
         count = override.devices
         where = manifest.where("target", name, "devices")
         if count != target.devices and fixed:
-            raise refusal(
-                "AOTC-E815",
-                where,
-                str(count),
-                cause="device-count-does-not-match-the-topology",
-                expected=f"{target.devices} devices for {fixed}",
-            )
+            cause = "device-count-does-not-match-the-topology"
+            expected = f"{target.devices} devices for {fixed}"
+            raise refusal("AOTC-E815", where, str(count), cause=cause, expected=expected)
     wanted = prod(manifest.mesh.values()) if manifest.mesh else count
     if wanted != count:
         axes = ", ".join(f"{axis} = {size}" for axis, size in manifest.mesh.items())
@@ -140,7 +134,7 @@ toolchain that is missing is none of it."""
 
 @dataclass(frozen=True, slots=True)
 class EngineFallback:
-    """A target that an engine could not compile, so that the next one did.
+    """A target that an engine could not compile or run, so that the next one was taken.
 
     `findings` are about the first executable that failed.
     """
@@ -155,8 +149,9 @@ class EngineFallback:
         """What happened, in words."""
         first = self.findings[0]
         found = first.found.splitlines()[0]
+        verb = "run" if first.code == "AOTC-E953" else "compile"
         return (
-            f"{self.target} is compiled by {self.taken}, because {self.engine} cannot compile "
+            f"{self.target} is compiled by {self.taken}, because {self.engine} cannot {verb} "
             f"{first.where} ({first.code}: {found})"
         )
 
@@ -200,13 +195,9 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             with suppress(ValueError):
                 _as_for(target, known[name])
                 able.append(name)
-        raise refusal(
-            "AOTC-E816",
-            where,
-            "; ".join(reasons),
-            expected=f"one of: {', '.join(able)}" if able else "",
-            hint=f"engines = {able}".replace("'", '"') if able else "name another target",
-        )
+        expected = f"one of: {', '.join(able)}" if able else ""
+        hint = f"engines = {able}".replace("'", '"') if able else "name another target"
+        raise refusal("AOTC-E816", where, "; ".join(reasons), expected=expected, hint=hint)
     return tuple(found)
 
 

@@ -1,7 +1,5 @@
 """`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """The compilers of a build: those that are installed, each behind the cache."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """The tasks of a build: their keys, what the cache has of them, and why each one ran."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

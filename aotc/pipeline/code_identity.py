@@ -1,7 +1,5 @@
 """Parts of keys: the code of the toolchain and its packages, and what matters of the host."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

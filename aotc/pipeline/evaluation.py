@@ -128,12 +128,7 @@ def _run(
         assert provisional is not None
         target = part.manifest.target.name
         scores = parity_process.evaluate(
-            provisional.bundle,
-            provisional.policy,
-            target,
-            folder,
-            run.workers.processes,
-            advance,
+            provisional.bundle, provisional.policy, target, folder, run.workers.processes, advance
         )
         prepared = [each.scored(target, scores[each.entry_point]) for each in prepared]
     if any(None in each.scores.values() for each in prepared):

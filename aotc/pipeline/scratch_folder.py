@@ -42,12 +42,8 @@ def scratch_folder() -> Iterator[Path]:
 
 def no_scratch(error: OSError) -> AotcError:
     """AOTC-E003 for the folder that holds a build until it is written."""
-    return refusal(
-        "AOTC-E003",
-        "the directory for temporary files",
-        error.strerror or str(error),
-        cause="temporary-directory-is-not-writable",
-    )
+    where, found = "the directory for temporary files", error.strerror or str(error)
+    return refusal("AOTC-E003", where, found, cause="temporary-directory-is-not-writable")
 
 
 class ProgramReads(Struct, frozen=True):

@@ -48,7 +48,6 @@ from aotc_runtime.schema.bundle_manifest import (
     Target,
     Tolerance,
     Trial,
-    WeightPrecision,
     WeightSet,
     WeightTensor,
 )
@@ -236,9 +235,7 @@ def _profile(
 def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
     if captured.precision is None:
         return UNSET
-    return Precision(
-        name=captured.precision.name, weights=WeightPrecision(captured.precision.weights)
-    )
+    return Precision(name=captured.precision.name, weights=captured.precision.weights)
 
 
 def _entry_point(
@@ -285,10 +282,7 @@ def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Shar
         origin=origin,
         tensors=tuple(
             WeightTensor(
-                name=name,
-                dtype=info.dtype,
-                shape=info.shape,
-                sharding=shardings.get(name, ()),
+                name=name, dtype=info.dtype, shape=info.shape, sharding=shardings.get(name, ())
             )
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()

@@ -1,7 +1,5 @@
 """Can this machine compile for a target, and could this host run what it compiles?"""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

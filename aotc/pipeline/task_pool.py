@@ -1,7 +1,5 @@
 """A pool of threads for a build's tasks, and the failures of tasks that run side by side."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import threading

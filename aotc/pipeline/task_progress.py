@@ -1,7 +1,5 @@
 """Progress of a build: tasks counted by stage as they end, in whatever thread."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, defaultdict
@@ -12,11 +10,7 @@ from aotc.pipeline.cached_tasks import Done, Kind, OnDone
 type OnStage = Callable[[str, int, int], None]
 """Progress: stage name, items done, items in all (0 if unknown)."""
 
-STAGES = {
-    Kind.REFERENCE: "reference",
-    Kind.EXECUTABLE: "compile",
-    Kind.PARITY: "parity",
-}
+STAGES = {Kind.REFERENCE: "reference", Kind.EXECUTABLE: "compile", Kind.PARITY: "parity"}
 """The stage that each kind of task counts for. The capture counts its entry points itself."""
 
 

@@ -4,8 +4,6 @@ The capture runs in every build. What it makes is content, by which all later ta
 the results of plain JAX by the modules of the program at every size at which that runs it.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future

@@ -1,11 +1,8 @@
 """Arrays of a command line: read from files or filled, and written to a file."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,22 +37,15 @@ def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
             continue
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise refusal(
-                "AOTC-E011",
-                f"{option} {text}",
-                "",
-                hint="name the input as `aotc inspect` shows it",
-            )
+            where = f"{option} {text}"
+            raise refusal("AOTC-E011", where, "", hint="name the input as `aotc inspect` shows it")
         if value.startswith("@"):
             arrays = _read_file(Path(value[1:]), option)
             if len(arrays) != 1:
-                raise refusal(
-                    "AOTC-E011",
-                    f"{option} {text}",
-                    f"{len(arrays)} arrays",
-                    cause="file-holds-several-arrays",
-                    hint=f"pass `{option} {value}` to use the names in the file",
-                )
+                where = f"{option} {text}"
+                cause = "file-holds-several-arrays"
+                hint = f"pass `{option} {value}` to use the names in the file"
+                raise refusal("AOTC-E011", where, f"{len(arrays)} arrays", cause=cause, hint=hint)
             _add(found, name, next(iter(arrays.values())), option)
         else:
             _add(found, name, value, option)
@@ -75,17 +65,17 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
             if isinstance(loaded, np.ndarray):
                 return {path.stem: loaded}
             with loaded:
-                found = {name: loaded[name] for name in loaded.files}
-        others = [name for name, value in found.items() if not isinstance(value, np.ndarray)]
-        if others:  # members that are no arrays come as bytes
-            raise ValueError(f"{others[0]} is not an array")
-        return found
-    except (
-        *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", said) from error
+                return {name: _array(name, loaded[name]) for name in loaded.files}
+    except Exception as error:  # of any decoder and of Python's parser
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal("AOTC-E012", f"{option} {path}", found) from error
+
+
+def _array(name: str, value: Any) -> Array:
+    """A member of an .npz file; one that is no array comes as bytes."""
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"{name} is not an array")
+    return value
 
 
 def retyped(array: Array, dtype: np.dtype[Any]) -> Array:
@@ -107,12 +97,8 @@ def filled(spec: TensorSpec, text: str) -> Array:
         return np.full(shape, number, number.dtype)
     except (ValueError, OverflowError, MemoryError) as error:
         is_large = isinstance(error, MemoryError)
-        raise refusal(
-            "AOTC-E011",
-            f"--input {spec.path}={text}",
-            "",
-            cause="array-exceeds-available-memory" if is_large else "invalid-array-shape",
-        ) from error
+        cause = "array-exceeds-available-memory" if is_large else "invalid-array-shape"
+        raise refusal("AOTC-E011", f"--input {spec.path}={text}", "", cause=cause) from error
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> Array:

@@ -1,7 +1,5 @@
 """A finished build as data; its tasks, as data and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

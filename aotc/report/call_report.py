@@ -1,7 +1,5 @@
 """One call of a loaded bundle from the command line: inputs from files, results to a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +70,7 @@ def run_once(
 
 
 def _input_leaves(
-    specs: tuple[TensorSpec, ...],
-    given: dict[str, Array | str],
-    entry_point: str,
-    adds: Set[str],
+    specs: tuple[TensorSpec, ...], given: dict[str, Array | str], entry_point: str, adds: Set[str]
 ) -> list[Array]:
     """In the order of the specs. adds: inputs that the loader passes, masks and lengths."""
     known = [spec.path for spec in specs]

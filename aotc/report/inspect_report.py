@@ -1,7 +1,5 @@
 """A reviewed bundle as data: what it contains and who claims to have signed it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from types import MappingProxyType

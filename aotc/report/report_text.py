@@ -110,7 +110,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
         for set_name, weights in target["weights"].items():
             page.line(
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
-                f"{size(weights['size_bytes'])}, from {weights['origin']}",
+                f"{size(weights['size_bytes'])}, from {weights['origin']}"
             )
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)

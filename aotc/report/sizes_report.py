@@ -1,7 +1,5 @@
 """Sizes of an entry point: as commands take them, and calls of other sizes than its profiles'."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trust policy, as data and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any

@@ -130,10 +130,7 @@ def _parser(others: Mapping[str, Command]) -> _Parser:
         "--full", action="store_true", help="Also fetch and hash weights (registry only)"
     )
     verify.add_argument(
-        "--store",
-        type=Path,
-        metavar="DIR",
-        help="Fetch into this artifact store, weights included",
+        "--store", type=Path, metavar="DIR", help="Fetch into this artifact store, weights included"
     )
     verify.add_argument(
         "--ca", type=Path, metavar="FILE", help="CA certificates for the registry (PEM)"

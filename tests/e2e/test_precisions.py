@@ -25,7 +25,7 @@ from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import Cache, LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.errors import Finding, TrustError
-from aotc_runtime.schema.bundle_manifest import EvaluationRan, ParityRan, Precision, WeightPrecision
+from aotc_runtime.schema.bundle_manifest import EvaluationRan, ParityRan, Precision
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Once
 
@@ -156,7 +156,7 @@ def test_weights_of_products_are_stored_in_8_bits_and_called(folder: Path) -> No
         "second/bias": ("float32", (64,)),
         "second/kernel": ("float32", (128, 64)),
     }
-    wanted = Precision(name="small", weights=WeightPrecision.INT8)
+    wanted = Precision(name="small", weights="int8")
     assert [each.precision for each in profiles] == [wanted, wanted]
     assert all(isinstance(each.parity, ParityRan) for each in profiles)
     exact = predicted(params(), x)

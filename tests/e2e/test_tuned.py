@@ -15,8 +15,8 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.tune.tuning_service import Measure
+from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.compile.target_files import builtin_folder
-from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
 from aotc.config.tuning_file import Recorded

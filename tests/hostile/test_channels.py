@@ -588,10 +588,7 @@ def test_policy_without_channel_asks_none(digits_bundle: Bundle, capfd: Capture)
 
 
 def test_without_python_tuf_a_channel_cannot_be_asked(
-    digits_bundle: Bundle,
-    policy: Path,
-    capfd: Capture,
-    monkeypatch: pytest.MonkeyPatch,
+    digits_bundle: Bundle, policy: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tuf.api", None)
     assert verified(digits_bundle[0], policy, capfd, "--channel") == [("AOTC-E333", 5)] * 2

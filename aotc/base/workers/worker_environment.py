@@ -1,7 +1,5 @@
 """Environment variables of child processes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 

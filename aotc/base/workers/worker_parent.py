@@ -1,7 +1,5 @@
 """The parent's side of a job: starts a worker, follows it, and reports its end."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

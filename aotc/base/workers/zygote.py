@@ -10,8 +10,6 @@ status is sent to the last one; if the requester closes it, the process and its 
 When the other end of SOCKET is closed, everything ends.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

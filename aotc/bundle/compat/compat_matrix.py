@@ -4,8 +4,6 @@ The answer whether a target runs is the loader's own (`choose_target`); this add
 it uses, and what to build where none runs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ What belongs to the program is the same for every target of a bundle. A target h
 options and requirements of its own, and what was measured on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum

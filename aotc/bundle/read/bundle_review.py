@@ -1,7 +1,5 @@
 """Everything that a reviewer needs of a bundle: targets, inputs, signatures and evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -191,12 +189,8 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
         for name, entry_point in manifest.entry_points.items()
     }
     if recorded != known:
-        raise refusal(
-            "AOTC-E118",
-            where,
-            "others",
-            expected="the entry points and profiles of the bundle manifest",
-        )
+        expected = "the entry points and profiles of the bundle manifest"
+        raise refusal("AOTC-E118", where, "others", expected=expected)
     return evidence
 
 

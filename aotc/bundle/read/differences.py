@@ -5,8 +5,6 @@ values after it. So lines of modules are compared without the names of values, a
 the names are compared only where nothing else differs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher

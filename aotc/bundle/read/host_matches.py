@@ -1,7 +1,5 @@
 """Hosts as `aotc host-info` describes them, and which target of a bundle runs on which of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A bundle that a command looks into: read once, and only as far as the command relies on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -53,10 +51,7 @@ class Opened:
 
 
 def opened(
-    source: BlobSource,
-    policy: TrustPolicy | None,
-    now: float,
-    unread: Mapping[str, int] = ALL_READ,
+    source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle that a policy accepts, except its rules on the host: verification steps 1 to 7.
 
@@ -71,10 +66,7 @@ def opened(
 
 
 def attributed(
-    source: BlobSource,
-    policy: TrustPolicy | None,
-    now: float,
-    unread: Mapping[str, int] = ALL_READ,
+    source: BlobSource, policy: TrustPolicy | None, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Opened:
     """Open a bundle whose signatures a policy accepts: verification steps 1 to 6.
 

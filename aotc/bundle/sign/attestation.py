@@ -1,7 +1,5 @@
 """Attestations: in-toto statements about a root digest in DSSE envelopes, such as certificates."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

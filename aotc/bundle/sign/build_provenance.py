@@ -98,10 +98,7 @@ def provenance(
         "manifest": {"name": manifest.path.name, "digest": hexes(sha256(manifest.text))},
         "targets": sorted(part.target.name for part in built),
     }
-    made_from = [
-        *_files(program.made_from, program),
-        *_packages(program.packages, materials.code),
-    ]
+    made_from = [*_files(program.made_from, program), *_packages(program.packages, materials.code)]
     made = _predicate(BUILD_TYPE, external, made_from, metadata, materials.builder_id)
     made["buildDefinition"]["internalParameters"] = internal
     return made
@@ -122,10 +119,7 @@ def _predicate(
             "internalParameters": {},
             "resolvedDependencies": dependencies,
         },
-        "runDetails": {
-            "builder": builder,
-            **({} if metadata is None else {"metadata": metadata}),
-        },
+        "runDetails": {"builder": builder, **({} if metadata is None else {"metadata": metadata})},
     }
 
 

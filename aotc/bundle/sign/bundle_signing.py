@@ -1,7 +1,5 @@
 """`aotc sign`: adds a signature to a finished bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +29,7 @@ OF_XLA = ("jaxlib", "scipy")
 
 
 def sbom(
-    root_digest: str,
-    program: CapturedProgram,
-    built: Sequence[BundleManifest],
-    finished: datetime,
+    root_digest: str, program: CapturedProgram, built: Sequence[BundleManifest], finished: datetime
 ) -> dict[str, Any]:
     """finished: UTC."""
     first = built[0]

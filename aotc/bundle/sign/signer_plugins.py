@@ -5,8 +5,6 @@ named after the scheme and leads to an `OpenKey`. signing.md shows one. What plu
 whatever they raise becomes one finding, and what they sign has to verify under their key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

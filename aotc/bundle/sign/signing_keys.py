@@ -1,7 +1,5 @@
 """Key pairs, Ed25519 or ECDSA P-256, as PKCS#8 PEM, encrypted or plain."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import re

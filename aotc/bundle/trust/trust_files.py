@@ -3,8 +3,6 @@
 Comments, order and spelling of the rest of the text stay.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A trust policy at a given time: its valid keys, and whether it accepts a bundle."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Adds attestations to a finished bundle; no signed byte changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path

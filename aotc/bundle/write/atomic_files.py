@@ -1,7 +1,5 @@
 """Writing so that a crash at any moment leaves the old file or the new one, never half of one."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import glob

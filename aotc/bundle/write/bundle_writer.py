@@ -4,8 +4,6 @@ The same parts give the same bytes: members in a fixed order (documents, small b
 canonical JSON, no times, no owners.
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Those that are not written are hashed in their source.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from aotc.base.errors import refusal

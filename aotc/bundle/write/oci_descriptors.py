@@ -1,7 +1,5 @@
 """Descriptors of an OCI layout, and index.json, which names the root and the attestations."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,10 +27,7 @@ def descriptor_of[D: Descriptor](kind: type[D], data: bytes, media_type: str, **
 def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> Descriptor:
     """The reference that an entry of index.json is."""
     return Descriptor(
-        mediaType=entry.mediaType,
-        digest=entry.digest,
-        size=entry.size,
-        artifactType=artifact_type,
+        mediaType=entry.mediaType, digest=entry.digest, size=entry.size, artifactType=artifact_type
     )
 
 

@@ -1,7 +1,5 @@
 """Where results may be written: a new name, or in place of an older result, and nothing else."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -7,8 +7,6 @@ is padded with spaces: the same tensors give the same bytes.
 A weights set is cut into shards, since SHA-256 of one blob is serial.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

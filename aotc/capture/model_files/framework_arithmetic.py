@@ -1,7 +1,5 @@
 """Arithmetic that XLA rounds or rewrites otherwise than the frameworks that write model files."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

@@ -4,8 +4,6 @@ A frontend returns a `Model`: a function that jax can trace, and its weights. Fr
 like any program: profiles, policies, parity, targets, trust and reports know no frontends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

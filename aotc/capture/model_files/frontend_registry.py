@@ -1,7 +1,5 @@
 """Finds frontends by the Python entry-point group `aotc.frontends`."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import cast
 

@@ -5,8 +5,6 @@ file; the bytes of weights are views of the file's.
 https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT has the format.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """The line of a model's source in the stack trace that PyTorch writes beside each operation."""
 
-from __future__ import annotations
-
 import re
 
 _FRAME = re.compile(r'File "([^"]*)", line (\d+), in [^\n]*\n?([^\n]*)')

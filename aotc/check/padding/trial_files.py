@@ -1,7 +1,5 @@
 """The files through which the processes of a build exchange trials and their outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -4,8 +4,6 @@ They are several sizes below each profile, with every kind of fill; the sums of 
 larger call is split into; and calls of different sizes side by side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import prod
@@ -41,9 +39,33 @@ POINTS_MAX = 4096
 """Combinations of sizes that are considered for one profile; of more, evenly spaced ones."""
 
 
-class Known(Struct, frozen=True):
-    """accepted: the sizes of each dimension.  relations: between them.  profiles: of a target."""
+MANY_PROFILES = 6
+"""With more profiles, each is tried with its smallest and its largest padding only."""
 
+
+ZERO_OR_ONE = (0, 1)
+
+HALVES = (LOW, HIGH)
+EVERY = (*HALVES, MIXED, REVERSED)
+"""Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
+is least likely that a real number hides a leak, so every kind is tried there only."""
+
+
+class _Planner(Struct, frozen=True):
+    """Plans the trials of an entry point for one target.
+
+    Attributes:
+        captured: The entry point.
+        entry: Its fills and masks, without trials.
+        pads: Names of the dimensions that are padded, sorted.
+        accepted: The sizes of each dimension.
+        relations: Between them.
+        profiles: Of the target.
+    """
+
+    captured: CapturedEntryPoint
+    entry: EntryTrials
+    pads: Sequence[str]
     accepted: Mapping[str, Dimension]
     relations: Sequence[Relation]
     profiles: Sequence[Sizes]
@@ -52,10 +74,13 @@ class Known(Struct, frozen=True):
         """Sizes of one dimension that are padded to this profile, whatever relations say."""
         alike = [p[name] for p in self.profiles if {**p, name: 0} == {**profile, name: 0}]
         below = max((size for size in alike if size < profile[name]), default=0)
-        accepted = self.accepted[name]
-        step = accepted.multiple_of
-        low = max(-(-accepted.smallest // step) * step, (below // step + 1) * step)
-        return range(low, profile[name], step)
+        step = self.accepted[name].multiple_of
+        return range(max(self.least(name), (below // step + 1) * step), profile[name], step)
+
+    def least(self, name: str) -> int:
+        """Return the smallest accepted size of a dimension."""
+        step = self.accepted[name].multiple_of
+        return -(-self.accepted[name].smallest // step) * step
 
     def below(self, profile: Sizes, names: Sequence[str]) -> list[Sizes]:
         """Return accepted sizes below the profile in these dimensions, the smallest first.
@@ -66,12 +91,10 @@ class Known(Struct, frozen=True):
 
     def at_most(self, sizes: Sizes, names: Sequence[str]) -> list[Sizes]:
         """Accepted sizes that are no larger in these dimensions; the smallest first."""
-        ranges: dict[str, range] = {}
-        for name in names:
-            accepted = self.accepted[name]
-            step = accepted.multiple_of
-            low = -(-accepted.smallest // step) * step
-            ranges[name] = range(low, sizes[name] + 1, step)
+        ranges = {
+            name: range(self.least(name), sizes[name] + 1, self.accepted[name].multiple_of)
+            for name in names
+        }
         return self._allowed(sizes, ranges)
 
     def _allowed(self, sizes: Sizes, ranges: Mapping[str, range]) -> list[Sizes]:
@@ -83,24 +106,114 @@ class Known(Struct, frozen=True):
         allowed = [p for p in points if all(relation.holds(p) for relation in self.relations)]
         return sorted(allowed, key=lambda p: (prod(p.values()), tuple(p.values())))
 
+    def padded(self) -> Iterator[PlannedTrial]:
+        """Yield trials below each profile, padded in one dimension and in all."""
+        is_many = len(self.profiles) > MANY_PROFILES
+        for profile in self.profiles:
+            alone = {name: self.below(profile, (name,)) for name in self.pads}
+            for name, points in alone.items():
+                chosen = _ends_and_middle(points)
+                for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
+                    samples = EVERY if sizes == chosen[0] else HALVES
+                    yield from self._tried((name,), sizes, profile, samples)
+            together = tuple(name for name in self.pads if self.sizes_below(profile, name))
+            if len(together) > 1:
+                points = self.below(profile, together)
+                # Where a relation ties sizes together, no call is padded in one of them alone.
+                is_tied = any(not alone[name] for name in together)
+                for sizes in _ends_and_middle(points) if is_tied else points[:1]:
+                    samples = EVERY if is_tied and sizes == points[0] else HALVES
+                    yield from self._tried(together, sizes, profile, samples)
+
+    def _tried(
+        self, dimensions: tuple[str, ...], sizes: Sizes, profile: Sizes, samples: Sequence[str]
+    ) -> Iterator[PlannedTrial]:
+        given = {*self.entry.masks, *self.entry.lengths}
+        padded = {
+            leaf: tensor
+            for leaf, tensor in enumerate(self.captured.inputs)
+            if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
+        }
+        kinds = [(fill, FIXTURE) for fill in self._fills(dimensions)]
+        kinds += [(DECLARED, sample) for sample in samples]
+        if not self.entry.ranges.keys().isdisjoint(padded):
+            # The largest of a range may be among the fixture's numbers, and then adds nothing.
+            kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
+        for fill, inputs in kinds:
+            filled = {
+                tensor.path: str(fill_of(self.entry, leaf, tensor.dtype, fill))
+                for leaf, tensor in padded.items()
+            }
+            yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
+
+    def _fills(self, dimensions: Sequence[str]) -> Sequence[str]:
+        """The kinds of fill that make a difference to some input."""
+        given = {*self.entry.held, *self.entry.masks, *self.entry.lengths}
+        dtypes = [
+            tensor.dtype
+            for leaf, tensor in enumerate(self.captured.inputs)
+            if leaf not in given
+            and any(not parse_expression(a).names().isdisjoint(dimensions) for a in tensor.shape)
+        ]
+        if not dtypes:
+            return (DECLARED,)
+        floats = ABOUT_FLOATS if any(map(is_float, dtypes)) else ()
+        return (DECLARED, *floats, *ABOUT_NUMBERS)
+
+    def split(self, name: str) -> Iterator[PlannedTrial]:
+        """Yield trials with twice the same profile, and a profile with the next smaller one."""
+        groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
+        for profile in self.profiles:
+            others = tuple((key, size) for key, size in profile.items() if key != name)
+            groups.setdefault(others, []).append(profile[name])
+        for others, sizes in groups.items():
+            pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
+            for parts in pairs:
+                if sum(parts) not in self.accepted[name]:
+                    continue
+                whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
+                # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
+                allowed = self.at_most(whole, [pad for pad in self.pads if pad != name])
+                for inputs in (FIXTURE, *HALVES) if allowed else ():
+                    yield PlannedTrial(
+                        dimensions=(name,),
+                        sizes=allowed[-1],
+                        profiles=tuple(
+                            dict(sorted({**whole, name: part}.items())) for part in parts
+                        ),
+                        fill="",
+                        inputs=inputs,
+                    )
+
+    def beside(self, name: str) -> Iterator[PlannedTrial]:
+        """Yield trials with one row beside rows of calls of other sizes where it is padded.
+
+        They are the smallest and the largest call, in the profile with the fewest rows of those
+        alike in the rest.
+        """
+        inputs, outputs = self.captured.inputs, self.captured.outputs
+        mixed = mixable(inputs, outputs, name, self.pads, self.entry.masks, self.entry.lengths)
+        least = self.least(name)
+        tried: set[tuple[tuple[str, int], ...]] = set()
+        for profile in sorted(self.profiles, key=lambda sizes: sizes[name]):
+            others = tuple((key, size) for key, size in profile.items() if key != name)
+            if not mixed or profile[name] <= least or others in tried:
+                continue
+            tried.add(others)
+            allowed = self.at_most({**profile, name: least}, mixed)
+            smallest = {key: allowed[0][key] for key in mixed} if allowed else {}
+            if smallest == {key: profile[key] for key in mixed}:
+                continue
+            for sizes in (allowed[0], allowed[-1]) if allowed else ():
+                for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
+                    yield PlannedTrial((name,), sizes, (profile,), DECLARED, sample, {}, smallest)
+
 
 def _thinned(values: range, most: int) -> list[int]:
     """Return at most `most` of these values, evenly spaced, with the first and the last."""
     if len(values) <= most:
         return list(values)
     return sorted({values[(len(values) - 1) * index // (most - 1)] for index in range(most)})
-
-
-MANY_PROFILES = 6
-"""With more profiles, each is tried with its smallest and its largest padding only."""
-
-
-ZERO_OR_ONE = (0, 1)
-
-HALVES = (LOW, HIGH)
-EVERY = (*HALVES, MIXED, REVERSED)
-"""Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
-is least likely that a real number hides a leak, so every kind is tried there only."""
 
 
 def plan_trials(
@@ -144,19 +257,12 @@ def plan_trials(
     )
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {name: known.accepted for name, known in dimensions.items()}
-    known = Known(accepted, relations, [dict(sizes) for sizes in profiles])
-    planned = [
-        *_padded(captured, entry, known, sorted(pads)),
-        *(
-            trial
-            for name, policy in policies.items()
-            if isinstance(policy, Split)
-            for trial in (
-                *_split(known, name, sorted(pads)),
-                *_beside(captured, entry, known, name, sorted(pads)),
-            )
-        ),
-    ]
+    sizes = [dict(each) for each in profiles]
+    planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes)
+    planned = [*planner.padded()]
+    for name, policy in policies.items():
+        if isinstance(policy, Split):
+            planned += [*planner.split(name), *planner.beside(name)]
     return replace(entry, trials=tuple(planned))
 
 
@@ -194,123 +300,7 @@ def _marks(
     }
 
 
-def _padded(
-    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, pads: Sequence[str]
-) -> Iterator[PlannedTrial]:
-    is_many = len(known.profiles) > MANY_PROFILES
-    for profile in known.profiles:
-        alone = {name: known.below(profile, (name,)) for name in pads}
-        for name, points in alone.items():
-            chosen = _ends_and_middle(points)
-            for sizes in chosen[:: len(chosen) - 1 or 1] if is_many else chosen:
-                samples = EVERY if sizes == chosen[0] else HALVES
-                yield from _tried(captured, entry, (name,), sizes, profile, samples)
-        together = tuple(name for name in pads if known.sizes_below(profile, name))
-        if len(together) > 1:
-            points = known.below(profile, together)
-            # Where a relation ties sizes to one another, no call is padded in one of them alone.
-            is_tied = any(not alone[name] for name in together)
-            for sizes in _ends_and_middle(points) if is_tied else points[:1]:
-                samples = EVERY if is_tied and sizes == points[0] else HALVES
-                yield from _tried(captured, entry, together, sizes, profile, samples)
-
-
-def _tried(
-    captured: CapturedEntryPoint,
-    entry: EntryTrials,
-    dimensions: tuple[str, ...],
-    sizes: Sizes,
-    profile: Sizes,
-    samples: Sequence[str],
-) -> Iterator[PlannedTrial]:
-    given = {*entry.masks, *entry.lengths}
-    padded = {
-        leaf: tensor
-        for leaf, tensor in enumerate(captured.inputs)
-        if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
-    }
-    kinds = [(fill, FIXTURE) for fill in _fills(captured, entry, dimensions)]
-    kinds += [(DECLARED, sample) for sample in samples]
-    if not entry.ranges.keys().isdisjoint(padded):
-        # The largest of a range may be among the fixture's numbers, and then adds nothing to them.
-        kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
-    for fill, inputs in kinds:
-        filled = {
-            tensor.path: str(fill_of(entry, leaf, tensor.dtype, fill))
-            for leaf, tensor in padded.items()
-        }
-        yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
-
-
 def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:
     """The first, one in the middle, the last."""
     last = len(points) - 1
     return [points[index] for index in sorted({0, last // 2, last})] if points else []
-
-
-def _fills(
-    captured: CapturedEntryPoint, entry: EntryTrials, dimensions: Sequence[str]
-) -> Sequence[str]:
-    """The kinds of fill that make a difference to some input."""
-    given = {*entry.held, *entry.masks, *entry.lengths}
-    dtypes = [
-        tensor.dtype
-        for leaf, tensor in enumerate(captured.inputs)
-        if leaf not in given
-        and any(not parse_expression(a).names().isdisjoint(dimensions) for a in tensor.shape)
-    ]
-    if not dtypes:
-        return (DECLARED,)
-    floats = ABOUT_FLOATS if any(map(is_float, dtypes)) else ()
-    return (DECLARED, *floats, *ABOUT_NUMBERS)
-
-
-def _split(known: Known, name: str, pads: Sequence[str]) -> Iterator[PlannedTrial]:
-    """Twice the same profile, and a profile with the next smaller one."""
-    groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for profile in known.profiles:
-        others = tuple((key, size) for key, size in profile.items() if key != name)
-        groups.setdefault(others, []).append(profile[name])
-    for others, sizes in groups.items():
-        pairs = [(size, size) for size in sizes] + [(b, a) for a, b in pairwise(sorted(sizes))]
-        for parts in pairs:
-            if sum(parts) not in known.accepted[name]:
-                continue
-            whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
-            # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
-            allowed = known.at_most(whole, [pad for pad in pads if pad != name])
-            for inputs in (FIXTURE, *HALVES) if allowed else ():
-                yield PlannedTrial(
-                    dimensions=(name,),
-                    sizes=allowed[-1],
-                    profiles=tuple(dict(sorted({**whole, name: part}.items())) for part in parts),
-                    fill="",
-                    inputs=inputs,
-                )
-
-
-def _beside(
-    captured: CapturedEntryPoint, entry: EntryTrials, known: Known, name: str, pads: Sequence[str]
-) -> Iterator[PlannedTrial]:
-    """Yield trials with one row beside rows of calls of other sizes where it is padded.
-
-    They are the smallest and the largest call, in the profile with the fewest rows of those alike
-    in the rest.
-    """
-    inputs, outputs = captured.inputs, captured.outputs
-    mixed = mixable(inputs, outputs, name, pads, entry.masks, entry.lengths)
-    accepted = known.accepted[name]
-    least = -(-accepted.smallest // accepted.multiple_of) * accepted.multiple_of
-    tried: set[tuple[tuple[str, int], ...]] = set()
-    for profile in sorted(known.profiles, key=lambda sizes: sizes[name]):
-        others = tuple((key, size) for key, size in profile.items() if key != name)
-        if not mixed or profile[name] <= least or others in tried:
-            continue
-        tried.add(others)
-        allowed = known.at_most({**profile, name: least}, mixed)
-        smallest = {key: allowed[0][key] for key in mixed} if allowed else {}
-        if smallest == {key: profile[key] for key in mixed}:
-            continue
-        for sizes in (allowed[0], allowed[-1]) if allowed else ():
-            for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
-                yield PlannedTrial((name,), sizes, (profile,), DECLARED, sample, {}, smallest)

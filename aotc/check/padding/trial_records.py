@@ -1,7 +1,5 @@
 """Trials, their outcomes and what fills padding, as values that processes of a build exchange."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

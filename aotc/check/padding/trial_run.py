@@ -3,8 +3,6 @@
 It uses the loader's own functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ half of what the input holds, or all from the upper half; and low beside high on
 or a difference of two that are alike has one sign only, or any.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,10 +23,7 @@ type Array = np.ndarray[Any, Any]
 
 
 def sampled(
-    inputs: Mapping[str, Array],
-    tensors: Sequence[TensorSpec],
-    spec: EntryPointSpec,
-    sample: str,
+    inputs: Mapping[str, Array], tensors: Sequence[TensorSpec], spec: EntryPointSpec, sample: str
 ) -> dict[str, Array]:
     """Other inputs of the same shapes and dtypes, always the same ones.
 
@@ -118,11 +113,7 @@ def _is_drawn(
 
 
 def _other(
-    path: str,
-    array: Array,
-    leaf: InputLeaf | InputLike | None,
-    spec: EntryPointSpec,
-    sample: str,
+    path: str, array: Array, leaf: InputLeaf | InputLike | None, spec: EntryPointSpec, sample: str
 ) -> Array:
     generator = np.random.default_rng([spec.fixtures.seed, zlib.crc32(f"{sample} {path}".encode())])
     is_low, is_drawn = sample == LOW, isinstance(leaf, InputLeaf) and spec.fixtures.file is None

@@ -1,7 +1,5 @@
 """The verdict on trials: proof for the bundle manifest, or a refusal with the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isinf
 
@@ -86,12 +84,7 @@ def endless(entry: EntryTrials, trial: PlannedTrial, seconds: float, at: At) -> 
 
 
 def _refusal(
-    entry: EntryTrials,
-    dimensions: tuple[str, ...],
-    failed: Tried,
-    count: int,
-    what: str,
-    at: At,
+    entry: EntryTrials, dimensions: tuple[str, ...], failed: Tried, count: int, what: str, at: At
 ) -> Finding:
     # With what calls really hold, if that fails already; the largest error of those otherwise.
     trial, outcome = max(

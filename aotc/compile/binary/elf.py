@@ -3,8 +3,6 @@
 Linux' elf(5): file header, section headers of 64 bytes, symbols of 24 bytes in `.symtab`.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 XLA publishes no schema of a jaxlib's executables, so fields are found by their contents.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from aotc_runtime.formats.protobuf_wire import BYTES, VARINT, read_field, write_varint

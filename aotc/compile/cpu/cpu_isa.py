@@ -1,7 +1,5 @@
 """Processor names and features: what may be asked for, and which of them a host must have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 _CPU_NAMES = """

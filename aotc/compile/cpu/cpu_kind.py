@@ -1,7 +1,5 @@
 """Target files for processors: what all of them have in common, and those that XLA compiles for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -9,6 +7,7 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from aotc.compile.compiler_protocol import (
+    DEFAULT,
     Backend,
     Candidate,
     TargetKind,
@@ -17,7 +16,6 @@ from aotc.compile.compiler_protocol import (
 )
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.target_model import TRIPLES, TargetModel, Words
-from aotc.compile.xla.xla_candidates import CANDIDATES
 from aotc.config.field_types import Size
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
@@ -101,6 +99,54 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
             raise ValueError(f"it compiles for {', '.join(self.triples)}")
         used = tuple(each for each in target.features if each not in cpu_isa.UNUSED)
         return replace(target, platform=self.platform, features=used)
+
+
+_YNN = "xla_cpu_experimental_ynn_fusion_type"
+_PREFIX = "LIBRARY_FUSION_TYPE_"
+
+
+def _ynn(*kinds: str) -> dict[str, str]:
+    """Let YNNPACK have these kinds of operations and leave the others to Eigen and XLA's loops."""
+    return {_YNN: ",".join(_PREFIX + kind for kind in kinds)}
+
+
+_WIDE = {"xla_cpu_prefer_vector_width": "512"}
+_O2 = {"xla_backend_optimization_level": "2"}
+_LEAN = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""Weights of 16 bits are widened one after the other, each where it is used; the default widens all
+of them first and so takes twice their size besides."""
+
+_EIGEN = _ynn()
+_DOTS = _ynn("INDIVIDUAL_DOT")
+_LOOPS = _ynn("ELTWISE", "REDUCE")
+_ALL = _ynn("DOT", "ELTWISE", "REDUCE", "INDIVIDUAL_CONVOLUTION")
+
+
+_BOUND = (
+    Candidate("eigen", _EIGEN),
+    Candidate("eigen-wide", {**_EIGEN, **_WIDE, **_O2}),
+    Candidate("lean", _LEAN, narrow=True),
+    Candidate("o2", _O2),
+    Candidate("wide", _WIDE),
+    Candidate("ynn-all", _ALL),
+    Candidate("ynn-dots", {**_DOTS, **_O2}),
+    Candidate("ynn-loops", {**_LOOPS, **_WIDE}),
+)
+
+CANDIDATES = (
+    Candidate(DEFAULT),
+    *_BOUND,
+    Candidate("captured", captures=True),
+    *(
+        Candidate(f"captured-{candidate.name}", candidate.options, captures=True)
+        for candidate in _BOUND
+        if candidate.name not in ("eigen", "lean", "o2", "wide")
+    ),
+)
+"""In order of preference: the default, options alone by name, then those that also capture the
+weights, which makes executables larger. docs/concepts/performance.md describes their use. They only
+change speed; options that relax arithmetic beyond the default (fast math) are left out.
+"""
 
 
 class CpuKind(ProcessorKind[CpuModel]):

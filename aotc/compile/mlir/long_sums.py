@@ -4,8 +4,6 @@ ONNX Runtime, OpenVINO and IREE add the numbers of an axis to one float32, which
 100,000 numbers of one sign. XLA adds them in a tree (its pass TreeReductionRewriter).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple

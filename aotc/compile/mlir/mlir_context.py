@@ -6,8 +6,6 @@ more to import; that of sdy is imported by its library in any case, and lacks na
 the process unless it is imported first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

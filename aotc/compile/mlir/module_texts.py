@@ -4,8 +4,6 @@ The bytes may be unsigned, and the C++ code that reads them may crash on malform
 compiled or loaded.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -52,10 +50,7 @@ def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
         if crash.late:
             found = quoted("exit status 1", [f"not done after {SECONDS_MAX:g} s"])
         raise refusal(
-            "AOTC-E057",
-            where,
-            found,
-            expected=f"a module in {crash.doing or modules[0][0]}",
+            "AOTC-E057", where, found, expected=f"a module in {crash.doing or modules[0][0]}"
         ) from crash
 
 

@@ -9,8 +9,6 @@ With groups of g numbers, %1 is reshaped to [k/g, g, n], and %3 back to [k, n]. 
 place of the weight, converted where it was narrower than float32. Products stay as they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A weight is divided by a scale and rounded half to even. The scale of a block of
 largest absolute value divided by 127.5 or 7.5, so that the outermost steps are used as the others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10

@@ -1,7 +1,5 @@
 """Finds the weights of a module that only products use, and the axes that these contract."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Compiles a portable artifact for any platform, in a compile worker."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

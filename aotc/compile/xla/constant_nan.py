@@ -6,8 +6,6 @@ LLVM compiles each fused computation by itself: `known_nan` finds the arguments 
 and `guard` rewrites a module so that no NaN reaches the kernel.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Everything that compiling needs is imported here, so that the compiling thread i
 `aotc.compile.xla.xla_worker` says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any

@@ -5,8 +5,6 @@ thunks (openxla/xla xla/backends/cpu/runtime, one kind per class). On GPU it is 
 instructions: custom calls into cuBLAS and cuDNN, and fusions that Triton compiles, say so.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

@@ -6,8 +6,6 @@ processor, 3: features}; it is found by its contents, since its place may change
 at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ and openxla/xla xla/util/split_proto. Read here are simple chunks as XLA writes 
 Snappy; hashes are not looked at, since the bundle's digests cover all of it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

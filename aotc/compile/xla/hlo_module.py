@@ -8,8 +8,6 @@ is_entry_computation_parameter = 5, maybe_live_out = 7, assigned = 9, is_constan
 {size = 3}.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

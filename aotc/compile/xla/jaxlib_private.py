@@ -5,8 +5,6 @@ Imports jaxlib, never jax: the compile worker starts in a fifth of a second. Bes
 targets do not need. Those of MLIR's dialects are in `aotc.compile.mlir.mlir_context`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

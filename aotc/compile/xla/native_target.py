@@ -1,7 +1,5 @@
 """The host that builds, described as a target by XLA itself."""
 
-from __future__ import annotations
-
 import os
 
 from aotc.compile.cpu import cpu_isa

@@ -3,8 +3,6 @@
 Uses private jaxlib names besides those of `jaxlib_private`, seen in 0.11.2 and 0.12.0.1.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Converts a worker's result to an executable or an error, for backends of accelerators."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -42,11 +40,7 @@ class Platform:
 
 
 def executable(
-    job: CompileJob,
-    result: Result,
-    said: list[str],
-    platform: Platform,
-    compilation: Compilation,
+    job: CompileJob, result: Result, said: list[str], platform: Platform, compilation: Compilation
 ) -> Executable:
     """Return the executable that was compiled; `said` is what the worker printed.
 
@@ -94,13 +88,8 @@ def _problem(job: CompileJob, result: Result, said: list[str], platform: Platfor
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "descriptions of devices", result.words)
     if result.problem is Problem.TARGET:
-        return refusal(
-            "AOTC-E908",
-            place_of(job),
-            quoted(result.words, said[-LINES_SHOWN:]),
-            cause="device-description-is-invalid",
-            hint=platform.correct,
-        )
+        found, cause = quoted(result.words, said[-LINES_SHOWN:]), "device-description-is-invalid"
+        return refusal("AOTC-E908", place_of(job), found, cause=cause, hint=platform.correct)
     if refused := [name for name in result.called if not platform.is_allowed(name)]:
         return refused_calls(job, refused, platform.served)
     return refused_program(job, result.words, said)

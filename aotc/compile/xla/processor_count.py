@@ -7,8 +7,6 @@ other bytes on a build machine with more cores. No setting changes the answer, a
 memory, in a process that compiles once and ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 import struct

@@ -1,7 +1,5 @@
 """The XLA backend: modules to canonical executables, each in a child process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from io import BytesIO
@@ -111,10 +109,7 @@ def built_with(tools: Mapping[str, str]) -> BuiltWith:
 
 
 def _executable(
-    job: CompileJob,
-    result: Result,
-    said: list[str],
-    pipelines: tuple[Pipeline, ...],
+    job: CompileJob, result: Result, said: list[str], pipelines: tuple[Pipeline, ...]
 ) -> Executable:
     targets = xla_custom_calls.targets(result.hlo_text)
     if refused := [name for name in targets if not xla_custom_calls.is_allowed(name)]:
@@ -184,9 +179,5 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
 
 
 def _unfollowed(job: CompileJob, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E905",
-        place_of(job),
-        found,
-        expected=f"code for {job.target.cpu} ({job.target.triple}) and its features",
-    )
+    expected = f"code for {job.target.cpu} ({job.target.triple}) and its features"
+    return refusal("AOTC-E905", place_of(job), found, expected=expected)

@@ -4,8 +4,6 @@ A target outside this list calls into something the loading process does not hav
 callback would be a segmentation fault there.
 """
 
-from __future__ import annotations
-
 import re
 
 SERVED = "TopK, lapack_*_ffi"

@@ -1,7 +1,5 @@
 """The job of a compile worker for XLA's own platform."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 

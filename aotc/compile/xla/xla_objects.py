@@ -6,8 +6,6 @@ kernels' symbols, their object files (ELF), and the target machine. Field number
 jaxlib versions, so fields are recognized by their contents.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The folder of the local cache: where it is, how large it may become, who may write to it."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,10 +31,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
         return Path.home() / ".cache" / "aotc"
     except RuntimeError as error:
         raise refusal(
-            "AOTC-E060",
-            "default cache",
-            "",
-            cause="no-default-cache-directory",
+            "AOTC-E060", "default cache", "", cause="no-default-cache-directory"
         ) from error
 
 

@@ -6,8 +6,6 @@ beside their place and renamed, so that a killed build leaves a whole one or non
 modification time is when it was last used.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

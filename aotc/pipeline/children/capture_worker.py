@@ -4,8 +4,6 @@ The process is separate because it imports jax and the user's code, and because 
 closed-over constants as arguments.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -124,7 +122,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         scratch.write_entry_point(captured[name])
         progress.finished(name)
-    raise_if(quantizer.unmatched())
+    raise_if(() if failed else quantizer.unmatched())
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
@@ -285,13 +283,10 @@ def _check_x64(manifest: BuildManifest) -> None:
     """The program may not set what the manifest says: the reference would be another program."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
-        raise refusal(
-            "AOTC-E828",
-            manifest.where("enable_x64"),
-            f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}",
-            cause="program-changed-jax-enable-x64",
-            expected=f"enable_x64 = {stated}",
-        )
+        where = manifest.where("enable_x64")
+        found = f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}"
+        cause = "program-changed-jax-enable-x64"
+        raise refusal("AOTC-E828", where, found, cause=cause, expected=f"enable_x64 = {stated}")
 
 
 def _target_platforms(job: ProgramJob) -> dict[str, str]:
@@ -337,10 +332,7 @@ def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) ->
             raise
         except jax_private.SizesError as error:
             raise refusal(
-                "AOTC-E846",
-                where,
-                str(error),
-                cause="sizes-are-excluded-by-the-export",
+                "AOTC-E846", where, str(error), cause="sizes-are-excluded-by-the-export"
             ) from error
         except Exception as error:
             raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error

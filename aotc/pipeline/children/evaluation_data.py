@@ -1,7 +1,5 @@
 """Reads evaluation data, compares them with the entry point, and writes them in blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

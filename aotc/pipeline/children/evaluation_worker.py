@@ -3,8 +3,6 @@
 Runs in a process of `aotc.pipeline.children.program_worker`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ Run as `python -m aotc.pipeline.children.program_worker FOLDER`, with the build'
 the job. An `aotc.base.workers.zygote` with jax and the workers forks it.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """Quantizes the weights of captured entry points, as their precision in the manifest says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase

@@ -4,8 +4,6 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,13 +18,7 @@ from aotc.base.errors import CaptureError, finding, raise_if
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
-from aotc.capture import (
-    jax_trees,
-    project_files,
-    source_imports,
-    trace_errors,
-    user_exceptions,
-)
+from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, judge_lowered, open_models
@@ -34,13 +26,9 @@ from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
 from aotc.check.padding.trial_files import read_plans
-from aotc.config.build_manifest import (
-    BuildManifest,
-    EntryPointSpec,
-    at_once,
-)
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
 from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
-from aotc.pipeline.children.trial_reference import PlainJax, begin_all, try_all
+from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -81,8 +69,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 failed += error.findings
         raise_if(failed)
         by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
-        record_all(captured, functions, manifest, scratch, by_loader, progress)
-        try_all(plans, captured, manifest, scratch, functions, progress)
+        trial_calls = TrialCalls(captured, manifest, scratch, functions, progress)
+        record_all(trial_calls, by_loader)
+        trial_calls.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 

@@ -4,8 +4,6 @@ A trial has sizes that are no profile's, and a program for a mesh runs on one de
 another program there, so that it is traced there as well: the results of plain JAX depend on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -4,10 +4,9 @@ What the function itself cannot take, no executable can: this finds it on any ho
 for executables of targets that the build host cannot run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Timer
 from time import monotonic
 
@@ -83,68 +82,6 @@ def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> No
                 functions[entry.entry_point].begin(trial.sizes)
 
 
-def try_all(
-    plans: trial_files.Plans,
-    program: CapturedProgram,
-    manifest: BuildManifest,
-    scratch: Scratch,
-    functions: Mapping[str, PlainJax],
-    progress: Progress,
-) -> None:
-    """Leave the calls with their results, and the outcome of every trial in plain JAX.
-
-    Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
-    """
-    known: dict[bytes, Difference] = {}
-    outcomes: trial_files.Outcomes = {}
-    for target, entries in plans.items():
-        outcomes[target] = []
-        for entry in entries:
-            found = []
-            for trial in entry.trials:
-                key = trial_files.trial_key(entry, trial)
-                if key not in known:
-                    known[key] = _try(trial, entry, program, manifest, scratch, functions, progress)
-                    progress.finished(entry.entry_point)
-                found.append(known[key])
-            raise_if(refusals(entry, tried(entry, found), "plain JAX itself", manifest.where))
-            outcomes[target].append(found)
-    trial_files.write_outcomes(scratch.folder, outcomes)
-
-
-def _try(
-    trial: PlannedTrial,
-    entry: EntryTrials,
-    program: CapturedProgram,
-    manifest: BuildManifest,
-    scratch: Scratch,
-    functions: Mapping[str, PlainJax],
-    progress: Progress,
-) -> Difference:
-    name = entry.entry_point
-    function = functions[name]
-    captured = program.entry_points[name]
-    file = trial_files.call_file(scratch.folder, name, trial)
-    if not file.exists():
-        started = monotonic()
-        _record(trial, function, program, manifest, scratch)
-        where = label(name, trial.sizes)
-        function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
-    allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[label(name, trial.sizes)])
-    call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
-
-    def late() -> AotcError:
-        return ParityError(endless(entry, trial, allowed, manifest.where))
-
-    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
-        given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-        with ended_after(allowed, late, progress):
-            results = function.outputs(sizes, given)
-        return [results[spec.path] for spec in captured.outputs]
-
-    return run(trial, Subject(entry, captured.inputs, captured.outputs, execute), call)
-
-
 @contextmanager
 def ended_after(
     seconds: float, refusal: Callable[[], AotcError], progress: Progress
@@ -163,30 +100,81 @@ def ended_after(
         timer.cancel()
 
 
-def _record(
-    trial: PlannedTrial,
-    function: PlainJax,
-    program: CapturedProgram,
-    manifest: BuildManifest,
-    scratch: Scratch,
-) -> None:
-    """What plain JAX computes at exactly the sizes of a trial.
+@dataclass(frozen=True, slots=True)
+class TrialCalls:
+    """The calls of trials in plain JAX; `functions` are by entry point."""
 
-    Raises CaptureError (AOTC-E826, E829) if the function fails there.
-    """
-    name, sizes = function.plan.name, trial.sizes
-    inputs = trial_files.read_arrays(scratch.inputs(executable_key(name, sizes)))
-    if trial.inputs != FIXTURE:
-        leaves = program.entry_points[name].inputs
-        inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
-    call = function.call_at(sizes)
-    try:
-        results = function.outputs(sizes, inputs)
-    except AotcError:
-        raise
-    except (Exception, SystemExit) as error:
-        finding = trace_errors.not_traced(error, call, label(name, sizes), manifest.root)
-        hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
-        raise CaptureError(replace(finding, hint=hint)) from error
-    data = write_fixture(inputs, results, where=f"{manifest.where('entry_points', name)} result")
-    trial_files.call_file(scratch.folder, name, trial).write_bytes(data)
+    program: CapturedProgram
+    manifest: BuildManifest
+    scratch: Scratch
+    functions: Mapping[str, PlainJax]
+    progress: Progress
+
+    def try_all(self, plans: trial_files.Plans) -> None:
+        """Leave the calls with their results, and the outcome of every trial in plain JAX.
+
+        Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+        """
+        known: dict[bytes, Difference] = {}
+        outcomes: trial_files.Outcomes = {}
+        where = self.manifest.where
+        for target, entries in plans.items():
+            outcomes[target] = []
+            for entry in entries:
+                found = []
+                for trial in entry.trials:
+                    key = trial_files.trial_key(entry, trial)
+                    if key not in known:
+                        known[key] = self._try(trial, entry)
+                        self.progress.finished(entry.entry_point)
+                    found.append(known[key])
+                raise_if(refusals(entry, tried(entry, found), "plain JAX itself", where))
+                outcomes[target].append(found)
+        trial_files.write_outcomes(self.scratch.folder, outcomes)
+
+    def _try(self, trial: PlannedTrial, entry: EntryTrials) -> Difference:
+        name = entry.entry_point
+        function = self.functions[name]
+        captured = self.program.entry_points[name]
+        file = trial_files.call_file(self.scratch.folder, name, trial)
+        where = label(name, trial.sizes)
+        if not file.exists():
+            started = monotonic()
+            file.write_bytes(self._recorded(trial, function))
+            function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
+        allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[where])
+        call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
+
+        def late() -> AotcError:
+            return ParityError(endless(entry, trial, allowed, self.manifest.where))
+
+        def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+            given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
+            with ended_after(allowed, late, self.progress):
+                results = function.outputs(sizes, given)
+            return [results[spec.path] for spec in captured.outputs]
+
+        return run(trial, Subject(entry, captured.inputs, captured.outputs, execute), call)
+
+    def _recorded(self, trial: PlannedTrial, function: PlainJax) -> bytes:
+        """What plain JAX computes at exactly the sizes of a trial.
+
+        Raises CaptureError (AOTC-E826, E829) if the function fails there.
+        """
+        name, sizes, manifest = function.plan.name, trial.sizes, self.manifest
+        inputs = trial_files.read_arrays(self.scratch.inputs(executable_key(name, sizes)))
+        if trial.inputs != FIXTURE:
+            leaves = self.program.entry_points[name].inputs
+            inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
+        call = function.call_at(sizes)
+        try:
+            results = function.outputs(sizes, inputs)
+        except AotcError:
+            raise
+        except (Exception, SystemExit) as error:
+            finding = trace_errors.not_traced(error, call, label(name, sizes), manifest.root)
+            hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
+            raise CaptureError(replace(finding, hint=hint)) from error
+        return write_fixture(
+            inputs, results, where=f"{manifest.where('entry_points', name)} result"
+        )

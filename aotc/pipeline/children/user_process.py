@@ -1,7 +1,5 @@
 """The child's side of processes that run the user's code."""
 
-from __future__ import annotations
-
 import faulthandler
 import importlib
 import io

@@ -1,10 +1,9 @@
 """Selects the value trials of each executable, and runs plain JAX on their inputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -20,11 +19,17 @@ from aotc.check.padding.trial_files import read_arrays
 from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
 from aotc.check.value_trials import PlannedValues, Plans, value_file, write_plans
 from aotc.compile.mlir import mlir_context
-from aotc.config.build_manifest import BuildManifest, EntryPointSpec
-from aotc.pipeline.children.trial_reference import SECONDS_MIN, TIMES_LONGER, PlainJax, ended_after
+from aotc.config.build_manifest import EntryPointSpec
+from aotc.pipeline.children.trial_reference import (
+    SECONDS_MIN,
+    TIMES_LONGER,
+    PlainJax,
+    TrialCalls,
+    ended_after,
+)
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.bundle_manifest import TensorSpec, WeightArgument
+from aotc_runtime.schema.bundle_manifest import WeightArgument
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 BYTES_MAX = 2**27
@@ -62,23 +67,17 @@ ANCHOR_ELEMENTS_MAX = 2**16
 """Larger weights are no constants that inputs are close to."""
 
 
-def record_all(
-    program: CapturedProgram,
-    functions: Mapping[str, PlainJax],
-    manifest: BuildManifest,
-    scratch: Scratch,
-    by_loader: Mapping[str, Collection[str]],
-    progress: Progress,
-) -> None:
+def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> None:
     """Leave the plan of the value trials, and for each of them the inputs with plain JAX's results.
 
     by_loader: by entry point, parameters that the loader passes. Raises CaptureError (AOTC-E842)
     for a function that does not end.
     """
     plans: Plans = {}
-    weights = _small_weights(program, scratch)
-    for name, captured in program.entry_points.items():
-        spec = manifest.entry_points[name]
+    scratch = calls.scratch
+    weights = _small_weights(calls.program, scratch)
+    for name, captured in calls.program.entry_points.items():
+        spec = calls.manifest.entry_points[name]
         fixtures = {key: read_arrays(scratch.inputs(key)) for key in captured.by_key}
         for key, profile in captured.by_key.items():
             if captured.recorded:
@@ -98,81 +97,65 @@ def record_all(
                 for tensor in captured.inputs
                 for array in [fixtures[key][tensor.path]]
             ]
-            progress.started(f"running {key.label} on other inputs")
+            calls.progress.started(f"running {key.label} on other inputs")
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
-            trials = _Trials(key, profile, captured.inputs, leaves, anchors)
-            unjudged = _unjudged(captured, scratch)
-            plans[key.label] = trials.record(functions[name], spec, unjudged, scratch, progress)
+            trials = _Trials(calls, key, profile, calls.functions[name], spec, leaves, anchors)
+            plans[key.label] = trials.record(_unjudged(captured, scratch))
     write_plans(scratch.folder, plans)
 
 
+@dataclass(frozen=True, slots=True)
 class _Trials:
     """The trials of one executable."""
 
-    def __init__(
-        self,
-        key: ExecutableKey,
-        profile: CapturedProfile,
-        inputs: Sequence[TensorSpec],
-        leaves: Sequence[TrialLeaf],
-        anchors: Sequence[Array],
-    ) -> None:
-        self._key, self._profile, self._inputs = key, profile, inputs
-        self._leaves, self._anchors = leaves, anchors
+    calls: TrialCalls
+    key: ExecutableKey
+    profile: CapturedProfile
+    function: PlainJax
+    spec: EntryPointSpec
+    leaves: Sequence[TrialLeaf]
+    anchors: Sequence[Array]
 
-    def record(
-        self,
-        function: PlainJax,
-        spec: EntryPointSpec,
-        unjudged: Mapping[str, str],
-        scratch: Scratch,
-        progress: Progress,
-    ) -> PlannedValues:
+    def record(self, unjudged: Mapping[str, str]) -> PlannedValues:
         """Run the trials that fit; the plan. unjudged: trials without a truth, with why."""
-        skipped = {**unjudged, **self._too_large(function, scratch)}
-        skipped |= endless(self._profile.module.custom_call_targets)
-        if spec.numerics == "finite":
+        skipped = {**unjudged, **self._too_large()}
+        skipped |= endless(self.profile.module.custom_call_targets)
+        if self.spec.numerics == "finite":
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
         kinds = []
         for kind in KINDS:
             if kind not in skipped:
                 try:
-                    self._record(kind, function, spec, scratch, progress)
+                    self._record(kind)
                     kinds.append(kind)
                 except Exception as error:  # noqa: BLE001 - of users, jax and its debug options
                     skipped[kind] = f"plain JAX raises {type(error).__name__}"
         return PlannedValues(tuple(kinds), {k: skipped[k] for k in KINDS if k in skipped})
 
-    def _too_large(self, function: PlainJax, scratch: Scratch) -> dict[str, str]:
+    def _too_large(self) -> dict[str, str]:
         """Return trials that are left out for their cost, by figures equal in every build."""
-        size = scratch.fixture(self._key).stat().st_size
+        size = self.calls.scratch.fixture(self.key).stat().st_size
         if size > BYTES_MAX:
             why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
             return dict.fromkeys(KINDS, why)
-        if self._profile.control_flow.whiles:
+        if self.profile.control_flow.whiles:
             why = "a call has loops of unknown length"
             return dict.fromkeys(MOST_TELLING[WITH_LOOPS:], why)
-        flops = function.at(self._profile.sizes).flops()
+        flops = self.function.at(self.profile.sizes).flops()
         fitting = len(KINDS) if flops * len(KINDS) <= FLOPS_MAX else int(FLOPS_MAX // flops)
         if flops <= FLOPS_OF_ONE:
             fitting = max(1, fitting)
         why = f"a call has {flops} floating-point operations"
         return dict.fromkeys(MOST_TELLING[fitting:], why)
 
-    def _record(
-        self,
-        kind: str,
-        function: PlainJax,
-        spec: EntryPointSpec,
-        scratch: Scratch,
-        progress: Progress,
-    ) -> None:
-        made = trial_inputs(kind, self._leaves, self._anchors, spec.fixtures.seed)
-        inputs = {tensor.path: a for tensor, a in zip(self._inputs, made, strict=True)}
-        with _ending(f"{self._key.label} with the inputs {kind}", function, progress):
-            results = function.outputs(self._profile.sizes, inputs)
-        data = write_fixture(inputs, results, where=self._key.label)
-        value_file(scratch.folder, self._key, kind).write_bytes(data)
+    def _record(self, kind: str) -> None:
+        made = trial_inputs(kind, self.leaves, self.anchors, self.spec.fixtures.seed)
+        inputs = {leaf.path: array for leaf, array in zip(self.leaves, made, strict=True)}
+        where = f"{self.key.label} with the inputs {kind}"
+        with _ending(where, self.function, self.calls.progress):
+            results = self.function.outputs(self.profile.sizes, inputs)
+        data = write_fixture(inputs, results, where=self.key.label)
+        value_file(self.calls.scratch.folder, self.key, kind).write_bytes(data)
 
 
 def endless(custom_call_targets: Sequence[str]) -> dict[str, str]:
@@ -191,12 +174,8 @@ def _ending(where: str, function: PlainJax, progress: Progress) -> Iterator[None
     seconds = max(SECONDS_MIN, TIMES_LONGER * max(function.seconds.values(), default=0.0))
 
     def late() -> AotcError:
-        return refusal(
-            "AOTC-E842",
-            where,
-            f"no result within {seconds:.0f} s",
-            cause="program-does-not-finish",
-        )
+        why = f"no result within {seconds:.0f} s"
+        return refusal("AOTC-E842", where, why, cause="program-does-not-finish")
 
     started = monotonic()
     try:

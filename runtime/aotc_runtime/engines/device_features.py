@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_arrays import (
-    Aval,
-    Buffer,
-    Executable,
-    ExecutableTiles,
-    Placement,
-)
+from aotc_runtime.engines.engine_arrays import Aval, Buffer, Executable, ExecutableTiles, Placement
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding

@@ -15,13 +15,8 @@ from aotc_runtime.schema.host_facts import PROCESSOR_DEVICES_MAX
 def require_numbers(threads: int | None, devices: int | None, memory_limit: int | None) -> None:
     """Raise ResourceError (AOTC-E552, E555, E556) for numbers that are invalid."""
     if threads is not None and not _is_number(threads, 1):
-        raise refusal(
-            "AOTC-E552",
-            "load threads",
-            repr(threads)[:80],
-            cause="thread-count-is-invalid",
-            expected="an int of at least 1",
-        )
+        where, found, cause = "load threads", repr(threads)[:80], "thread-count-is-invalid"
+        raise refusal("AOTC-E552", where, found, cause=cause, expected="an int of at least 1")
     if memory_limit is not None and not _is_number(memory_limit, 0):
         raise refusal("AOTC-E556", "load memory_limit", repr(memory_limit)[:80])
     if devices is not None and not (_is_number(devices, 1) and devices <= PROCESSOR_DEVICES_MAX):
@@ -30,13 +25,8 @@ def require_numbers(threads: int | None, devices: int | None, memory_limit: int 
 
 def invalid_devices(found: object) -> AotcError:
     """Return the error (AOTC-E555) for a number of devices that no process can have."""
-    return refusal(
-        "AOTC-E555",
-        "load devices",
-        repr(found)[:80],
-        cause="device-count-is-invalid",
-        expected=f"an int from 1 to {PROCESSOR_DEVICES_MAX}",
-    )
+    cause, expected = "device-count-is-invalid", f"an int from 1 to {PROCESSOR_DEVICES_MAX}"
+    return refusal("AOTC-E555", "load devices", repr(found)[:80], cause=cause, expected=expected)
 
 
 def other_devices(started: int, devices: int) -> AotcError:
@@ -54,13 +44,8 @@ def no_engine(platform: str, group: str) -> AotcError:
 
     `group` is the group of the engines' entry points.
     """
-    return refusal(
-        "AOTC-E758",
-        platform,
-        f"no entry point of {group}",
-        cause="engine-is-not-installed",
-        expected=f"the engine {engine_of(platform)}",
-    )
+    found, expected = f"no entry point of {group}", f"the engine {engine_of(platform)}"
+    return refusal("AOTC-E758", platform, found, cause="engine-is-not-installed", expected=expected)
 
 
 def other_platform(platform: str, known: str) -> AotcError:
@@ -75,11 +60,8 @@ def other_threads(engine: str, started: int, threads: int) -> AotcError:
 
 def forked(engine: str, parent: int) -> AotcError:
     """Return the error (AOTC-E754) for a fork of the process where an engine was started."""
-    return refusal(
-        "AOTC-E754",
-        f"process {os.getpid()}",
-        f"a fork of process {parent}, where {engine} was started",
-    )
+    where = f"process {os.getpid()}"
+    return refusal("AOTC-E754", where, f"a fork of process {parent}, where {engine} was started")
 
 
 def only_profiles(where: str, platform: str) -> AotcError:

@@ -39,10 +39,7 @@ class CheckedCalls:
     """
 
     def __init__(
-        self,
-        resident: ResidentEntryPoint,
-        table: Mapping[Shapes, Served],
-        metrics: CallMetrics,
+        self, resident: ResidentEntryPoint, table: Mapping[Shapes, Served], metrics: CallMetrics
     ) -> None:
         spec = resident.spec
         self._name, self._spec = resident.name, spec

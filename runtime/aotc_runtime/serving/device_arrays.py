@@ -64,9 +64,7 @@ class DeviceArray:
         buffer = self._buffer
         if self._used_by:
             raise refusal(
-                "AOTC-E631",
-                f"{self.dtype.name}{list(self.shape)}",
-                f"donated to {self._used_by}",
+                "AOTC-E631", f"{self.dtype.name}{list(self.shape)}", f"donated to {self._used_by}"
             )
         return buffer
 
@@ -120,11 +118,8 @@ class DeviceArray:
         an array on several devices.
         """
         if self._aval.placement is not None:
-            raise refusal(
-                "AOTC-E634",
-                f"{self.dtype.name}{list(self.shape)}",
-                f"an array on {len(self._aval.placement.tiles)} devices",
-            )
+            found = f"an array on {len(self._aval.placement.tiles)} devices"
+            raise refusal("AOTC-E634", f"{self.dtype.name}{list(self.shape)}", found)
         # A call that donates the array either finds it viewed, or leaves nothing to view.
         with self._lock:
             capsule = self.device.features.to_dlpack(self.buffer())

@@ -42,12 +42,9 @@ def failed(device: Device, label: str, error: Exception) -> AotcError:
 
 def too_few_devices(manifest: BundleManifest, device: Device) -> AotcError:
     """Return the error (AOTC-E555) for an engine that was started with too few devices."""
-    return refusal(
-        "AOTC-E555",
-        f"{manifest.name} {manifest.version} for {manifest.target.name}",
-        f"{device.engine} started with {device.device_count}",
-        expected=f"{manifest.requires.devices} devices",
-    )
+    where = f"{manifest.name} {manifest.version} for {manifest.target.name}"
+    found = f"{device.engine} started with {device.device_count}"
+    return refusal("AOTC-E555", where, found, expected=f"{manifest.requires.devices} devices")
 
 
 def other_tensors(where: str, declared: Sequence[Tensor], found: Sequence[Tensor]) -> AotcError:

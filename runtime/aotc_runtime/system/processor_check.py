@@ -137,9 +137,4 @@ def require() -> None:
 
 
 def _finding(expected: str, found: str) -> Finding:
-    return finding(
-        "AOTC-E506",
-        "the installed jaxlib and numpy",
-        found,
-        expected=expected,
-    )
+    return finding("AOTC-E506", "the installed jaxlib and numpy", found, expected=expected)

@@ -41,11 +41,7 @@ BUT_WEIGHTS = "digests but of weights"
 
 
 def verify(
-    source: BlobSource,
-    policy: TrustPolicy,
-    facts: HostFacts,
-    now: float,
-    target: str | None = None,
+    source: BlobSource, policy: TrustPolicy, facts: HostFacts, now: float, target: str | None = None
 ) -> VerifiedBundle:
     """All stages in one, for whoever has nothing to do meanwhile.
 

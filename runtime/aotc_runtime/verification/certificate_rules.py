@@ -149,11 +149,8 @@ def _check_passed(certificate: Certificate, where: str) -> Iterator[Finding]:
     beyond = [run.label for run in certificate.fixtures if not run.withinTolerance]
     if certificate.outcome != PASSED or beyond:
         detail = certificate.detail or f"beyond tolerance in {', '.join(beyond)}"
-        yield finding(
-            "AOTC-E413",
-            where,
-            f"{certificate.release} on {certificate.target}, {certificate.outcome}: {detail}",
-        )
+        found = f"{certificate.release} on {certificate.target}, {certificate.outcome}: {detail}"
+        yield finding("AOTC-E413", where, found)
 
 
 def _check_runs(

@@ -91,11 +91,7 @@ def _expired(where: str, made: Iterable[tuple[PublicKey, SigningTime]]) -> Itera
         beside = f"; {moment.why}" if moment.why else ""
         if state == "revoked":
             table = "revoked.keys" if key.revoked else f"revoked.since, {when}{beside}"
-            yield finding(
-                "AOTC-E312",
-                f"{where} key {key.label}",
-                f"{key.id} under {table}",
-            )
+            yield finding("AOTC-E312", f"{where} key {key.label}", f"{key.id} under {table}")
             continue
         early = state == "not yet valid"
         bound = key.not_before if early else key.not_after

@@ -18,10 +18,7 @@ _WORDS = {
         "one validity period, holder and list of builders for a key",
         "list each key once",
     ),
-    "certifier": (
-        "neither holder nor builders",
-        "remove it: certifiers sign certificates only",
-    ),
+    "certifier": ("neither holder nor builders", "remove it: certifiers sign certificates only"),
     "builders": (
         "a key that may describe a build",
         "name its builders, or leave `builders` out of all keys",

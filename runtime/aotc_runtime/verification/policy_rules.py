@@ -21,7 +21,6 @@ from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     EvaluationRan,
     OutOfProfilePolicy,
-    WeightPrecision,
     engine_name,
     engine_of,
 )
@@ -101,10 +100,7 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
     # Names have no wildcards, so an equal pattern has none, and none has to be compiled.
     if manifest.name != policy.name and not fnmatch.fnmatchcase(manifest.name, policy.name):
         yield finding(
-            "AOTC-E306",
-            f"{manifest.name} {manifest.version}",
-            manifest.name,
-            expected=policy.name,
+            "AOTC-E306", f"{manifest.name} {manifest.version}", manifest.name, expected=policy.name
         )
     if policy.minimum_version:
         yield from check_version(manifest, policy.minimum_version)
@@ -114,12 +110,9 @@ def check_version(manifest: BundleManifest, minimum_version: str) -> Iterator[Fi
     """Verification step 7: AOTC-E307."""
     minimum, found = version_key(minimum_version), version_key(manifest.version)
     if minimum is None or found is None or found < minimum:
-        yield finding(
-            "AOTC-E307",
-            f"{manifest.name} {manifest.version}",
-            manifest.version,
-            expected=f"{minimum_version} or later (minimum_version)",
-        )
+        where = f"{manifest.name} {manifest.version}"
+        expected = f"{minimum_version} or later (minimum_version)"
+        yield finding("AOTC-E307", where, manifest.version, expected=expected)
 
 
 def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
@@ -131,12 +124,9 @@ def check_fallbacks(manifests: Iterable[BundleManifest], policy: TrustPolicy) ->
             for dimension, policy_ in policies_of(entry_point).items():
                 if known.index(policy_) > furthest:
                     where = f"{manifest.name} {manifest.version} {name} for {manifest.target.name}"
-                    yield finding(
-                        "AOTC-E319",
-                        f"{where}, {dimension}",
-                        policy_.value,
-                        expected=f"{' or '.join(known[: furthest + 1])} (furthest_fallback)",
-                    )
+                    found = policy_.value
+                    expected = f"{' or '.join(known[: furthest + 1])} (furthest_fallback)"
+                    yield finding("AOTC-E319", f"{where}, {dimension}", found, expected=expected)
 
 
 def check_numerics(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> Iterator[Finding]:
@@ -179,7 +169,7 @@ def check_metrics(
 
 
 def check_precisions(
-    manifests: Iterable[BundleManifest], accepted: Sequence[WeightPrecision] | None
+    manifests: Iterable[BundleManifest], accepted: Sequence[str] | None
 ) -> Iterator[Finding]:
     """Verification step 7: AOTC-E338, for every entry point with weights in other precisions."""
     for manifest in manifests if accepted else ():
@@ -201,13 +191,10 @@ def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Itera
     ):
         if accepted is not None and running not in accepted:
             package = name.replace("_", "-")
-            yield finding(
-                "AOTC-E318",
-                f"trust policy accepts.{name}",
-                f"{package} {running}",
-                expected=f"{package} {' or '.join(accepted)}",
-                hint=f"run `pip install {package}=={accepted[-1]}`",
-            )
+            where = f"trust policy accepts.{name}"
+            expected = f"{package} {' or '.join(accepted)}"
+            hint = f"run `pip install {package}=={accepted[-1]}`"
+            yield finding("AOTC-E318", where, f"{package} {running}", expected=expected, hint=hint)
 
 
 def accepted_targets(
@@ -247,9 +234,6 @@ def check_engines(
     left = accepted(manifests, engines)
     for name, manifest in manifests.items():
         if name not in left and (name == target or not left):
-            yield finding(
-                "AOTC-E322",
-                f"{manifest.name} {manifest.version} for {name}",
-                " and ".join(_others(manifest, engines)),
-                expected=f"{' or '.join(engines)} (engines)",
-            )
+            where = f"{manifest.name} {manifest.version} for {name}"
+            found = " and ".join(_others(manifest, engines))
+            yield finding("AOTC-E322", where, found, expected=f"{' or '.join(engines)} (engines)")

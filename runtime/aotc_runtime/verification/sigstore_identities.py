@@ -84,11 +84,7 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
 
 
 def who_signed(
-    signed: SignedPayload,
-    signature: bytes,
-    policy: TrustPolicy,
-    unknown: set[str],
-    trials: Trials,
+    signed: SignedPayload, signature: bytes, policy: TrustPolicy, unknown: set[str], trials: Trials
 ) -> list[tuple[str, bytes]]:
     """Return the id of the identity that made a signature, with the signature.
 
@@ -247,11 +243,7 @@ def _sigstore() -> Any:
     except ImportError as error:
         raise refusal("AOTC-E334", "identity", str(error)) from error
     return SimpleNamespace(
-        Bundle=Bundle,
-        Rule=Rule,
-        TrustedRoot=TrustedRoot,
-        Verifier=Verifier,
-        Written=Written,
+        Bundle=Bundle, Rule=Rule, TrustedRoot=TrustedRoot, Verifier=Verifier, Written=Written
     )
 
 

@@ -37,11 +37,7 @@ from aotc_runtime.verification.bundle_contents import (
     read_root,
     references,
 )
-from aotc_runtime.verification.host_compatibility import (
-    Choice,
-    choose_target,
-    wanted_of,
-)
+from aotc_runtime.verification.host_compatibility import Choice, choose_target, wanted_of
 
 if TYPE_CHECKING:
     from aotc_runtime.formats.blob_source import BlobSource

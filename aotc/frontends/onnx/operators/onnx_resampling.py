@@ -1,4 +1,4 @@
-"""Operators that read between elements: Resize, Upsample, GridSample, AffineGrid, RoiAlign."""
+"""Operators that read between elements: Resize, Upsample, GridSample, AffineGrid."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -340,50 +339,3 @@ def grid_sample(call: Call, x: Value, grid: Value) -> Value:
         found = jnp.where(inside[..., None], found, jnp.zeros((), found.dtype))
         total = total + (found if share is None else found * share[..., None])
     return jnp.moveaxis(total, -1, 1).astype(x.dtype)
-
-
-@operator("RoiAlign")
-def roi_align(call: Call, x: Value, rois: Value, batch: Value) -> Value:
-    x, rois, batch = call.traced(x), call.traced(rois), call.traced(batch)
-    rows, columns = call.attribute("output_height"), call.attribute("output_width")
-    ratio, scale = call.attribute("sampling_ratio"), call.attribute("spatial_scale")
-    half = call.attribute("coordinate_transformation_mode", "output_half_pixel") == "half_pixel"
-    if ratio < 1:
-        call.lacks(
-            "RoiAlign with sampling_ratio 0, which samples as often as the regions' sizes say",
-            hint="export the model with a sampling_ratio",
-        )
-    shift = 0.5 if half else 0.0
-    x1, y1, x2, y2 = (rois[:, i] * scale - shift for i in range(4))
-    width, height = x2 - x1, y2 - y1
-    if not half:
-        width, height = jnp.maximum(width, 1), jnp.maximum(height, 1)
-
-    def places(start: Any, length: Any, count: int) -> Any:
-        step = length / count
-        at = (jnp.arange(count * ratio) + 0.5) / ratio
-        return start[:, None] + at[None, :] * step[:, None]
-
-    ys, xs = places(y1, height, rows), places(x1, width, columns)
-
-    def one(image: Any, y: Any, z: Any) -> Any:
-        tall, broad = image.shape[1:]
-        valid = ((y >= -1) & (y <= tall))[:, None] & ((z >= -1) & (z <= broad))[None, :]
-        y, z = jnp.clip(y, 0, tall - 1), jnp.clip(z, 0, broad - 1)
-        y0, z0 = jnp.floor(y).astype(jnp.int32), jnp.floor(z).astype(jnp.int32)
-        y1, z1 = jnp.minimum(y0 + 1, tall - 1), jnp.minimum(z0 + 1, broad - 1)
-        dy, dz = (y - y0)[:, None], (z - z0)[None, :]
-        corners = [
-            (y0, z0, (1 - dy) * (1 - dz)),
-            (y0, z1, (1 - dy) * dz),
-            (y1, z0, dy * (1 - dz)),
-            (y1, z1, dy * dz),
-        ]
-        parts = [image[:, a[:, None], b[None, :]] * share for a, b, share in corners]
-        parts = [jnp.where(valid, part, 0) for part in parts]
-        blocks = [part.reshape(-1, rows, ratio, columns, ratio) for part in parts]
-        if call.attribute("mode") == "max":
-            return jnp.stack(blocks).max(0).max((2, 4))
-        return sum(blocks).mean((2, 4))
-
-    return jax.vmap(one)(x[batch], ys, xs).astype(x.dtype)

@@ -213,11 +213,7 @@ class IreeDevice(ProcessorDevice):
         if known.stored == aval.dtype and aval.shape and 0 not in aval.shape:
             whole = np.ascontiguousarray
             return lambda array: copy(
-                memory,
-                usage,
-                device,
-                array if array.flags.c_contiguous else whole(array),
-                number,
+                memory, usage, device, array if array.flags.c_contiguous else whole(array), number
             )
         shape, stored, view = list(aval.shape), known.stored, self._runtime.HalBufferView
 
@@ -376,9 +372,5 @@ def _can_be_copied(avals: Sequence[Aval]) -> bool:
 
 
 def _not_loaded(where: str, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E753",
-        where,
-        found,
-        hint="rebuild the bundle with the iree-base-compiler of the installed iree-base-runtime",
-    )
+    hint = "rebuild the bundle with the iree-base-compiler of the installed iree-base-runtime"
+    return refusal("AOTC-E753", where, found, hint=hint)

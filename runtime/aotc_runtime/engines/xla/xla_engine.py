@@ -57,13 +57,8 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
             started = processor(threads, devices)
             _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
     if _serving.platform != platform:
-        raise refusal(
-            "AOTC-E758",
-            "load",
-            platform,
-            cause="another-platform-is-already-loaded",
-            expected=_serving.platform,
-        )
+        cause = "another-platform-is-already-loaded"
+        raise refusal("AOTC-E758", "load", platform, cause=cause, expected=_serving.platform)
     if platform == cpu.PLATFORM:
         return processor(threads, devices)
     _serving.require_unforked()

@@ -36,12 +36,8 @@ def require(reading: str, jaxlib: str) -> None:
     said = _refusal(os.environ["XLA_FLAGS"], reading)
     if not said:
         return
-    raise refusal(
-        "AOTC-E750",
-        "environment XLA_FLAGS",
-        said[:CHARACTERS_SHOWN],
-        expected=f"flags of jaxlib {jaxlib}, or the path of a file with such flags",
-    )
+    expected = f"flags of jaxlib {jaxlib}, or the path of a file with such flags"
+    raise refusal("AOTC-E750", "environment XLA_FLAGS", said[:CHARACTERS_SHOWN], expected=expected)
 
 
 @cache

@@ -27,11 +27,7 @@ from aotc_runtime.serving.routing.call_sizes import (
 )
 from aotc_runtime.serving.routing.padded_arrays import declared_fills
 from aotc_runtime.serving.routing.padding_masks import masks_of
-from aotc_runtime.serving.routing.routed_calls import (
-    PaddedCall,
-    RoutedCall,
-    SplitCall,
-)
+from aotc_runtime.serving.routing.routed_calls import PaddedCall, RoutedCall, SplitCall
 from aotc_runtime.serving.routing.router import Direct, Parts, Route, router_of
 from aotc_runtime.serving.routing.symbolic_compiler import SymbolicCompiler
 from aotc_runtime.serving.served_call import Served

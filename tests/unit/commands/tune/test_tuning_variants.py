@@ -16,7 +16,7 @@ from aotc.commands.tune.tuning_variants import (
     candidates_for,
     unsuited,
 )
-from aotc.compile.xla.xla_candidates import CANDIDATES
+from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.pipeline.build_tuning import not_tuned
 from aotc_runtime.schema.bundle_manifest import Target
 

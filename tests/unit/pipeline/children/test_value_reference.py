@@ -36,8 +36,9 @@ def _skipped(folder: Path, flops: int, size: int = 1, whiles: int = 0) -> set[st
     with scratch.fixture(KEY).open("wb") as file:
         file.truncate(size)
     profile = cast(Any, SimpleNamespace(sizes={}, control_flow=ControlFlow(whiles=whiles)))
-    trials = _Trials(KEY, profile, (), (), ())
-    return {*trials._too_large(cast(Any, _Counted(flops)), scratch)}
+    calls = cast(Any, SimpleNamespace(scratch=scratch))
+    trials = _Trials(calls, KEY, profile, cast(Any, _Counted(flops)), cast(Any, None), (), ())
+    return {*trials._too_large()}
 
 
 @pytest.mark.parametrize(
