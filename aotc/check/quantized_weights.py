@@ -50,7 +50,8 @@ def is_nearest(
     else:
         for axis in shared:
             scale = np.expand_dims(scale, axis)
-    if np.broadcast_shapes(scale.shape, exact.shape) != exact.shape:
+    wanted = tuple(1 if axis in shared and not group else n for axis, n in enumerate(exact.shape))
+    if scale.shape != wanted:
         return False
     if (np.abs(exact - integers * scale) > HALF_STEP * scale).any():
         return False

@@ -139,3 +139,12 @@ def test_is_nearest_rejects_wrong_scales_axes_signs_and_integers(scheme: Scheme)
     assert [is_nearest(array, each, scheme.contracted, scheme.group) for each in wrong] == [
         False
     ] * len(wrong)
+
+
+def test_is_nearest_rejects_other_shapes() -> None:
+    array, scheme = weight((16, 16)), Scheme("int8", (0,))
+    made = quantize(array, scheme)
+    assert is_nearest(array, made, (0,))
+    assert not is_nearest(array, changed(made, values=made.values[:8]), (0,))
+    assert not is_nearest(array, changed(made, scale=made.scale[:8]), (0,))
+    assert not is_nearest(array, changed(made, scale=made.scale[:1]), (0,))
