@@ -18,7 +18,7 @@ pytest_plugins = ["limits"]
 # starts inherit it; what a server has by default, tests/e2e/test_examples.py has.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# What a test builds, it builds; tests of the cache name one.
+# What a test builds, it builds; tests of the cache name one, and pages take `examples_cache`.
 os.environ["AOTC_CACHE"] = "off"
 
 Bundle = tuple[Path, Path]
@@ -51,7 +51,13 @@ def once(shared_folder: Path) -> Once:
 
 
 @pytest.fixture(scope="session")
-def built(once: Once) -> Callable[[str], Bundle]:
+def examples_cache(shared_folder: Path) -> Path:
+    """A build cache of the examples, for pages of the documentation that build them again."""
+    return shared_folder / "examples-cache"
+
+
+@pytest.fixture(scope="session")
+def built(once: Once, examples_cache: Path) -> Callable[[str], Bundle]:
     """Build an example by name, once per test run."""
 
     def build(name: str) -> Bundle:
@@ -59,10 +65,11 @@ def built(once: Once) -> Callable[[str], Bundle]:
             from aotc.bundle.sign.signer import LocalSigner
             from aotc.bundle.trust.trust_text import policy_text
             from aotc.pipeline.build import build as build_bundle
+            from aotc.pipeline.cache.cache_store import LocalStore
 
             signer = LocalSigner.ephemeral()
-            output = folder / f"{name}.aotb"
-            build_bundle(MANIFESTS / f"{name}.toml", output=output, signer=signer)
+            output, cache = folder / f"{name}.aotb", LocalStore(examples_cache, 10**9)
+            build_bundle(MANIFESTS / f"{name}.toml", output=output, signer=signer, cache=cache)
             (folder / "trust.toml").write_text(policy_text(name, [signer.public_pem()]))
 
         folder = once(name, fill)

@@ -45,6 +45,10 @@ class ParityError(AotcError):
     exit_code = 8
 
 
+class EngineFailedError(ParityError):
+    """AOTC-E953 alone: an engine that fails to load or to call what was compiled for it."""
+
+
 class FleetError(AotcError):
     """AOTC-E96x: no target of a bundle runs on a host."""
 

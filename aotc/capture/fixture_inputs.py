@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
-from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,7 @@ from aotc.config.build_manifest import (
     at_once,
     leaf_paths,
 )
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
@@ -73,6 +72,7 @@ def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -
     the second for an invalid one; AOTC-E840 for a file that changes.
     """
     compressed, invalid = causes
+    data = b""
     try:
         data, digest = read_source(file, where)
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
@@ -87,13 +87,15 @@ def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -
                     expected=f"at most {ARRAYS_TIMES_MAX} times the size of the file",
                 )
             arrays = {array: archive[array] for array in archive.files}
+            for name, array in arrays.items():
+                if not isinstance(array, np.ndarray):
+                    raise ValueError(f"{name} is not an array")
             return Recorded(file.text, arrays, digest)
-    except (
-        *(OSError, ValueError, EOFError, BadZipFile, zlib.error),
-        *(MemoryError, NotImplementedError, OverflowError, RuntimeError),
-        *(AttributeError, TypeError),  # an .npy file, which holds one array and no names
-    ) as error:
-        found = f"{file.text}: {error if data.startswith(b'PK') else 'not an .npz file'}"
+    except AotcError:
+        raise
+    except Exception as error:  # of any decoder and of Python's parser
+        is_told = isinstance(error, OSError) or data.startswith(b"PK")
+        found = f"{file.text}: {error if is_told else 'not an .npz file'}"
         raise refusal(code, where, found, cause=invalid) from error
 
 

@@ -186,7 +186,7 @@ def _npz_header(name: str, stream: BytesIO) -> tuple[np.dtype[Any], tuple[int, .
     try:
         version = np.lib.format.read_magic(stream)
         shape, is_fortran, dtype = _NPZ_READERS[version](stream, NPZ_HEADER_BYTES_MAX)
-    except (ValueError, KeyError) as error:
+    except Exception as error:  # of any decoder and of Python's parser
         raise Damaged(f"{name} as an array of numpy", "another header") from error
     if dtype.name not in {*DType}:
         raise Damaged(f"numbers in {name}, of a dtype that numpy itself has", str(dtype))

@@ -11,7 +11,7 @@ import numpy as np
 
 from aotc.base.stages import fixture_file
 from aotc.check.padding.trial_files import read_fixture
-from aotc.check.parity_process import Differing
+from aotc.check.parity_process import ENGINE_FAILURES, Differing
 from aotc.check.plain_structures import (
     PlainCall,
     as_argument,
@@ -105,5 +105,7 @@ def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryP
 
 def _refused(where: str, error: AotcError) -> Differing:
     finding = error.findings[0]
+    if finding.code in ENGINE_FAILURES:
+        return Differing(finding.where or where, "", finding.found, is_failure=True)
     found = ": ".join(filter(None, (finding.code, finding.title, finding.found)))
     return Differing(finding.where or where, finding.expected, found)

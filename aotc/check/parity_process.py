@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import ParityError, finding, refusal
+from aotc.base.errors import EngineFailedError, ParityError, finding, refusal
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
@@ -32,13 +32,25 @@ STDERR_LINES_SHOWN = 12
 PASSING = ("AOTC-E551",)
 """Findings about a host that may not last: too little free memory."""
 
+FAILS_AT_A_CALL = "engine-fails-at-a-call"
+
+ENGINE_FAILURES = {
+    "AOTC-E753": "engine-cannot-load-its-executable",
+    "AOTC-E755": FAILS_AT_A_CALL,
+}
+"""Causes of AOTC-E953, by the code with which the loader reports an engine."""
+
 
 class Differing(Struct, frozen=True):
-    """A difference from plain JAX that a caller finds: the call and path within it, and values."""
+    """A difference from plain JAX that a caller finds: the call and path within it, and values.
+
+    `is_failure` is whether the engine raised an error instead.
+    """
 
     where: str
     expected: str
     found: str
+    is_failure: bool = False
 
 
 class Call(Struct, frozen=True):
@@ -117,6 +129,7 @@ def run(
     command that runs in place of forked processes.
 
     Raises:
+        EngineFailedError: AOTC-E953 alone, because the engine cannot load or call an executable.
         ParityError: AOTC-E951 tolerance exceeded, E952 the process crashed or hung, E953 the
             runtime rejects the bundle, E959 other arguments or results than those of plain JAX, or
             others in a later call.
@@ -127,7 +140,9 @@ def run(
     except AotcError as error:
         if any(each.code == "AOTC-E952" for each in error.findings):
             raise
-        raise ParityError(*map(_refused, error.findings)) from error
+        is_engine = all(each.code in ENGINE_FAILURES for each in error.findings)
+        rejected = EngineFailedError if is_engine else ParityError
+        raise rejected(*map(_rejected, error.findings)) from error
     if answer.unsuited and not answer.differing:
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
         lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
@@ -169,12 +184,10 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
             trials.append(ValueRan(trial.kind, trial.difference, not is_within))
         values.append(ValuesRan(each.key, tuple(trials), each.state))
     beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
-    differing = [
-        finding("AOTC-E959", f"{each.where} for {target}", each.found, expected=each.expected)
-        for each in answer.differing
-    ]
+    differing = [_otherwise(each, target) for each in answer.differing]
     if differing or beyond or changed:
-        raise ParityError(*differing, *beyond, *changed)
+        is_engine = not beyond and not changed and all(e.is_failure for e in answer.differing)
+        raise (EngineFailedError if is_engine else ParityError)(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
 
 
@@ -300,9 +313,19 @@ def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Fin
     return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)
 
 
-def _refused(refused: Finding) -> Finding:
-    found = ": ".join(filter(None, (refused.code, refused.title, refused.found)))
-    return finding("AOTC-E953", refused.where, found, expected=refused.expected)
+def _otherwise(differing: Differing, target: str) -> Finding:
+    where = f"{differing.where} for {target}"
+    if differing.is_failure:
+        return finding("AOTC-E953", where, differing.found, cause=FAILS_AT_A_CALL)
+    return finding("AOTC-E959", where, differing.found, expected=differing.expected)
+
+
+def _rejected(rejected: Finding) -> Finding:
+    """Return AOTC-E953 for a finding of the loader, by its cause."""
+    if cause := ENGINE_FAILURES.get(rejected.code):
+        return finding("AOTC-E953", rejected.where, rejected.found, cause=cause)
+    found = ": ".join(filter(None, (rejected.code, rejected.title, rejected.found)))
+    return finding("AOTC-E953", rejected.where, found, expected=rejected.expected)
 
 
 def _crash(target: str, crash: worker_parent.CrashedError) -> AotcError:

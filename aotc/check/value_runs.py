@@ -120,7 +120,8 @@ class _Runs:
         try:
             results = as_arrays(profile, execute(profile, copies))
         except profile.device.error as error:
-            self.differing.append(Differing(where, "a result", first_line(error)))
+            failure = Differing(where, "", first_line(error), is_failure=True)
+            self.differing.append(failure)
             return None
         for tensor, before, after in zip(self._spec.inputs, inputs, copies, strict=True):
             if before.tobytes() != after.tobytes():

@@ -135,7 +135,7 @@ def build(
         parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
-        checked = check(run, program, compiled, parts)
+        checked, compiled = check(run, program, compiled, parts)
         if before_packing:
             with run.stage("again"):
                 on_stage("again", 0, 0)
@@ -161,6 +161,7 @@ def build(
         *notes,
         *build_notes.never_split(bundle.manifests),
         *build_notes.not_evaluated(bundle.manifests),
+        *build_notes.widened(bundle.manifests),
         *build_tuning.notes(
             request.not_tuned,
             compiled.executables,

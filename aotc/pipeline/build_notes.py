@@ -8,7 +8,13 @@ from msgspec import UNSET
 from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
-from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityNotRun, Split
+from aotc_runtime.schema.bundle_manifest import (
+    BundleManifest,
+    ParityNotRun,
+    Split,
+    WeightArgument,
+    engine_of,
+)
 from aotc_runtime.schema.manifest_labels import without_compiling
 
 _OUTPUTS = "outputs/"
@@ -118,4 +124,39 @@ def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
                     yield (
                         f"no call of {name} is split along {dimension} for {target}: no sum of "
                         "two profiles is an accepted size; widen `range`, or add smaller profiles"
+                    )
+
+
+_QUANTIZED = ("int4", "uint4", "int8", "uint8")
+_WIDENING = {"onnxruntime": "at load", "xla": "in each call"}
+_WHOLE = frozenset({
+    "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits",
+    "QGemm", "QLinearConv", "QLinearMatMul",
+})  # fmt: skip
+"""Operators of ONNX Runtime that take quantized weights as they are."""
+
+
+def widened(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """Yield a sentence for each entry point whose quantized weights an engine widens."""
+    for target, manifest in manifests.items():
+        dtypes = {
+            (name, tensor.name): tensor.dtype.value
+            for name, each in manifest.weights.items()
+            for tensor in each.tensors
+            if len(tensor.shape) > 1 and tensor.dtype.value in _QUANTIZED
+        }
+        for name, entry_point in manifest.entry_points.items():
+            found = {
+                (engine_of(profile.platform or manifest.target.platform), dtypes[key])
+                for profile in entry_point.profiles
+                for argument in profile.arguments
+                if isinstance(argument, WeightArgument)
+                and (key := (argument.set, argument.tensor)) in dtypes
+                and _WHOLE.isdisjoint(profile.thunks)
+            }
+            for engine, dtype in sorted(found):
+                if engine in _WIDENING:
+                    yield (
+                        f"{name} for {target}: the engine {engine} widens weights of {dtype} "
+                        f'{_WIDENING[engine]}; `engines = ["openvino"]` multiplies them as they are'
                     )

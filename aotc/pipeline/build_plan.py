@@ -134,7 +134,7 @@ toolchain that is missing is none of it."""
 
 @dataclass(frozen=True, slots=True)
 class EngineFallback:
-    """A target that an engine could not compile, so that the next one did.
+    """A target that an engine could not compile or run, so that the next one was taken.
 
     `findings` are about the first executable that failed.
     """
@@ -149,8 +149,9 @@ class EngineFallback:
         """What happened, in words."""
         first = self.findings[0]
         found = first.found.splitlines()[0]
+        verb = "run" if first.code == "AOTC-E953" else "compile"
         return (
-            f"{self.target} is compiled by {self.taken}, because {self.engine} cannot compile "
+            f"{self.target} is compiled by {self.taken}, because {self.engine} cannot {verb} "
             f"{first.where} ({first.code}: {found})"
         )
 

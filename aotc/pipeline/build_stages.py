@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aotc.base.call_memory import over_limit
-from aotc.base.errors import CaptureError
+from aotc.base.errors import CaptureError, EngineFailedError
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import gates
 from aotc.check.padding.trial_files import count_trials
+from aotc.check.parity_process import Ran
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
@@ -386,12 +387,17 @@ def _ways(
 
 def check(
     run: BuildRun, program: CapturedProgram, compiled: Compiled, parts: Assembler
-) -> list[TargetParts]:
+) -> tuple[list[TargetParts], Compiled]:
     """Check every target's memory limit, the gates and parity; return proven parts of targets.
 
-    Raises BudgetExceededError (AOTC-E973, E975), ParityError, and failures collected before.
+    Where an engine fails to load or call its executables, the next one of the list compiles the
+    target; what is compiled in the end comes second.
+
+    Raises BudgetExceededError (AOTC-E973, E975), CompileError, ParityError, and failures collected
+    before.
     """
     request, failures = run.request, run.failures
+    manifest = request.manifest
     parity = ParityCheck(run.tasks, run.workers, run.scratch)
     assembled = [
         parts.assemble(target, compiled.executables[target.name], compiled.chosen.get(target.name))
@@ -399,24 +405,82 @@ def check(
     ]
     unchecked = [each.parts for each in assembled]
     lines = {name: each.lines for name, each in program.entry_points.items()}
-    gated = gates.check(request.manifest, [each.gated() for each in assembled], lines)
+    gated = gates.check(manifest, [each.gated() for each in assembled], lines)
     failures.add([*_over_limits(request, unchecked), *gated])
     with run.stage("parity"):
         run.meter.expect(Kind.PARITY, len(unchecked))
-        ran = failures.results(parity.begin(unchecked))
-        proofs = parity.judge(ran, request.manifest.where) if ran else {}
+        begun = parity.begin(unchecked)
+        taken = _take_next_engines(run, program, compiled, begun)
+        if taken is not compiled:
+            parts = Assembler(manifest, program, run.built_with, run.scratch, taken.fallen)
+            return check(run, program, taken, parts)
+        ran = failures.results(begun)
+        proofs = parity.judge(ran, manifest.where) if ran else {}
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
-    if specs_of(request.manifest):
+    if specs_of(manifest):
         with run.stage("evaluate"):
             found = evaluate(run, _source(run), program, unchecked, ran, parity)
-        failures.add(over_limits(request.manifest, found))
+        failures.add(over_limits(manifest, found))
         failures.raise_collected()
-    return [
+    checked = [
         proven(each, ran[name], proofs.get(name, {}), parity.value_plans, found.get(name, {}))
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]
+    return checked, compiled
+
+
+def _take_next_engines(
+    run: BuildRun, program: CapturedProgram, compiled: Compiled, begun: Mapping[str, Future[Ran]]
+) -> Compiled:
+    """Compile anew the targets whose engine fails to load or call its executables.
+
+    Return what is compiled then; the same value if no engine fails, or none is left.
+    """
+    request = run.request
+    for target in compiled.whole if request.tuning is None else ():
+        every = [t for t in request.targets if t.name == target.name]
+        every += request.next_engines.get(target.name, ())
+        later = [t for t in every[every.index(target) + 1 :] if t.platform in run.compilers]
+        error = begun[target.name].exception() if later else None
+        if isinstance(error, EngineFailedError):
+            engines = engine_name(target), engine_name(later[0])
+            failed = EngineFallback(target.name, *engines, error.findings)
+            compiled = _compile_by(run, program, compiled, later, failed)
+    return compiled
+
+
+def _compile_by(
+    run: BuildRun,
+    program: CapturedProgram,
+    compiled: Compiled,
+    engines: Sequence[Target],
+    failed: EngineFallback,
+) -> Compiled:
+    """Compile a target by the first of these engines that compiles it, after one that failed."""
+    name, wanted = failed.target, run.request.wanted
+    others = {name: tuple(engines[1:])}
+    again = replace(run, request=replace(run.request, targets=(engines[0],), next_engines=others))
+    queue = CompileQueue(again.buildable, wanted, run.compilers, run.compile_workers)
+    entry_points = program.entry_points.values()
+    queue.begin(compile_jobs(entry_points, again.buildable, wanted))
+    targets, fallen = _settle(again, queue, program)
+    jobs = compile_jobs(entry_points, targets, wanted)
+    queue.begin(jobs)
+    made = {
+        key: replace(executable, platform=targets[0].platform)
+        for (_, key), executable in run.failures.results(queue.begun).items()
+    }
+    is_whole = made.keys() == jobs[name].keys()
+    whole = [targets[0] if each.name == name else each for each in compiled.whole]
+    return replace(
+        compiled,
+        jobs={**compiled.jobs, **jobs},
+        executables={**compiled.executables, name: made},
+        whole=[each for each in whole if is_whole or each.name != name],
+        fallen=(*compiled.fallen, failed, *fallen),
+    )
 
 
 def _over_limits(request: Request, parts: Sequence[TargetParts]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from aotc.base.child_processes import Processes
 from aotc.base.errors import raise_if
 from aotc.base.temporary_files import hard_link, remove_folder
-from aotc.base.workers import worker_environment, worker_parent
+from aotc.base.workers import confined_process, worker_environment, worker_parent
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import LocalSigner
@@ -74,7 +74,8 @@ class TruthJob(Struct, frozen=True):
     """The job of `truth_worker`.
 
     `folder` is the scratch folder; `tolerances` has rtol and atol by entry point; `options` are
-    XLA's for each way to compute the truth, none for the interpreter.
+    XLA's for each way to compute the truth, none for the interpreter. `secrets` are files that the
+    modules must not read.
     """
 
     folder: str
@@ -82,6 +83,7 @@ class TruthJob(Struct, frozen=True):
     calls: tuple[Call, ...]
     tolerances: dict[str, tuple[float, float]]
     options: tuple[dict[str, str], ...]
+    secrets: tuple[str, ...] = ()
 
 
 class Judge:
@@ -126,10 +128,10 @@ class Judge:
         answer_type: type[A],
         seconds: float,
     ) -> A:
-        folder = self._scratch.folder
+        folder, secrets = self._scratch.folder, confined_process.secrets()
         return worker_parent.run(
             worker_parent.module(TRUTH_WORKER),
-            TruthJob(str(folder), self.target, tuple(calls), self._tolerances, options),
+            TruthJob(str(folder), self.target, tuple(calls), self._tolerances, options, secrets),
             answer_type,
             within=folder,
             environment=worker_environment.clean({"JAX_PLATFORMS": "cpu"}),

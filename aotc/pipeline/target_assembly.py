@@ -48,7 +48,6 @@ from aotc_runtime.schema.bundle_manifest import (
     Target,
     Tolerance,
     Trial,
-    WeightPrecision,
     WeightSet,
     WeightTensor,
 )
@@ -236,9 +235,7 @@ def _profile(
 def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
     if captured.precision is None:
         return UNSET
-    return Precision(
-        name=captured.precision.name, weights=WeightPrecision(captured.precision.weights)
-    )
+    return Precision(name=captured.precision.name, weights=captured.precision.weights)
 
 
 def _entry_point(

@@ -3,7 +3,6 @@
 import io
 import re
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,17 +65,17 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
             if isinstance(loaded, np.ndarray):
                 return {path.stem: loaded}
             with loaded:
-                arrays = {name: loaded[name] for name in loaded.files}
-        for name, value in arrays.items():
-            if not isinstance(value, np.ndarray):  # a member that is no array comes as bytes
-                raise ValueError(f"{name} is not an array")
-        return arrays
-    except (
-        *(OSError, ValueError, EOFError, MemoryError, NotImplementedError, RuntimeError),
-        *(zipfile.BadZipFile, zlib.error),
-    ) as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", said) from error
+                return {name: _array(name, loaded[name]) for name in loaded.files}
+    except Exception as error:  # of any decoder and of Python's parser
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise refusal("AOTC-E012", f"{option} {path}", found) from error
+
+
+def _array(name: str, value: Any) -> Array:
+    """A member of an .npz file; one that is no array comes as bytes."""
+    if not isinstance(value, np.ndarray):
+        raise ValueError(f"{name} is not an array")
+    return value
 
 
 def retyped(array: Array, dtype: np.dtype[Any]) -> Array:

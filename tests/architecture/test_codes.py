@@ -219,6 +219,7 @@ REFERENCES = {
     "input",
     "input-array",
     "mesh-axis",
+    "precision",
     "target",
     "weights-set",
 }

@@ -158,11 +158,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "a step that climbs": ("zarr", edited(lambda d: renamed(d, "x/..", "y")), "not exist"),
     "an absolute name": ("zarr", edited(lambda d: renamed(d, "/etc")), "leads elsewhere"),
     "a control character": ("zarr", edited(lambda d: renamed(d, "a\x1b[2J")), "leads elsewhere"),
-    "one name twice": (
-        "zarr",
-        edited(lambda d: renamed(d, "layers", "0", "kernel")),
-        "TypeError",
-    ),
+    "one name twice": ("zarr", edited(lambda d: renamed(d, "layers", "0", "kernel")), "TypeError"),
     "a kind that is no array": (
         "ocdbt",
         edited(lambda d: d["tree_metadata"]["('mask',)"]["value_metadata"].update(value_type="?")),

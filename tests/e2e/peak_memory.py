@@ -21,11 +21,7 @@ from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import InputArgument
 from aotc_runtime.schema.manifest_labels import arguments_of, label
 
-MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "4096",
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_TOP_PAD_": "0",
-}
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4096", "MALLOC_ARENA_MAX": "1", "MALLOC_TOP_PAD_": "0"}
 """The environment of a process that measures: pages go to the system and come back at once."""
 
 LARGEST, SMALLEST = 2**26, 2048

@@ -242,11 +242,7 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     for name in ("exact", "on_device"):
         np.testing.assert_allclose(answer[name], expected, atol=1e-5)
     np.testing.assert_allclose(answer["padded"], expected[:2], atol=1e-5)
-    assert answer["refused"] == [
-        "AOTC-E755",
-        "",
-        "abacus: a first number of more than 3 digits",
-    ]
+    assert answer["refused"] == ["AOTC-E755", "", "abacus: a first number of more than 3 digits"]
     report = answer["report"]
     assert len(report["fixtures"]) == 2 and report["compilations"] == 0
     assert not {"jax", "aotc"} & {name.partition(".")[0] for name in answer["modules"]}

@@ -43,12 +43,6 @@ def needs(page: Path) -> set[str]:
     return {note.removeprefix("run with: ") for note in notes if note.startswith("run with: ")}
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a build cache for all guides, several of which build the same example."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -57,7 +51,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if any(not note.startswith("not run: ") for note, _, _ in blocks(page))
     ],
 )
-def test_a_guide_runs_as_it_stands(page: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_guide_runs_as_it_stands(page: Path, examples_cache: Path, tmp_path: Path) -> None:
     for need in needs(page):
         if need == "torch" and not TORCH.exists():
             pytest.skip("run make test-torch")
@@ -72,7 +66,8 @@ def test_a_guide_runs_as_it_stands(page: Path, cache: Path, tmp_path: Path) -> N
         if named:
             (tmp_path / named[1]).write_text(code, "utf-8")
         elif language == "sh":
-            in_shell(code, tmp_path, TORCH_PYTHON=str(TORCH.absolute()), AOTC_CACHE=str(cache))
+            cache = str(examples_cache)
+            in_shell(code, tmp_path, TORCH_PYTHON=str(TORCH.absolute()), AOTC_CACHE=cache)
         else:
             raise AssertionError(f"{page.name}: a block of Python without a file's name:\n{code}")
 

@@ -22,26 +22,17 @@ def exported() -> export.Exported:
 
 
 FIRST = W.tobytes()[:8]
-FILES = {
-    "jax": (lambda: exported().serialize(), FIRST, FIRST[:-1] + b"\x3f", "flatbuffers"),
-    "mlir": (lambda: exported().mlir_module().encode(), b"2.04091907", b"2.14091907", ""),
-}
-"""Of each kind: how a file is made, bytes of it and what stands in their place after a change, and
-the library that reads it.
-"""
 
 
-@pytest.mark.parametrize("kind", FILES)
-def test_second_build_only_traces_until_a_byte_changes(tmp_path: Path, kind: str) -> None:
-    make, old, new, library = FILES[kind]
-    model = Rebuilt(tmp_path, f"model.{kind}", make())
+def test_second_build_only_traces_until_a_byte_changes(tmp_path: Path) -> None:
+    model = Rebuilt(tmp_path, "model.jax", exported().serialize())
     first = model.build()
     assert ran(first).keys() == ANEW
-    assert not library or library in packages(first)
+    assert "flatbuffers" in packages(first)
     assert ran(model.build()).keys() == {"capture", "pack"}
-    model.replace(model.file, old, new)
+    model.replace(model.file, FIRST, FIRST[:-1] + b"\x3f")
     changed = model.build()
-    assert ran(changed)["capture"] == (f"file model.{kind} changed",)
+    assert ran(changed)["capture"] == ("file model.jax changed",)
     assert changed.bundle.root_digest != first.bundle.root_digest
     model.tighten()
     assert "parity of cpu-x86-64-v3" in ran(model.build())

@@ -136,13 +136,6 @@ def test_entries_that_do_not_count_are_made_anew_with_a_note(
     assert any(word in note and "not used" in note for note in found.notes)
 
 
-def test_build_goes_on_without_the_server(first: Built, project: Path, tmp_path: Path) -> None:
-    found = built(project, tmp_path, "http://127.0.0.1:1/cache", by=OURS)
-    assert found.bundle.root_digest == first.bundle.root_digest
-    (note,) = found.notes
-    assert "given up" in note
-
-
 def test_command_writes_and_reads_with_keys(project: Path, storage: Path, tmp_path: Path) -> None:
     key = generate_key_pair(tmp_path / "ci", None)
     remote = ["--remote-cache", f"file://{tmp_path}/elsewhere"]

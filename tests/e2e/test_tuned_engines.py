@@ -31,7 +31,7 @@ def init():
 
 def predict(params, image):
     result = image @ params["kernel"] + params["bias"]
-    return lax.fori_loop(0, 100_000, lambda step, sums: jnp.sin(sums) * 0 + sums, result)
+    return lax.fori_loop(0, 30_000, lambda step, sums: jnp.sin(sums) * 0 + sums, result)
 """
 
 MANIFEST = """
@@ -190,6 +190,8 @@ def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> 
     assert names == ["xla-default", "xla-captured", "slate-default"]
     assert profile["tuned"]["choice"] == "slate-default"
     assert profile["parity"]["status"] == "ran"
+    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
+    assert "Engines" in tuned.page and "slate-default" in tuned.page
 
 
 def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
@@ -210,11 +212,6 @@ def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
     assert report["engine"] == "slate" and "jaxlib.xla_client" not in modules
 
 
-def test_people_are_told_in_text_and_in_the_page(tuned: Tuned) -> None:
-    assert "engine slate, chosen for its latency" in tuned.told and "ms" in tuned.told
-    assert "Engines" in tuned.page and "slate-default" in tuned.page
-
-
 def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -> None:
     place.write()
     (place.folder / "alone.toml").write_text(MANIFEST.replace("ENGINES", '["xla"]'))
@@ -231,7 +228,7 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
 
 @pytest.mark.parametrize(
     ("objective", "variable", "value"),
-    [("start", "SLATE_START_SECONDS", "2"), ("memory", "SLATE_MEGABYTES", "300")],
+    [("start", "SLATE_START_SECONDS", "1"), ("memory", "SLATE_MEGABYTES", "300")],
 )
 def test_objective_start_or_memory(place: Place, objective: str, variable: str, value: str) -> None:
     place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')

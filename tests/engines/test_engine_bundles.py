@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
+from aotc.base.errors import EngineFailedError, finding
 from aotc.base.evidence import Evidence
 from aotc.bundle.sign.signer import LocalSigner
+from aotc.check import parity_process
 from aotc.pipeline.build import build
 from aotc_runtime.base import canonical_json
 from tests.engines.conftest import Other
@@ -172,6 +174,45 @@ def test_refused_module_falls_to_next_engine_and_is_recorded(other: Other, tmp_p
     (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
     assert (refusal.engine, refusal.code) == (other.name, "AOTC-E904")
     assert "lapack_spotrf_ffi" in refusal.found
+
+
+def test_an_engine_that_fails_at_a_call_falls_to_the_next_engine_and_is_recorded(
+    other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_parity, calls = parity_process.run, []
+
+    def fails_first(*arguments: Any) -> parity_process.Ran:
+        calls.append(arguments)
+        if len(calls) > 1:
+            return run_parity(*arguments)
+        failed = finding("AOTC-E953", "predict", "no memory", cause="engine-fails-at-a-call")
+        raise EngineFailedError(failed)
+
+    monkeypatch.setattr(parity_process, "run", fails_first)
+    built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"'))
+    assert any(
+        f"compiled by xla, because {other.name} cannot run predict (AOTC-E953: no memory)" in note
+        for note in built.notes
+    )
+    documents = take_apart(in_memory(tmp_path / "sums.aotb"))
+    assert documents.manifest["target"]["platform"] == "cpu"
+    evidence = documents.layers[documents.manifest["evidence"]["digest"]]
+    (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
+    assert (refusal.engine, refusal.code) == (other.name, "AOTC-E953")
+    assert len(calls) == 2
+
+
+def test_an_engine_that_fails_at_a_call_without_another_one_ends_the_build(
+    other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> parity_process.Ran:
+        failed = finding("AOTC-E953", "predict", "no memory", cause="engine-fails-at-a-call")
+        raise EngineFailedError(failed)
+
+    monkeypatch.setattr(parity_process, "run", fails)
+    with pytest.raises(EngineFailedError) as caught:
+        make(tmp_path, write(tmp_path, other.listed))
+    assert caught.value.findings[0].title == "engine fails at a call"
 
 
 def test_refused_operation_without_fallback_is_named(other: Other, tmp_path: Path) -> None:

@@ -61,11 +61,6 @@ def test_calls_have_the_trials_that_a_build_has() -> None:
     assert all((one != another).all() for one, another in other)
 
 
-def test_what_is_right_is_the_same_or_near() -> None:
-    lowered = Lowered(case(lambda x: (x * 2, x.sum()), np.arange(6, dtype=np.float32)))
-    assert finding("xla", lowered).found in ("same", "near")
-
-
 class Wrong(Loaded):
     """An executable that adds something."""
 
@@ -141,12 +136,3 @@ def test_floats_are_compared_by_their_size_and_integers_exactly() -> None:
     assert compared(np.float32([1.1, 2, np.nan, np.inf]), one)[0] == "wrong"
     assert compared(np.float32([1, 2, 3, np.inf]), one)[0] == "wrong"
     assert compared(np.int32([1]), np.int32([2]))[0] == "wrong"
-
-
-def test_a_draft_forgets_what_a_step_does_without() -> None:
-    for number in range(60):
-        made = generated(SEED, number)
-        names = made.text.partition("(")[2].partition(")")[0]
-        weights = [each.partition(":")[0] for each in names.split(", ") if each.startswith("w")]
-        body = made.text.partition("\n")[2]
-        assert all(f"{name}" in body for name in weights)

@@ -12,11 +12,7 @@ import msgspec
 from aotc.base.stages import Bundle
 from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import (
-    generate_key_pair,
-    load_private_key,
-    public_pem,
-)
+from aotc.bundle.sign.signing_keys import generate_key_pair, load_private_key, public_pem
 from aotc.bundle.trust import trust_files
 from aotc.bundle.trust.trust_text import write_policy
 from aotc.bundle.write import atomic_files

@@ -65,11 +65,7 @@ def kept(place: str, folder: Path) -> None:
         bundle_pull.keep(repository, Store(folder / "store"))
 
 
-WORK = {
-    "file": pulled(Form.ARCHIVE, "b.aotb"),
-    "folder": pulled(Form.LAYOUT, "b"),
-    "store": kept,
-}
+WORK = {"file": pulled(Form.ARCHIVE, "b.aotb"), "folder": pulled(Form.LAYOUT, "b"), "store": kept}
 
 
 def state(folder: Path) -> str:

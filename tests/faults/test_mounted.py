@@ -34,11 +34,7 @@ needs_mounts = pytest.mark.skipif(
 
 
 def mounted(
-    work: Path,
-    sizes: str,
-    mode: str,
-    commands: Sequence[Sequence[str]],
-    **environment: str,
+    work: Path, sizes: str, mode: str, commands: Sequence[Sequence[str]], **environment: str
 ) -> list[dict[str, Any]]:
     """The commands in a file system with the contents of `work/contents`, for each of the sizes."""
     done = subprocess.run(

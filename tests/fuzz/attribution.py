@@ -25,10 +25,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, raise_if
 from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, PROVENANCE_TYPE, SignedPayload
 from aotc_runtime.schema.trust_policy import Channel, Identity, TimestampAuthority, TrustPolicy
-from aotc_runtime.verification import (
-    signature_timestamps,
-    sigstore_identities,
-)
+from aotc_runtime.verification import signature_timestamps, sigstore_identities
 from aotc_runtime.verification.public_keys import Trials
 from aotc_serve.channel import channel_client
 from aotc_serve.channel import channel_state as state

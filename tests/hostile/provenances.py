@@ -72,11 +72,7 @@ def attested(
     documents.envelopes = [
         signed_envelope(
             to_json(
-                {
-                    **statement_about(root),
-                    "predicateType": predicate_type,
-                    "predicate": predicate,
-                }
+                {**statement_about(root), "predicateType": predicate_type, "predicate": predicate}
             ),
             signer,
         )

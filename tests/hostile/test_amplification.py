@@ -257,11 +257,7 @@ def good(scale: Scale, digits_bundle: tuple[Path, Path]) -> Cost:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_what_cost_gigabytes_is_refused_before_it_costs_anything(
-    name: str,
-    attack: Attacks,
-    scale: Scale,
-    good: Cost,
-    digits_bundle: tuple[Path, Path],
+    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: tuple[Path, Path]
 ) -> None:
     cost = scale.cost("verify", attack(name, "archive"), digits_bundle[1])
     assert cost.code == 5
@@ -270,11 +266,7 @@ def test_what_cost_gigabytes_is_refused_before_it_costs_anything(
 
 @pytest.mark.parametrize("name", FITTING)
 def test_the_most_that_fits_costs_64_mib_and_a_second(
-    name: str,
-    attack: Attacks,
-    scale: Scale,
-    good: Cost,
-    digits_bundle: tuple[Path, Path],
+    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: tuple[Path, Path]
 ) -> None:
     path = attack(name, "archive")
     assert path.stat().st_size < limits.ATTESTATIONS_BYTES_MAX + 2**20

@@ -14,11 +14,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import verify
 
 from .archives import on_disk
-from .tampering import (
-    MemoryBundle,
-    code_of,
-    roles,
-)
+from .tampering import MemoryBundle, code_of, roles
 
 
 @pytest.mark.parametrize("document", ["root index", "image manifest", "attestation", "envelope"])

@@ -83,10 +83,7 @@ def index_of(size: int) -> Callable[[MemoryBundle], bytes]:
 CLAIMS: dict[str, tuple[str, Callable[[MemoryBundle], bytes]]] = {
     "a member of 1 TiB": ("AOTC-E103", claimed(b"\x80" + bytes(5) + b"\1" + bytes(5))),
     "a root of 1 TiB": ("AOTC-E203", index_of(2**40)),
-    "a layer of 1 TiB": (
-        "AOTC-E205",
-        documents(lambda d: d.image["layers"][0].update(size=2**40)),
-    ),
+    "a layer of 1 TiB": ("AOTC-E205", documents(lambda d: d.image["layers"][0].update(size=2**40))),
     "weights of 1 TiB": (
         "AOTC-E205",
         documents(lambda d: d.manifest["weights"]["params"]["blobs"][0].update(size=2**40)),

@@ -23,10 +23,7 @@ def test_weights_of_another_size_than_was_signed_are_not_copied(
 ) -> None:
     """Their bytes have the digest that was signed."""
     documents, digest = take_apart(genuine), roles(genuine)["weights"]
-    of_weights = [
-        *documents.image["layers"],
-        *documents.manifest["weights"]["params"]["blobs"],
-    ]
+    of_weights = [*documents.image["layers"], *documents.manifest["weights"]["params"]["blobs"]]
     for reference in of_weights:
         reference["size"] += reference["digest"] == digest
     path = on_disk(signed(documents, LocalSigner.ephemeral()), place, tmp_path)

@@ -33,12 +33,7 @@ def trust(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @EVERY_FORM
 def test_a_bad_bundle_is_refused_at_every_door(
-    case: Case,
-    form: str,
-    kit: Kit,
-    trust: Path,
-    tmp_path: Path,
-    capfd: Capture,
+    case: Case, form: str, kit: Kit, trust: Path, tmp_path: Path, capfd: Capture
 ) -> None:
     path = case.make(kit, tmp_path, form)
     wanted = (case.code, case.exit_code)

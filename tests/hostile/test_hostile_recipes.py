@@ -95,10 +95,7 @@ def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
         (inner(requested_targets=["x" * 65_536]), "targets of at most 65536 characters"),
         (inner(requested_targets=[""] * 70_000), "targets of at most 65536 characters"),
         (inner(python="C\x1b[31m"), "the name and version of a Python"),
-        (
-            inner(revision={"gitCommit": "\x1b[31m", "dirty": True}),
-            "the digest of a git commit",
-        ),
+        (inner(revision={"gitCommit": "\x1b[31m", "dirty": True}), "the digest of a git commit"),
     ],
 )
 def test_a_name_that_no_build_records_is_refused_before_anybody_looks_it_up(

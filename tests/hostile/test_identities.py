@@ -124,8 +124,7 @@ def test_identity_is_accepted_without_any_key(bench: Identifying, here: Sigstore
 
 
 @pytest.mark.parametrize(
-    "stated",
-    [{"identity": f"{IDENTITY}x"}, {"identity": IDENTITY[:-1]}, {"issuer": f"{ISSUER}x"}],
+    "stated", [{"identity": f"{IDENTITY}x"}, {"identity": IDENTITY[:-1]}, {"issuer": f"{ISSUER}x"}]
 )
 def test_other_identity_fails(stated: dict[str, str], bench: Identifying, here: Sigstore) -> None:
     policy = naming(trusting(here, **stated))

@@ -165,7 +165,7 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
 
 
 def test_endless_loop_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SECONDS_VARIABLE, "6")
+    monkeypatch.setenv(SECONDS_VARIABLE, "10")  # a busy machine imports jax in some
     began = time.monotonic()
     found = refusal(written(tmp_path, ENDLESS))
     assert (found.code, time.monotonic() - began < 120) == ("AOTC-E836", True)

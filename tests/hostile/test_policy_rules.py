@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from aotc_runtime.loader import verify_report
-from aotc_runtime.schema.bundle_manifest import WeightPrecision
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator
 from aotc_runtime.schema.trust_policy import (
     Accepts,
@@ -506,7 +505,7 @@ def test_a_precision_that_the_policy_does_not_accept(
     hold(bench, dtype, tensor)
     bundle = bench.signed()
     assert bench.codes(bundle, bench.policy()) == []
-    policy = bench.policy(precisions=tuple(map(WeightPrecision, accepted)))
+    policy = bench.policy(precisions=tuple(accepted))
     found = bench.findings(bundle, policy)
     assert [each.code for each in found] == ["AOTC-E338"] * refused
     assert all(each.expected == f"{' or '.join(accepted)} (precisions)" for each in found)
@@ -517,7 +516,7 @@ def test_the_name_of_a_precision_does_not_change_what_counts(bench: Workbench) -
     state(bench, name="float32", weights="int4")
     bundle = bench.signed()
     assert bench.codes(bundle, bench.policy()) == []
-    strict = bench.policy(precisions=(WeightPrecision.FLOAT32, WeightPrecision.INT8))
+    strict = bench.policy(precisions=("float32", "int8"))
     (found,) = bench.findings(bundle, strict)
     assert (found.code, found.found) == ("AOTC-E338", "int4")
 
@@ -540,7 +539,7 @@ def test_weights_that_are_constants_of_an_executable_count(bench: Workbench) -> 
         }
     bundle = bench.signed()
     assert bench.codes(bundle, bench.policy()) == []
-    strict = bench.policy(precisions=(WeightPrecision.FLOAT32,))
+    strict = bench.policy(precisions=("float32",))
     assert bench.codes(bundle, strict) == ["AOTC-E338"]
 
 

@@ -1,10 +1,17 @@
 """Files of tensors that say of their bytes what is not so."""
 
+import struct
+import zipfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aotc_runtime.base.errors import BundleFormatError
+from aotc.capture.fixture_inputs import read_npz
+from aotc.capture.weight_files import Damaged, WeightsFile
+from aotc.config.manifest_specs import SourceFile
+from aotc.report.array_files import read_arguments
+from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.formats.safetensors_reader import read_tensors
 
 from .tampering import to_json
@@ -59,3 +66,43 @@ def test_a_header_longer_than_its_file_is_refused() -> None:
     with pytest.raises(BundleFormatError) as refused:
         read_tensors(memoryview(data), where="x")
     assert refused.value.code == "AOTC-E131"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "{'descr': ((('<f4', 'fortran_order': False, 'shape': (4,), }",
+        "{'descr': ('<f4',), 'fortran_order': False, 'shape': (4,), }",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (04L,), }",
+        "(" * 5000,
+    ],
+    ids=["bytes", "unfinished", "descr", "number", "deep"],
+)
+def test_what_numpy_cannot_read_is_refused_by_every_reader_of_arrays(
+    header: str | None, tmp_path: Path
+) -> None:
+    """numpy evaluates headers as Python, whose parser and tokenizer have errors of their own."""
+    file = SourceFile("a.npz", tmp_path / "a.npz")
+    with zipfile.ZipFile(file.path, "w") as archive:
+        size = struct.pack("<H", len(header or ""))
+        data = b"\x93NUMPY\x01\0" + size + header.encode() + bytes(16) if header else b"text"
+        archive.writestr("a.npy", data)
+    for read in (
+        lambda: read_npz(file, "m.toml", "AOTC-E831", ("", "fixtures-file-is-invalid")),
+        lambda: read_arguments([f"@{file.path}"], "--input"),
+    ):
+        with pytest.raises(AotcError):
+            read()
+    with pytest.raises(Damaged):
+        WeightsFile(file, "m.toml").tensors()
+
+
+def test_a_file_of_arrays_that_goes_before_it_is_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AotcError, match="No such file"):
+        read_npz(
+            SourceFile("a.npz", tmp_path / "a.npz"),
+            "m.toml",
+            "AOTC-E831",
+            ("", "fixtures-file-is-invalid"),
+        )

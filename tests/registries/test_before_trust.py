@@ -10,15 +10,7 @@ import pytest
 
 from aotc_runtime.formats import oci_layout
 from tests.hostile.tampering import MemoryBundle, digest_of, in_memory, to_json
-from tests.hostile.test_amplification import (
-    FITTING,
-    TABLE,
-    WORST,
-    Cost,
-    Scale,
-    over,
-    root_of,
-)
+from tests.hostile.test_amplification import FITTING, TABLE, WORST, Cost, Scale, over, root_of
 from tests.registries.oci_server import OciServer
 
 REPO = "models/digits"

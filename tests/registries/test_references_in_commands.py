@@ -63,12 +63,7 @@ def fetched(server: OciServer) -> set[str]:
     return {each.path.rpartition("/")[2] for each in server.asked if each.method == "GET"}
 
 
-COMMANDS = {
-    "inspect": [],
-    "compat": [],
-    "diff": [str(DIGITS)],
-    "report": ["-o", "report.html"],
-}
+COMMANDS = {"inspect": [], "compat": [], "diff": [str(DIGITS)], "report": ["-o", "report.html"]}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -27,23 +27,23 @@ def debian(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def walk(address: str, folder: Path) -> str:
+def walk(address: str, folder: Path, cache: Path) -> str:
     """What it prints."""
     folder.mkdir()
     (folder / "manifests").symlink_to(ROOT / "manifests")
     (folder / "serve.py").write_text(code_of("python", PAGE), "utf-8")
     commands = code_of("sh", PAGE).replace("registry.example.org", address)
-    return in_shell(commands, folder, DOCKER_CONFIG=str(folder))
+    return in_shell(commands, folder, DOCKER_CONFIG=str(folder), AOTC_CACHE=str(cache))
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq, which the walk uses")
-def test_the_walk_works_as_it_stands(own: str, tmp_path: Path) -> None:
-    said = walk(own, tmp_path / "walk")
+def test_the_walk_works_as_it_stands(own: str, tmp_path: Path, examples_cache: Path) -> None:
+    said = walk(own, tmp_path / "walk", examples_cache)
     assert "if its weights are the signed ones" in said
     assert "AOTC-E326" in said
 
 
 @pytest.mark.registry
 @MARKS[1]
-def test_the_walk_works_with_debians_registry(debian: str, tmp_path: Path) -> None:
-    walk(debian, tmp_path / "walk")
+def test_the_walk_works_at_debians(debian: str, tmp_path: Path, examples_cache: Path) -> None:
+    walk(debian, tmp_path / "walk", examples_cache)

@@ -83,8 +83,7 @@ def two_nodes() -> Iterator[OnRay]:
             started = [process for title in TITLES for process in processes(title)]
             cluster.shutdown()
             until(
-                lambda: not any(Path(f"/proc/{each}").exists() for each in started),
-                "Ray has ended",
+                lambda: not any(Path(f"/proc/{each}").exists() for each in started), "Ray has ended"
             )
 
 

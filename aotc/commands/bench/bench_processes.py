@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict, replace
 
-from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import quoted, refusal
+from aotc.base.child_processes import Processes
+from aotc.base.errors import refusal
 from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_environment import inherited
 from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
@@ -37,7 +37,7 @@ from aotc_runtime.verification.verify_bundle import VerifiedBundle
 
 COLD_STARTS_MIN = 6
 COLD_STARTS_PER_EXECUTABLE = 3
-STDERR_LINES_SHOWN = 12
+LINES_SHOWN = 12
 
 OnStage = Callable[[str, int, int], None]
 
@@ -147,14 +147,7 @@ def _run(
             on_started=on_started,
         )
     except worker_parent.CrashedError as crash:
-        said = crash.last_lines(STDERR_LINES_SHOWN)
-        if crash.misread:
-            said = [*said, f"an invalid answer of the process: {crash.misread}"]
-        found = quoted(describe_status(crash.status), said)
-        where = "the process that measures"
-        if hint := crash.starved():
-            raise refusal("AOTC-E759", where, found, hint=hint) from crash
-        raise refusal("AOTC-E759", where, found) from crash
+        raise crash.refusal("AOTC-E759", "the process that measures", LINES_SHOWN) from crash
 
 
 def _document(

@@ -31,7 +31,6 @@ from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
 from aotc.commands.reproduce.reproducibility_check import findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
 from aotc.commands.reproduce.stage_differences import differences
-from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
 from aotc.pipeline import code_identity
@@ -163,7 +162,7 @@ def reproduce(
                 name: manifests[name] for name in read.contents.manifests if name in manifests
             }
             second = msgspec.structs.replace(built, manifests=present)
-            different = differences(read.contents, second, _module_text)
+            different = differences(read.contents, second)
             told = [*other, *_other_values(recipe.variables)]
             raise_if([*told, *findings(different, str(path), "the new build")])
     return Reproduced(
@@ -180,15 +179,6 @@ def reproduce(
 
 def _nobody_to_trust(path: Path) -> Finding:
     return finding("AOTC-E066", f"{path} --install", "")
-
-
-def _module_text(artifact: bytes) -> str:
-    """In a process of its own: the bundle may be anybody's."""
-    try:
-        (text,) = texts([(Form.STABLEHLO, artifact)], "a module")
-    except UsageError as error:
-        return f"jaxlib cannot read it: {error.findings[0].found}"
-    return text
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:

@@ -51,7 +51,7 @@ class BuildAgain:
             blobs = {digest: memoryview(blob.data) for digest, blob in first.blobs.items()}
             one = Contents(first.root.digest, first.manifests, blobs, {}, ())
             two, _ = read_unverified(look_into(second.bundle.path))
-            found = differences(one, two, module_text)
+            found = differences(one, two)
         raise_if(findings(found, "the first build", "the second"))
 
 
@@ -78,12 +78,3 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
             f"{more} more",
             hint="find the cause of the first differences",
         )
-
-
-def module_text(artifact: bytes) -> str:
-    """The module of a portable artifact, as MLIR prints it."""
-    from aotc.compile.mlir.mlir_context import (
-        read_artifact,  # jaxlib takes longer than a build without a change
-    )
-
-    return str(read_artifact(artifact))

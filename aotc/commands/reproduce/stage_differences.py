@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from aotc.base.errors import UsageError
 from aotc.base.evidence import Evidence
 from aotc.bundle.read.bundle_facts import Changed, Part, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
 from aotc.bundle.read.differences import compared, differing
+from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.schema.bundle_manifest import BlobRef
@@ -57,8 +59,13 @@ class Difference:
     lines: tuple[str, ...] = ()
 
 
-type ModuleText = Callable[[bytes], str]
-"""The text of a StableHLO artifact."""
+def module_text(artifact: bytes) -> str:
+    """Return the text of a StableHLO artifact, read in another process: it may be anybody's."""
+    try:
+        (text,) = texts([(Form.STABLEHLO, artifact)], "a module")
+    except UsageError as error:
+        return f"jaxlib cannot read it: {error.findings[0].found}"
+    return text
 
 
 _LEAVES = {
@@ -75,9 +82,9 @@ _BLOBS = {"fixture": Stage.FIXTURE, "executable": Stage.EXECUTABLE}
 
 
 def differences(
-    first: Contents, second: Contents, module_text: ModuleText
+    first: Contents, second: Contents, text_of: Callable[[bytes], str] = module_text
 ) -> tuple[Difference, ...]:
-    """All of them by stage, targets in order; empty for the same bundles."""
+    """Return all of them by stage, targets in order; none for the same bundles."""
     found: list[Difference] = []
     names = (sorted(first.manifests), sorted(second.manifests))
     if names[0] != names[1]:
@@ -87,7 +94,7 @@ def differences(
     changed = list(compare(sides[0], sides[1]))
     for name in names[0]:
         if name in second.manifests:
-            comparison = _Comparison(name, first, second, module_text)
+            comparison = _Comparison(name, first, second, text_of)
             told = [d for each in changed if each.target == name for d in comparison.told(each)]
             one, two = first.manifests[name], second.manifests[name]
             # Anything that no stage looks at.
@@ -101,7 +108,7 @@ class _Comparison:
     target: str
     first: Contents
     second: Contents
-    module_text: ModuleText
+    text_of: Callable[[bytes], str]
 
     def told(self, changed: Changed) -> Iterator[Difference]:
         fact, before, after = changed.fact, changed.before, changed.after
@@ -155,7 +162,7 @@ class _Comparison:
 
     def _module_lines(self, one: str, two: str) -> tuple[str, ...]:
         blobs = self.first.blobs[one], self.second.blobs[two]
-        old, new = (self.module_text(bytes(blob)) for blob in blobs)
+        old, new = (self.text_of(bytes(blob)) for blob in blobs)
         lines, note = compared(old, new)
         more = len(lines) - LINES_SHOWN
         rest = [f"… {more} more lines"] if more > 0 else []

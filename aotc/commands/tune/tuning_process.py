@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from aotc.base.child_processes import Processes, describe_status
-from aotc.base.errors import refusal
 from aotc.base.workers import worker_parent
 from aotc.commands.tune.tuning_messages import Answer, Job
 
@@ -62,10 +61,8 @@ def run(
         except worker_parent.CrashedError as crash:
             current = crash.doing
             if current not in job.targets[1:]:
-                where, found = "the process that measures candidates", crash.found(LINES_SHOWN)
-                if hint := crash.starved():
-                    raise refusal("AOTC-E912", where, found, hint=hint) from crash
-                raise refusal("AOTC-E912", where, found) from crash
+                where = "the process that measures candidates"
+                raise crash.refusal("AOTC-E912", where, LINES_SHOWN) from crash
             crashed[current] = describe_status(crash.status)
         job = msgspec.structs.replace(
             job,

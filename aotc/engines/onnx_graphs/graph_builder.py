@@ -57,21 +57,39 @@ class Node:
     origin: str
 
 
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels that an engine has for quantized numbers.
+
+    `operators` is whether it has those of ONNX and of ONNX Runtime; `signed` is whether sums of
+    products of uint8 and int8 are exact.
+    """
+
+    operators: bool = True
+    signed: bool = False
+
+
+ALL_KERNELS = Kernels()
+
+
 @dataclass(slots=True)
 class Names:
     """State that all graphs of a model share.
 
     `constants` are by contents. `fixed` values depend on weights and constants alone, and ONNX
     Runtime computes them at load. `convolved` are results of convolutions, scaled or shifted by
-    such values at most. `tensors` has all values by name.
+    such values at most. `tensors` has all values by name. `unsigned` has the same numbers plus 128
+    for some of int8, by their name.
     """
 
+    kernels: Kernels = ALL_KERNELS
     count: int = 0
     arrays: dict[str, tuple[str, Array]] = field(default_factory=dict)
     constants: dict[tuple[Any, ...], str] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     convolved: set[str] = field(default_factory=set)
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    unsigned: dict[str, Tensor] = field(default_factory=dict)
     origin: str = ""
 
 

@@ -18,6 +18,9 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith
 FORMAT = "onnx"
 """What writes graphs."""
 
+VNNI = frozenset({"avx512vnni", "avxvnni"})
+"""Features of processors that add products of uint8 and int8 in 32 bits, without saturation."""
+
 
 def versions(engine: Engine) -> dict[str, str]:
     """Return the version of each distribution that compiles for an engine.
@@ -73,7 +76,12 @@ class GraphBackend:
         if job.mesh is not None:
             found, cause = f"{len(job.mesh.devices)} devices", "engine-supports-one-device-only"
             raise refusal("AOTC-E916", place_of(job), found, cause=cause)
-        request = Job(artifact=job.module.artifact, weights=job.weights, threads=self._threads(job))
+        request = Job(
+            artifact=job.module.artifact,
+            weights=job.weights,
+            threads=self._threads(job),
+            vnni=not VNNI.isdisjoint(job.target.features),
+        )
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         if result.problem and result.called:
             instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'

@@ -287,6 +287,16 @@ def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
     return graph.node("BitCast", [tensor], tensor.shape, element, to=element)
 
 
+def of_four_bits(graph: Graph, value: Tensor, element: str) -> Tensor:
+    """Integers of 8 bits that are the lower halves of bytes, with a sign or without."""
+    wide = graph.cast(value, "i32")
+    low = graph.each("BitwiseAnd", wide, graph.like(15, wide))
+    if element.startswith("u"):
+        return graph.cast(low, "ui8")
+    sign = graph.like(8, wide)
+    return graph.cast(graph.each("Sub", graph.each("BitwiseXor", low, sign), sign), "i8")
+
+
 def _bit_cast(rule: Rule) -> list[Tensor]:
     element = rule.operation.result.element
     (value,) = rule.operands

@@ -13,9 +13,11 @@ to do; one whose threads spin until the call ends.
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """The module to compile; `weights` are indexes of bound parameters.
 
-    `threads` is one of the words above, "" to leave it to the worker.
+    `threads` is one of the words above, "" to leave it to the worker. `vnni` is whether all
+    processors of the target have these instructions.
     """
 
     artifact: bytes
     weights: tuple[int, ...]
     threads: str = ""
+    vnni: bool = False

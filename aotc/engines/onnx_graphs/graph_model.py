@@ -14,6 +14,9 @@ from aotc.engines.onnx_graphs.stablehlo_program import Array
 from aotc_runtime.engines import graph_names
 
 IR_VERSION = 13
+_OWN, _OWNED = "com.microsoft", ("MatMulNBits",)
+"""ONNX Runtime's own operators, and their domain."""
+
 _ELEMENTS = {
     "i1": TensorProto.BOOL,
     **{f"i{bits}": getattr(TensorProto, f"INT{bits}") for bits in (8, 16, 32, 64)},
@@ -35,7 +38,7 @@ def model_of(graph: Graph) -> Any:
     ]
     return helper.make_model(
         _proto(graph, "main", initializers),
-        opset_imports=[helper.make_opsetid("", graph_names.OPSET)],
+        opset_imports=[helper.make_opsetid("", graph_names.OPSET), helper.make_opsetid(_OWN, 1)],
         ir_version=IR_VERSION,
         producer_name="aotc",
     )
@@ -70,6 +73,8 @@ def _node(node: Node, counts: Counter[str]) -> Any:
             attributes[name] = value
     # Names say what a node is for, in messages of what takes the graph.
     made = helper.make_node(node.operator, node.inputs, node.outputs, **attributes)
+    if node.operator in _OWNED:
+        made.domain = _OWN
     made.name = f"{node.origin}/{node.outputs[0]}"
     return made
 

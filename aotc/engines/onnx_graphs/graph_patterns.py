@@ -42,7 +42,7 @@ _MOVES = (
     "stablehlo.reshape",
     "stablehlo.transpose",
 )
-_SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
+SPREAD = ("stablehlo.broadcast_in_dim", "stablehlo.reshape")
 
 
 def fuse(block: Block) -> None:
@@ -71,7 +71,7 @@ def _select_masked(block: Block) -> None:
     for operation in block.operations:
         for inner in operation.blocks:
             _select_masked(inner)
-        for value, factor in _pairs(operation) if _is_elementwise(operation) else ():
+        for value, factor in pairs(operation) if _is_elementwise(operation) else ():
             condition = _condition(factor)
             if condition is not None:
                 made += _chosen(operation, value, condition)
@@ -97,11 +97,11 @@ def _condition(value: Value) -> Value | None:
 
     XLA knows constants as numbers, and repeats numbers instead of booleans: then it sees none.
     """
-    made_by = _maker(value, "stablehlo.convert")
+    made_by = maker(value, "stablehlo.convert")
     if made_by is None or value.element not in _MASKED or made_by.operands[0].element != "i1":
         return None
     (condition,) = made_by.operands
-    known = _maker(condition, "stablehlo.broadcast_in_dim", "stablehlo.constant")
+    known = maker(condition, "stablehlo.broadcast_in_dim", "stablehlo.constant")
     if known is None or (known.operands and known.operands[0].size == condition.size):
         return condition
     return None
@@ -117,7 +117,7 @@ def _chosen(operation: Operation, value: Value, condition: Value) -> list[Operat
     zeros.operands, zeros.attributes = [zero.result], {"broadcast_dimensions": ()}
     zeros.results = [Value(value.shape, value.element, zeros)]
     if operation.name == "stablehlo.multiply":
-        _become(operation, chosen.name, condition, value, zeros.result)
+        become(operation, chosen.name, condition, value, zeros.result)
         return [zero, zeros]
     chosen.operands = [condition, value, zeros.result]
     chosen.results = [Value(value.shape, value.element, chosen)]
@@ -138,7 +138,7 @@ def _exchange_factors(block: Block) -> None:
     for operation in block.walk():
         if operation.name != "stablehlo.transpose":
             continue
-        product = _maker(operation.operands[0], "stablehlo.dot_general")
+        product = maker(operation.operands[0], "stablehlo.dot_general")
         if product is not None and used[id(product.result)] == 1:
             _exchange(product, operation)
 
@@ -191,11 +191,11 @@ def _same_as(operation: Operation) -> Value | None:
     """The operand that an operation gives unchanged, whatever the numbers are."""
     name, operands = operation.name, operation.operands
     if name == "stablehlo.select":
-        chosen = _number(operands[0])
+        chosen = number_of(operands[0])
         return None if chosen is None else operands[1] if chosen else operands[2]
     if name in ("stablehlo.maximum", "stablehlo.minimum") and operation.result.element in _FLOATS:
         least = float("-inf") if name == "stablehlo.maximum" else float("inf")
-        return next((one for one, other in _pairs(operation) if _number(other) == least), None)
+        return next((one for one, other in pairs(operation) if number_of(other) == least), None)
     if name in _MOVES and len(operands) == 1:
         (value,) = operands
         if (value.shape, value.element) == (operation.result.shape, operation.result.element):
@@ -236,13 +236,14 @@ def _drop_unused(block: Block) -> None:
     drop(block)
 
 
-def _become(operation: Operation, name: str, *operands: Value, **attributes: object) -> bool:
+def become(operation: Operation, name: str, *operands: Value, **attributes: object) -> bool:
+    """Change an operation to another one with the same results; return True."""
     operation.name, operation.operands = name, list(operands)
     operation.attributes, operation.blocks = dict(attributes), []
     return True
 
 
-def _maker(value: Value, *names: str) -> Operation | None:
+def maker(value: Value, *names: str) -> Operation | None:
     """The operation that makes a value, if it is one of these."""
     made_by = value.made_by
     return made_by if made_by is not None and made_by.name in names else None
@@ -256,7 +257,7 @@ _COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _number(value: Value) -> float | None:
+def number_of(value: Value) -> float | None:
     """Return the number that a value is everywhere; of scalars also what is computed of constants.
 
     It is what the value's own type makes of it: a float16 or an integer that was a float32 before
@@ -267,8 +268,8 @@ def _number(value: Value) -> float | None:
 
 
 def _scalar(value: Value) -> Any:
-    """Return the number of `_number` in numpy's type for it."""
-    while made_by := _maker(value, *_SPREAD):
+    """Return the number of `number_of` in numpy's type for it."""
+    while made_by := maker(value, *SPREAD):
         value = made_by.operands[0]
     made_by = value.made_by
     if made_by is None:
@@ -318,7 +319,7 @@ def _converted(number: Any, dtype: Any) -> Any:
 
 
 def _is(value: Value, number: float) -> bool:
-    found = _number(value)
+    found = number_of(value)
     return found is not None and isclose(found, number, rel_tol=_CLOSE)
 
 
@@ -328,7 +329,7 @@ def _is_single(number: float) -> bool:
         return number == float(np.float32(number))
 
 
-def _pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
+def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
     """The two operands, in both orders."""
     one, other = operation.operands
     yield one, other
@@ -337,12 +338,12 @@ def _pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
 
 def _scaled(value: Value, factor: float) -> Value | None:
     """What is multiplied by a number, or divided by its inverse."""
-    made_by = _maker(value, "stablehlo.multiply")
+    made_by = maker(value, "stablehlo.multiply")
     if made_by is not None:
-        for number, rest in _pairs(made_by):
+        for number, rest in pairs(made_by):
             if _is(number, factor):
                 return rest
-    made_by = _maker(value, "stablehlo.divide")
+    made_by = maker(value, "stablehlo.divide")
     if made_by is not None and _is(made_by.operands[1], 1 / factor):
         return made_by.operands[0]
     return None
@@ -350,38 +351,38 @@ def _scaled(value: Value, factor: float) -> Value | None:
 
 def _factors(value: Value) -> list[Value]:
     """What a product is made of."""
-    made_by = _maker(value, "stablehlo.multiply")
+    made_by = maker(value, "stablehlo.multiply")
     if made_by is None:
         return [value]
     return [factor for each in made_by.operands for factor in _factors(each)]
 
 
 def _relu(operation: Operation) -> bool:
-    for value, zero in _pairs(operation):
-        if value.element == "f32" and _number(zero) == 0:
-            return _become(operation, RELU, value)
+    for value, zero in pairs(operation):
+        if value.element == "f32" and number_of(zero) == 0:
+            return become(operation, RELU, value)
     return False
 
 
 def _swish(operation: Operation) -> bool:
     """Match x * sigmoid(x), for each form of the sigmoid."""
-    for value, gate in _pairs(operation):
+    for value, gate in pairs(operation):
         if value.element == "f32" and _sigmoid_of(gate) is value:
-            return _become(operation, SWISH, value)
+            return become(operation, SWISH, value)
     return False
 
 
 def _sigmoid_of(gate: Value) -> Value | None:
-    made_by = _maker(gate, "stablehlo.logistic")
+    made_by = maker(gate, "stablehlo.logistic")
     if made_by is not None:
         return made_by.operands[0]
-    made_by = _maker(gate, "stablehlo.divide")
+    made_by = maker(gate, "stablehlo.divide")
     if made_by is None or not _is(made_by.operands[0], 1):
         return None
-    total = _maker(made_by.operands[1], "stablehlo.add")
-    for one, power in _pairs(total) if total else ():
-        raised = _maker(power, "stablehlo.exponential")
-        opposite = _maker(raised.operands[0], "stablehlo.negate") if raised else None
+    total = maker(made_by.operands[1], "stablehlo.add")
+    for one, power in pairs(total) if total else ():
+        raised = maker(power, "stablehlo.exponential")
+        opposite = maker(raised.operands[0], "stablehlo.negate") if raised else None
         if opposite is not None and _is(one, 1):
             return opposite.operands[0]
     return None
@@ -397,24 +398,24 @@ def _gelu(operation: Operation) -> bool:
         inner = other if halved else _scaled(other, 0.5) if len(factors) == 2 else None
         for name, argument_of in ((GELU, _error_function_of), (TANH_GELU, _tanh_of)):
             if inner is not None and argument_of(inner) is value:
-                return _become(operation, name, value)
+                return become(operation, name, value)
     return False
 
 
 def _error_function_of(value: Value) -> Value | None:
     """Return x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
-    rest = _maker(value, "chlo.erfc")
+    rest = maker(value, "chlo.erfc")
     if rest is not None:
         argument = rest.operands[0]
-        minus = _maker(argument, "stablehlo.negate")
+        minus = maker(argument, "stablehlo.negate")
         if minus is not None:
             return _scaled(minus.operands[0], sqrt(0.5))
         inner = _scaled(argument, sqrt(0.5))
-        minus = _maker(inner, "stablehlo.negate") if inner is not None else None
+        minus = maker(inner, "stablehlo.negate") if inner is not None else None
         return minus.operands[0] if minus else _scaled(argument, -sqrt(0.5))
-    total = _maker(value, "stablehlo.add")
-    for one, error in _pairs(total) if total else ():
-        found = _maker(error, "chlo.erf")
+    total = maker(value, "stablehlo.add")
+    for one, error in pairs(total) if total else ():
+        found = maker(error, "chlo.erf")
         if found is not None and _is(one, 1):
             return _scaled(found.operands[0], sqrt(0.5))
     return None
@@ -422,12 +423,12 @@ def _error_function_of(value: Value) -> Value | None:
 
 def _tanh_of(value: Value) -> Value | None:
     """Return x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
-    total = _maker(value, "stablehlo.add")
-    for one, bent in _pairs(total) if total else ():
-        found = _maker(bent, "stablehlo.tanh")
+    total = maker(value, "stablehlo.add")
+    for one, bent in pairs(total) if total else ():
+        found = maker(bent, "stablehlo.tanh")
         inner = _scaled(found.operands[0], sqrt(2 / pi)) if found and _is(one, 1) else None
-        added = _maker(inner, "stablehlo.add") if inner is not None else None
-        for argument, cubic in _pairs(added) if added else ():
+        added = maker(inner, "stablehlo.add") if inner is not None else None
+        for argument, cubic in pairs(added) if added else ():
             factors = _factors(cubic)
             cubes = [each for each in factors if each is argument]
             numbers = [each for each in factors if _is(each, 0.044715)]
@@ -442,7 +443,7 @@ def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
     The axes are None if none is repeated in between.
     """
     axes: tuple[int, ...] | None = None
-    while made_by := _maker(value, *_SPREAD):
+    while made_by := maker(value, *SPREAD):
         inner = made_by.operands[0]
         if made_by.name == "stablehlo.reshape":
             places = _placed(inner.shape, value.shape)
@@ -471,11 +472,11 @@ def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | Non
 
 def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
     """The array and the axes that a value is the sum or the maximum of."""
-    made_by = _maker(value, "stablehlo.reduce")
+    made_by = maker(value, "stablehlo.reduce")
     if made_by is None or len(made_by.results) != 1 or body_of(made_by.blocks[0]) != name:
         return None
     start = {"stablehlo.add": 0.0, "stablehlo.maximum": float("-inf")}[name]
-    if _number(made_by.operands[1]) != start:
+    if number_of(made_by.operands[1]) != start:
         return None
     return made_by.operands[0], tuple(int(each) for each in made_by.attributes["dimensions"])
 
@@ -503,8 +504,8 @@ def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
 
 def _exponentials(value: Value, axis: int) -> Value | None:
     """The array whose exponentials these are, less what is the same along an axis."""
-    raised = _maker(value, "stablehlo.exponential")
-    less = _maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
+    raised = maker(value, "stablehlo.exponential")
+    less = maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
     return _less_maximum(less, axis) if less is not None else None
 
 
@@ -519,7 +520,7 @@ def _less_maximum(less: Operation, axis: int) -> Value | None:
         total = _total(inner, "stablehlo.maximum")
         if total is not None:
             return array if total[0] is array and total[1] == (axis,) else None
-        made_by = _maker(inner, *_SPREAD, "stablehlo.transpose")
+        made_by = maker(inner, *SPREAD, "stablehlo.transpose")
         inner = made_by.operands[0] if made_by is not None else None
     return None
 
@@ -532,28 +533,28 @@ def _softmax(operation: Operation) -> bool:
         if summed is not None and summed[0] is power and summed[1] == (axis,):
             array = _exponentials(power, axis)
             if array is not None and array.element == "f32":
-                return _become(operation, SOFTMAX, array, axis=axis)
+                return become(operation, SOFTMAX, array, axis=axis)
     return False
 
 
 def _log_softmax(operation: Operation) -> bool:
     """Match x - max, less the logarithm of the sum of its exponentials."""
     value, logarithm = operation.operands
-    less = _maker(value, "stablehlo.subtract")
+    less = maker(value, "stablehlo.subtract")
     for axis in range(len(value.shape)) if less is not None else ():
         inner = _over(logarithm, value.shape, axis)
-        taken = _maker(inner, "stablehlo.log") if inner is not None else None
+        taken = maker(inner, "stablehlo.log") if inner is not None else None
         inner = _over(taken.operands[0], value.shape, axis) if taken is not None else None
         summed = _total(inner, "stablehlo.add") if inner is not None else None
         if summed is None or summed[1] != (axis,) or less is None:
             continue
-        raised = _maker(summed[0], "stablehlo.exponential")
+        raised = maker(summed[0], "stablehlo.exponential")
         array = _less_maximum(less, axis)
         if raised is None or raised.operands[0] is not value or array is None:
             continue
         # Of doubles ONNX Runtime passes over what is no number.
         if array.element == "f32":
-            return _become(operation, LOG_SOFTMAX, array, axis=axis)
+            return become(operation, LOG_SOFTMAX, array, axis=axis)
     return False
 
 
@@ -561,12 +562,12 @@ def _mean(value: Value, shape: Sequence[int]) -> Value | None:
     """The array of this shape whose mean over the last axis a value is."""
     last = len(shape) - 1
     inner = _over(value, shape, last)
-    divided = _maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
+    divided = maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
     if divided is None:
         return None
     total, count = divided.operands
     wanted = float(shape[last]) if divided.name == "stablehlo.divide" else 1 / shape[last]
-    if divided.name == "stablehlo.multiply" and _number(count) is None:
+    if divided.name == "stablehlo.multiply" and number_of(count) is None:
         total, count = count, total
     inner = _over(total, shape, last)
     summed = _total(inner, "stablehlo.add") if inner is not None else None
@@ -577,7 +578,7 @@ def _mean(value: Value, shape: Sequence[int]) -> Value | None:
 
 def _squared(value: Value | None) -> Value | None:
     """What is multiplied by itself."""
-    made_by = _maker(value, "stablehlo.multiply") if value is not None else None
+    made_by = maker(value, "stablehlo.multiply") if value is not None else None
     if made_by is None or made_by.operands[0] is not made_by.operands[1]:
         return None
     return made_by.operands[0]
@@ -585,7 +586,7 @@ def _squared(value: Value | None) -> Value | None:
 
 def _centred(value: Value) -> Value | None:
     """The array from which its mean over the last axis is taken."""
-    made_by = _maker(value, "stablehlo.subtract")
+    made_by = maker(value, "stablehlo.subtract")
     if made_by is None or not value.shape:
         return None
     array, mean = made_by.operands
@@ -598,14 +599,14 @@ def _is_variance(value: Value, array: Value) -> bool:
     if squares is not None:
         return _centred(squares) is array
     inner = _over(value, array.shape, len(array.shape) - 1)
-    made_by = _maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract") if inner else None
+    made_by = maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract") if inner else None
     if made_by is None:
         return False
     if made_by.name == RELU:
         return _is_variance(made_by.operands[0], array)
     if made_by.name == "stablehlo.maximum":
         return any(
-            _number(zero) == 0 and _is_variance(rest, array) for rest, zero in _pairs(made_by)
+            number_of(zero) == 0 and _is_variance(rest, array) for rest, zero in pairs(made_by)
         )
     # The mean of the squares less the square of the mean.
     squares, square = made_by.operands
@@ -624,16 +625,16 @@ def _norm(operation: Operation) -> bool:
         return False
     if operation.name == "stablehlo.divide":
         one, other = operation.operands
-        root = _maker(_kept(other)[0], "stablehlo.sqrt")
+        root = maker(_kept(other)[0], "stablehlo.sqrt")
         return root is not None and _normed(operation, one, other, root, [])
-    for one, other in _pairs(operation):
-        root = _maker(_kept(other)[0], "stablehlo.rsqrt")
+    for one, other in pairs(operation):
+        root = maker(_kept(other)[0], "stablehlo.rsqrt")
         if root is not None and _normed(operation, one, other, root, []):
             return True
         # rsqrt(…) * scale, both repeated, as flax has it.
-        product = _maker(other, "stablehlo.multiply")
-        for inverse, scale in _pairs(product) if product else ():
-            root = _maker(_kept(inverse)[0], "stablehlo.rsqrt")
+        product = maker(other, "stablehlo.multiply")
+        for inverse, scale in pairs(product) if product else ():
+            root = maker(_kept(inverse)[0], "stablehlo.rsqrt")
             if root is not None and _normed(operation, one, inverse, root, [scale]):
                 return True
     return False
@@ -643,13 +644,13 @@ def _normed(
     operation: Operation, one: Value, other: Value, root: Operation, scale: list[Value]
 ) -> bool:
     """root: of the variance with an epsilon, which is repeated as `other`."""
-    added, last = _maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
+    added, last = maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
     if added is None or _over(other, one.shape, last) is not root.result:
         return False
     if one.shape[last] > _NORMED_MAX:
         return False
-    for number, variance in _pairs(added):
-        epsilon = _number(number)
+    for number, variance in pairs(added):
+        epsilon = number_of(number)
         if epsilon is None or epsilon < 0 or not _is_single(epsilon / 16):
             continue
         centred = _centred(one)
@@ -677,7 +678,7 @@ def _scale(
         if row is None:
             return False
         scales.append(row)
-    return _become(operation, name, value, *scales, **how)
+    return become(operation, name, value, *scales, **how)
 
 
 def _row(value: Value) -> Value | None:
@@ -691,29 +692,29 @@ def _row(value: Value) -> Value | None:
 
 def _scaled_norm(operation: Operation) -> bool:
     """A normalization with its scale."""
-    for normed, factor in _pairs(operation):
-        made_by, row = _maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
+    for normed, factor in pairs(operation):
+        made_by, row = maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
         if made_by is not None and row is not None and len(made_by.operands) == 1:
-            return _become(operation, made_by.name, made_by.operands[0], row, **made_by.attributes)
+            return become(operation, made_by.name, made_by.operands[0], row, **made_by.attributes)
     return False
 
 
 def _scaled_inner_norm(operation: Operation) -> bool:
     """(scale * (x - mean)) * rsqrt(…): the scale is taken last."""
-    for one, other in _pairs(operation):
-        product = _maker(one, "stablehlo.multiply")
-        root = _maker(_kept(other)[0], "stablehlo.rsqrt")
-        for value, factor in _pairs(product) if product and root else ():
+    for one, other in pairs(operation):
+        product = maker(one, "stablehlo.multiply")
+        root = maker(_kept(other)[0], "stablehlo.rsqrt")
+        for value, factor in pairs(product) if product and root else ():
             if root is not None and _normed(operation, value, other, root, [factor]):
                 return True
     return False
 
 
 def _shifted_norm(operation: Operation) -> bool:
-    for normed, added in _pairs(operation):
-        made_by, row = _maker(normed, LAYER_NORM), _row(added)
+    for normed, added in pairs(operation):
+        made_by, row = maker(normed, LAYER_NORM), _row(added)
         if made_by is not None and row is not None and len(made_by.operands) == 2:
-            return _become(operation, LAYER_NORM, *made_by.operands, row, **made_by.attributes)
+            return become(operation, LAYER_NORM, *made_by.operands, row, **made_by.attributes)
     return False
 
 
@@ -723,7 +724,7 @@ def _arg_extreme(operation: Operation) -> bool:
         return False
     value, places = operation.operands[:2]
     (axis,) = (int(each) for each in operation.attributes["dimensions"])
-    counted = _maker(_kept(places)[0], "stablehlo.iota")
+    counted = maker(_kept(places)[0], "stablehlo.iota")
     words = _words(operation.blocks[0])
     if (
         counted is None
@@ -732,15 +733,15 @@ def _arg_extreme(operation: Operation) -> bool:
         or value.element == "f64"
     ):
         return False
-    if counted.attributes["iota_dimension"] != axis or _number(operation.operands[3]) != 0:
+    if counted.attributes["iota_dimension"] != axis or number_of(operation.operands[3]) != 0:
         return False
-    start = _number(operation.operands[2])
+    start = number_of(operation.operands[2])
     name, floats = _ARG[words]
     if start is None or not _is_lowest(start, value, name) or not value.size:
         return False
     if floats != value.element.startswith(("f", "bf")):
         return False
-    return _become(operation, name, value, axis=axis)
+    return become(operation, name, value, axis=axis)
 
 
 def _is_lowest(start: float, value: Value, name: str) -> bool:

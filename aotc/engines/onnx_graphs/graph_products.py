@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Tensor
@@ -28,20 +29,37 @@ _TERMS_MAX = 4096
 """Most products that are added one after the other, where a group has one channel of results."""
 
 
-def _dot_general(rule: Rule) -> list[Tensor]:
-    """MatMul of what becomes [batch, free, contracted] and [batch, contracted, free]."""
-    graph, result = rule.graph, rule.operation.result
-    numbers = rule.operation.attributes["dot_dimension_numbers"]
-    left, right = rule.whole(0), rule.whole(1)
+class Factors(NamedTuple):
+    """The factors of a product as [batch, free, contracted] and [batch, contracted, free].
+
+    `free` are the sizes of axes of the left and of the right factor that are not summed over.
+    """
+
+    left: Tensor
+    right: Tensor
+    batch: list[int]
+    free: tuple[list[int], list[int]]
+    depth: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the product of these."""
+        return (*self.left.shape[:-1], self.right.shape[-1])
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        """Of the product with its axes apart."""
+        return (*self.batch, *self.free[0], *self.free[1])
+
+
+def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
+    """Arrange the factors of a `dot_general`, whose numbers an operation has."""
+    graph, numbers = rule.graph, rule.operation.attributes["dot_dimension_numbers"]
     left_batch, right_batch = (numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs"))
     left_sum, right_sum = (numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs"))
     left_free = _others(left, left_batch, left_sum)
     right_free = _others(right, right_batch, right_sum)
     depth = prod(left.shape[axis] for axis in left_sum)
-    if depth == 0:
-        return [graph.constant(0, result.element)]
-    wide = _MULTIPLIED.get(result.element, result.element)
-    left, right = (graph.cast(each, wide) for each in (left, right))
     batch = [left.shape[axis] for axis in left_batch]
     rows = [left.shape[axis] for axis in left_free]
     columns = [right.shape[axis] for axis in right_free]
@@ -49,20 +67,36 @@ def _dot_general(rule: Rule) -> list[Tensor]:
     right = graph.transpose(right, (*right_batch, *right_sum, *right_free))
     # Without batches, MatMul takes any number of rows' axes as they are.
     inner_rows = rows if not batch and rows else [prod(rows)]
-    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
-        flat = (*batch, depth)
-        terms = graph.each("Mul", graph.reshape(left, flat), graph.reshape(right, flat))
-        made = summed(graph, terms, (len(batch),))
-        return [graph.cast(graph.reshape(made, result.shape), result.element)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
     right = graph.reshape(right, (*batch, depth, prod(columns)))
-    shape = (*batch, *inner_rows, prod(columns))
+    return Factors(left, right, batch, (rows, columns), depth)
+
+
+def _dot_general(rule: Rule) -> list[Tensor]:
+    return [product(rule, rule.whole(0), rule.whole(1))]
+
+
+def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
+    """The product of a `dot_general` of any numbers."""
+    graph, result = rule.graph, rule.operation.result
+    wide = _MULTIPLIED.get(result.element, result.element)
+    left, right = (graph.cast(each, wide) for each in (left, right))
+    factors = arranged(rule, left, right)
+    depth, (rows, columns) = factors.depth, factors.free
+    if depth == 0:
+        return graph.constant(0, result.element)
+    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*factors.batch, depth)
+        terms = graph.each("Mul", *(graph.reshape(each, flat) for each in factors[:2]))
+        made = summed(graph, terms, (len(factors.batch),))
+        return graph.cast(graph.reshape(made, result.shape), result.element)
     # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
-    made = graph.node("Mul" if depth == 1 else "MatMul", [left, right], shape, wide)
-    made = graph.reshape(made, (*batch, *rows, *columns))
+    operator = "Mul" if depth == 1 else "MatMul"
+    made = graph.node(operator, [factors.left, factors.right], factors.shape, wide)
+    made = graph.reshape(made, factors.result)
     if result.element == "i1":
-        return [compared(graph, "NE", made, graph.like(0, made))]
-    return [graph.cast(made, result.element)]
+        return compared(graph, "NE", made, graph.like(0, made))
+    return graph.cast(made, result.element)
 
 
 def _others(tensor: Tensor, *taken: Sequence[int]) -> list[int]:
@@ -71,18 +105,27 @@ def _others(tensor: Tensor, *taken: Sequence[int]) -> list[int]:
 
 
 def _convolution(rule: Rule) -> list[Tensor]:
-    """Conv with channels first, which ONNX Runtime takes apart again where it can."""
-    graph, result, attributes = rule.graph, rule.operation.result, rule.operation.attributes
-    numbers = attributes["dimension_numbers"]
-    if attributes.get("batch_group_count", 1) != 1:
-        raise UnsupportedError("stablehlo.convolution with groups of the batch")
+    graph, result = rule.graph, rule.operation.result
     if result.element not in FLOATS:
         raise UnsupportedError("stablehlo.convolution of integers")
+    element = result.element if result.element == "f64" else "f32"
+    image, kernel = (graph.cast(rule.whole(index), element) for index in (0, 1))
+    return [graph.cast(convolved(rule, image, kernel), result.element)]
+
+
+def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
+    """Conv with channels first, which ONNX Runtime takes apart again where it can.
+
+    Raises UnsupportedError.
+    """
+    graph, result, attributes = rule.graph, rule.operation.result, rule.operation.attributes
+    numbers, element = attributes["dimension_numbers"], image.element
+    if attributes.get("batch_group_count", 1) != 1:
+        raise UnsupportedError("stablehlo.convolution with groups of the batch")
     spatial = len(numbers["input_spatial_dimensions"])
     if not 1 <= spatial <= 3:
         raise UnsupportedError(f"stablehlo.convolution over {spatial} axes")
-    ones, element = (1,) * spatial, result.element if result.element == "f64" else "f32"
-    image, kernel = (graph.cast(rule.whole(index), element) for index in (0, 1))
+    ones = (1,) * spatial
     image = graph.transpose(
         image,
         (
@@ -130,7 +173,7 @@ def _convolution(rule: Rule) -> list[Tensor]:
     ]
     shape = [result.shape[axis] for axis in output]
     if 0 in (*shape, *image.shape, *kernel.shape):
-        return [graph.constant(0, result.element)]
+        return graph.constant(0, element)
     groups, terms = attributes.get("feature_group_count", 1), prod(kernel.shape[1:])
     if kernel.shape[0] == groups and terms > _TERMS_MAX:
         raise UnsupportedError(f"stablehlo.convolution of {terms} numbers for each result")
@@ -146,7 +189,7 @@ def _convolution(rule: Rule) -> list[Tensor]:
         group=groups,
     )
     back = sorted(range(len(output)), key=lambda axis: output[axis])
-    return [graph.cast(graph.transpose(made, back), result.element)]
+    return graph.transpose(made, back)
 
 
 RULES: Rules = {

@@ -11,14 +11,22 @@ from aotc.engines.onnx_graphs import (
     graph_layout,
     graph_patterns,
     graph_products,
+    graph_quantized,
+    graph_quantized_rules,
     graph_reductions,
     graph_sorting,
     graph_transposes,
 )
-from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
+from aotc.engines.onnx_graphs.graph_builder import ALL_KERNELS, Graph, Kernels, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import compared
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, UnsupportedError, Value
+from aotc.engines.onnx_graphs.stablehlo_program import (
+    NARROW,
+    Block,
+    Operation,
+    UnsupportedError,
+    Value,
+)
 from aotc_runtime.engines import graph_names
 
 
@@ -94,30 +102,40 @@ RULES: Rules = {
     **graph_indexing.RULES,
     **graph_layout.RULES,
     **graph_products.RULES,
+    **graph_quantized_rules.RULES,
     **graph_reductions.RULES,
     **graph_sorting.RULES,
 }
 
-_OUTSIDE = {"bf16": "ui16"}
+_OUTSIDE = {"bf16": "ui16", **dict.fromkeys(NARROW, "ui8")}
 """What parameters and results are whose type numpy has not."""
 
+_OF_NARROW = ("stablehlo.convert", graph_quantized.DEQUANTIZE, graph_quantized.WEIGHTED)
 
-def translate(program: Block, weights: Collection[int]) -> Graph:
+
+def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_KERNELS) -> Graph:
     """The graph of a program whose parameters at these places are weights; it is changed.
 
     Raises UnsupportedError for what ONNX Runtime would compute otherwise.
     """
+    graph_quantized.fuse(program, weights)
     graph_patterns.fuse(program)
     graph = Graph()
+    graph.names.kernels = kernels
     known: dict[int, Tensor] = {}
     for place, value in enumerate(program.arguments):
         name = graph_names.weight(place) if place in weights else graph_names.given(place)
         if place in weights:
             graph.names.fixed.add(name)
         outside = graph.input(name, value.shape, _OUTSIDE.get(value.element, value.element))
-        known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
+        if value.element in NARROW:
+            known[id(value)] = graph_elementwise.of_four_bits(graph, outside, value.element)
+        else:
+            known[id(value)] = graph_elementwise.bit_cast(graph, outside, value.element)
     found = _Translation(known).block(graph, program)
     for place, (tensor, value) in enumerate(zip(found, program.returned, strict=True)):
+        if value.element in NARROW:
+            raise UnsupportedError(f"a result of {value.element}")
         passed = graph_elementwise.bit_cast(
             graph, tensor, _OUTSIDE.get(value.element, value.element)
         )
@@ -147,6 +165,9 @@ class _Translation:
 
     def _results(self, graph: Graph, operation: Operation) -> Sequence[Tensor]:
         operands = [self._known[id(value)] for value in operation.operands]
+        for value in operation.operands:
+            if value.element in NARROW and operation.name not in _OF_NARROW:
+                raise UnsupportedError(f"{operation.name} of {value.element}")
         rule = RULES.get(operation.name)
         if rule is not None:
             return rule(Rule(graph, operation, operands, self._evaluate))

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotc.base.evidence import CompilerRecord, ExecutableEvidence, MemoryPlan, Optimized, Place
+from aotc.base.evidence import (
+    ONNX_RUNTIME,
+    CompilerRecord,
+    ExecutableEvidence,
+    MemoryPlan,
+    Optimized,
+    Place,
+)
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
 
@@ -46,6 +53,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
     from aotc.compile.mlir import mlir_context
     from aotc.compile.xla import jaxlib_private
     from aotc.engines.onnx_graphs import stablehlo_program as program
+    from aotc.engines.onnx_graphs.graph_builder import Kernels
     from aotc.engines.onnx_graphs.graph_translation import translate
 
     called: tuple[str, ...] = ()
@@ -65,7 +73,8 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             "temp": sum(main.arguments[place].size_bytes for place in job.weights),
         }
         started = time.perf_counter()
-        graph = translate(main, job.weights)
+        kernels = Kernels(operators=engine == ONNX_RUNTIME, signed=job.vnni)
+        graph = translate(main, job.weights, kernels)
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))
     except (

@@ -5,7 +5,7 @@ The only place that knows MLIR's bindings in jaxlib (seen in 0.11.2 to 0.12.0.1)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -29,6 +29,15 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "f64": np.dtype(np.float64),
 }
 """By the name of an element's type in MLIR."""
+
+NARROW: Mapping[str, np.dtype[Any]] = {
+    "i4": np.dtype(ml_dtypes.int4),
+    "ui4": np.dtype(ml_dtypes.uint4),
+}
+"""Elements that parameters alone have. Each number takes a byte, whose upper half means nothing."""
+
+PARAMETERS: Mapping[str, np.dtype[Any]] = {**DTYPES, **NARROW}
+"""By the name of an element's type, those of parameters."""
 
 type Array = np.ndarray[Any, Any]
 
@@ -58,7 +67,7 @@ class Value:
     @property
     def size_bytes(self) -> int:
         """Bytes of the array."""
-        return self.size * DTYPES[self.element].itemsize
+        return self.size * PARAMETERS[self.element].itemsize
 
 
 @dataclass(eq=False, slots=True)
@@ -124,7 +133,8 @@ class _Reader:
     ) -> Block:
         if arguments is None:
             arguments = [
-                _value(each.type, f"a parameter of {_word(each.type)}") for each in block.arguments
+                _value(each.type, f"a parameter of {_word(each.type)}", known=PARAMETERS)
+                for each in block.arguments
             ]
         inside = {**known, **dict(zip(block.arguments, arguments, strict=True))}
         made = Block(list(arguments))
@@ -176,13 +186,20 @@ def _named(attributes: Any) -> Iterator[Any]:
         yield attributes[index]
 
 
-def _value(type_: Any, what: str, made_by: Operation | None = None, index: int = 0) -> Value:
+def _value(
+    type_: Any,
+    what: str,
+    made_by: Operation | None = None,
+    index: int = 0,
+    known: Container[str] = DTYPES,
+) -> Value:
+    """Return a value without its maker's. Raises UnsupportedError for another type than `known`."""
     try:
         tensor = ir.RankedTensorType(type_)
     except (TypeError, ValueError) as error:
         raise UnsupportedError(what) from error
     element = str(tensor.element_type)
-    if element not in DTYPES or not tensor.has_static_shape:
+    if element not in known or not tensor.has_static_shape:
         raise UnsupportedError(what)
     return Value(tuple(tensor.shape), element, made_by, index)
 

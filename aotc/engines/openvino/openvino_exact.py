@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from aotc.engines.onnx_graphs import graph_patterns
+from aotc.engines.onnx_graphs import graph_patterns, graph_quantized
 from aotc.engines.onnx_graphs.graph_builder import Graph
-from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import NARROW, Block, Operation, UnsupportedError
 
 ELEMENTS = ("i1", "i8", "ui8", "i32", "f32")
 
 _EXACT: Mapping[str, str] = {
     "i1 i8 ui8 i32 f32": (
-        "broadcast_in_dim case compare concatenate constant convert dynamic_slice "
+        "broadcast_in_dim case compare concatenate constant dynamic_slice "
         "dynamic_update_slice gather iota pad reshape reverse select slice transpose while"
     ),
     "i32 f32": "abs add multiply negate scatter sign subtract",
@@ -36,6 +36,7 @@ EXACT: Mapping[str, frozenset[str]] = {
         for elements, names in _EXACT.items()
         for name in names.split()
     },
+    "stablehlo.convert": frozenset({*ELEMENTS, *NARROW}),
     **{
         name: frozenset({"f32"})
         for name in (
@@ -51,6 +52,15 @@ EXACT: Mapping[str, frozenset[str]] = {
             graph_patterns.TANH_GELU,
         )
     },
+    **dict.fromkeys(
+        (
+            graph_quantized.DEQUANTIZE,
+            graph_quantized.QUANTIZE,
+            graph_quantized.WEIGHTED,
+            *graph_quantized.WHOLE.values(),
+        ),
+        frozenset({"i4", "ui4", "i8", "ui8", "i32", "f32"}),
+    ),
     graph_patterns.ARG_MAX: frozenset({"f32", "i32"}),
     graph_patterns.ARG_MIN: frozenset({"f32", "i32"}),
 }
@@ -70,7 +80,7 @@ def require_exact(program: Block, graph: Graph) -> None:
     The error names the operation; `graph` is the program's.
     """
     for value in program.arguments:
-        if value.element not in ELEMENTS:
+        if value.element not in (*ELEMENTS, *NARROW):
             raise UnsupportedError(f"a parameter of {value.element}")
     for operation in program.walk():
         _require(operation)

@@ -29,12 +29,10 @@ from aotc_runtime.base.errors import Finding
 CONDITION = "higher_order.cond"
 LOOP = "higher_order.while_loop"
 DECOMPOSED = "export the model with operators of core ATen alone: `program.run_decompositions()`"
-LISTED = (
-    "model-files.md lists the operators; write the model with others, or report the missing one"
-)
+OTHERS = "write the model with other operators, or report the missing one"
 COMPOSED = (
     "save `program.run_decompositions()`, which may have simpler operators for it; or write the "
-    "model with others, which docs/reference/model-files.md lists"
+    "model with other operators"
 )
 PAD = "compute it outside of the model, or pad to a fixed size"
 FIXED = "call model.eval() before exporting"
@@ -111,7 +109,7 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
         yield _unknown(step)
         return
     for other in others:
-        yield Refused(step, f"an argument of the kind {other.kind}", LISTED)
+        yield Refused(step, f"an argument of the kind {other.kind}", OTHERS)
     if step.in_place is not None and known.memory is not Memory.FRESH:
         yield Refused(step, "changes the shape of a tensor in place", DECOMPOSE)
     given = {name: _seen(value, tensors) for name, value in arguments(step).items()}
@@ -122,7 +120,7 @@ def _operator(step: Step, tensors: Mapping[str, TensorMeta]) -> Iterator[Refused
         yield Refused(step, reason, FIXED if "training" in reason else PAD)
     for name, value in step.inputs:
         if isinstance(value, DTypeNumber) and value.number not in SCALAR_TYPES:
-            yield Refused(step, f"{name} is no dtype that numpy has", LISTED)
+            yield Refused(step, f"{name} is no dtype that numpy has", OTHERS)
 
 
 def _unknown(step: Step) -> Refused:
@@ -135,7 +133,7 @@ def _unknown(step: Step) -> Refused:
         return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
     if step.target == SUBCLASS:
         return Refused(step, "a tensor subclass, such as torchao makes of weights", UNWRAP)
-    hint = COMPOSED if packet[0] == "aten" else LISTED
+    hint = COMPOSED if packet[0] == "aten" else OTHERS
     return Refused(step, "no operator of this frontend", hint)
 
 
@@ -154,6 +152,6 @@ def _dtypes(step: Step, tensors: Mapping[str, TensorMeta], enable_x64: bool) -> 
     for name in refs(step.outputs):
         dtype = tensors[name].dtype if name in tensors else None
         if dtype is not None and dtype not in SCALAR_TYPES:
-            yield Refused(step, "makes a dtype that numpy does not have", LISTED)
+            yield Refused(step, "makes a dtype that numpy does not have", OTHERS)
         elif dtype in WIDE and not narrow:
             yield Refused(step, f"makes {WIDE[dtype]}, and 64-bit types are off", X64)

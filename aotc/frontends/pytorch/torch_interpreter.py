@@ -155,8 +155,7 @@ def _refusal(step: Step, where: str, found: str) -> AotcError:
         "AOTC-E844",
         f"{where}: {step.line or f'node {step.name}'}",
         f"{step.target}: {found}",
-        hint="write this line in another way, or export with fixed sizes; model-files.md has "
-        "what operators take",
+        hint="write this line in another way, or export with fixed sizes",
     )
 
 

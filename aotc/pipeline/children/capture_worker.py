@@ -122,7 +122,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
         scratch.write_entry_point(captured[name])
         progress.finished(name)
-    raise_if(quantizer.unmatched())
+    raise_if(() if failed else quantizer.unmatched())
     files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)

@@ -12,6 +12,7 @@ from typing import cast
 import numpy as np
 
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
+from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
@@ -48,7 +49,10 @@ INTERPRETED_MAX = 3 * 10**6
 
 
 def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Opinion]:
-    """A verdict for each call, or an opinion where the job has no options of XLA."""
+    """Return a verdict for each call, or an opinion where the job has no options of XLA."""
+    # Before any thread of an engine, which inherits it.
+    confined_process.keep_secret(*job.secrets)
+    confined_process.shut_off(job.folder)
     scratch = Scratch(Path(job.folder))
     program = scratch.read_program()
     cases = []

@@ -47,9 +47,21 @@ def logged(value: object) -> str:
     return f'"{spelled}"' if not text or {*' "=\\'} & {*spelled} else spelled
 
 
+LINE_MAX = 1000
+"""Characters of a line of a finding; names and paths of others may be of any length."""
+
+
+def _clipped(line: str) -> str:
+    """Return a line, without its middle if it is longer than LINE_MAX."""
+    if len(line) <= LINE_MAX:
+        return line
+    half = LINE_MAX // 2
+    return f"{line[:half]} … {len(line) - 2 * half} more characters … {line[-half:]}"
+
+
 def _printable(text: str) -> str:
     """Return text of several lines, indented so that no line can pass for one of ours."""
-    return "\n            ".join(map(printable, text.split("\n")))
+    return "\n            ".join(printable(_clipped(line)) for line in text.split("\n"))
 
 
 def render(findings: Sequence[Finding]) -> str:
@@ -81,11 +93,11 @@ def usage_text(finding: Finding) -> str:
 def sentence(finding: Finding) -> str:
     """Return a finding as one line, for logs and bodies of HTTP errors."""
     sides = [
-        f"{name} {text}"
+        f"{name} {_clipped(text)}"
         for name, text in (("expected", finding.expected), ("found", finding.found))
         if text
     ]
-    parts = [finding.title, finding.where, ", ".join(sides)]
+    parts = [finding.title, _clipped(finding.where), ", ".join(sides)]
     told = f"{finding.code} {': '.join(filter(None, parts))}"
     return printable(f"{told}; {finding.hint}" if finding.hint else told)
 

@@ -334,14 +334,6 @@ class Tuned(_Part, frozen=True):
     jaxlib: str
 
 
-class WeightPrecision(StrEnum):
-    """The fewest bits of weights that an executable takes; FLOAT32 stands for more than 8."""
-
-    FLOAT32 = "float32"
-    INT8 = "int8"
-    INT4 = "int4"
-
-
 class Precision(_Part, frozen=True):
     """The precision in which the build stored weights.
 
@@ -349,7 +341,7 @@ class Precision(_Part, frozen=True):
     """
 
     name: Name
-    weights: WeightPrecision
+    weights: Literal["int8", "int4"]
 
 
 class ProfileRecord(_Part, frozen=True):

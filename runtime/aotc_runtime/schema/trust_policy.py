@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from aotc_runtime.base import limits
-from aotc_runtime.schema.bundle_manifest import Digest, OutOfProfilePolicy, WeightPrecision
+from aotc_runtime.schema.bundle_manifest import Digest, OutOfProfilePolicy
 
 KeyId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 """SHA-256 of a SubjectPublicKeyInfo in DER, hex."""
@@ -31,6 +31,9 @@ RequiredMetric = Annotated[
     str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\.[A-Za-z_][A-Za-z0-9_.:]{0,255}\Z")
 ]
 """An entry point and its metric: "classify.top1"."""
+
+WeightPrecision = Literal["float32", "int8", "int4"]
+"""The fewest bits of weights that an executable takes; "float32" stands for more than 8."""
 
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
 

@@ -19,7 +19,6 @@ from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     EvaluationRan,
     OutOfProfilePolicy,
-    WeightPrecision,
     engine_name,
     engine_of,
 )
@@ -168,7 +167,7 @@ def check_metrics(
 
 
 def check_precisions(
-    manifests: Iterable[BundleManifest], accepted: Sequence[WeightPrecision] | None
+    manifests: Iterable[BundleManifest], accepted: Sequence[str] | None
 ) -> Iterator[Finding]:
     """Verification step 7: AOTC-E338, for every entry point with weights in other precisions."""
     for manifest in manifests if accepted else ():

@@ -131,6 +131,8 @@ def _is(value: Any, wanted: inspect.Type) -> bool:
             return isinstance(value, int | float) and not isinstance(value, bool)
         case inspect.EnumType(cls=choices):
             return value in [each.value for each in choices]
+        case inspect.LiteralType(values=choices):
+            return value in choices
         case _:
             return False
 
@@ -163,6 +165,9 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
             return "a time such as 2027-01-01T00:00:00Z", found, hint
         case inspect.EnumType(cls=choices):
             names = sorted(each.value for each in choices)
+            return f"one of: {', '.join(names)}", found, did_you_mean(value, names, _HINT)
+        case inspect.LiteralType(values=choices):
+            names = [str(each) for each in choices]
             return f"one of: {', '.join(names)}", found, did_you_mean(value, names, _HINT)
         case inspect.VarTupleType(min_length=shortest):
             kind = "a non-empty array" if shortest else "an array"

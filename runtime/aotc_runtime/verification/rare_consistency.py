@@ -22,7 +22,6 @@ from aotc_runtime.schema.bundle_manifest import (
     ProfileRecord,
     Sharding,
     WeightArgument,
-    WeightPrecision,
     engine_name,
     engine_of,
 )
@@ -199,7 +198,7 @@ def check_evaluations(evaluations: Sequence[Evaluation], where: str) -> Iterator
 FEW_BITS = ("int8", "uint8", "int4", "uint4")
 
 
-def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[WeightPrecision]:
+def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
     """Return the precisions of an executable's weights with two or more axes.
 
     They count wherever they were quantized: by the build, or before it.
@@ -209,12 +208,12 @@ def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[Weigh
         (a.set, a.tensor) for a in (*profile.arguments, *captured) if isinstance(a, WeightArgument)
     ]
     found = {
-        WeightPrecision(tensor.dtype.removeprefix("u"))
+        tensor.dtype.removeprefix("u")
         for name, weights in manifest.weights.items()
         for tensor in weights.tensors
         if (name, tensor.name) in taken and len(tensor.shape) > 1 and tensor.dtype in FEW_BITS
     }
-    return found or {WeightPrecision.FLOAT32}
+    return found or {"float32"}
 
 
 def check_precisions(

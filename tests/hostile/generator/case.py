@@ -33,8 +33,8 @@ type Place = Callable[[Kit, Path], Path]
 class Case:
     """A bad bundle. code, exit_code: of the refusal.
 
-    forms: "archive" and "folder" for contents, "archive" for bytes that are no good archive,
-    "place" for what is made in a folder of its own.
+    forms: "archive" and "folder" for contents, "archive" for signed documents and for bytes that
+    are no good archive, "place" for what is made in a folder of its own.
     """
 
     name: str
@@ -44,13 +44,21 @@ class Case:
     exit_code: int = 5
 
 
-def contents(name: str, code: str, make: Callable[[Kit], MemoryBundle]) -> Case:
-    """The same bad contents as an archive and as a folder."""
+BOTH_FORMS = ("archive", "folder")
+
+
+def contents(
+    name: str,
+    code: str,
+    make: Callable[[Kit], MemoryBundle],
+    forms: tuple[str, ...] = BOTH_FORMS,
+) -> Case:
+    """The same bad contents as an archive and as a folder, where the form may matter."""
 
     def write(kit: Kit, folder: Path, form: str) -> Path:
         return on_disk(make(kit), form, folder)
 
-    return Case(name, code, write, ("archive", "folder"))
+    return Case(name, code, write, forms)
 
 
 def archived(name: str, code: str, make: Callable[[Kit], bytes]) -> Case:
@@ -81,4 +89,4 @@ def changed(name: str, code: str, change: Callable[[Documents], object]) -> Case
         change(documents)
         return kit.signed(documents)
 
-    return contents(name, code, make)
+    return contents(name, code, make, ("archive",))

@@ -124,14 +124,8 @@ LAYOUTS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "version 1.1.0": ("AOTC-E112", version("1.1.0")),
     "version 1.0.0 and a blank": ("AOTC-E112", version("1.0.0 ")),
     "a version in other digits": ("AOTC-E112", version("1.0.٠")),
-    "a version that steers a terminal": (
-        "AOTC-E112",
-        version("\x1b[2J\nerror[AOTC-E000]: ok\r"),
-    ),
-    "larger than its limit": (
-        "AOTC-E111",
-        lambda data: data.ljust(limits.INDEX_BYTES_MAX + 1),
-    ),
+    "a version that steers a terminal": ("AOTC-E112", version("\x1b[2J\nerror[AOTC-E000]: ok\r")),
+    "larger than its limit": ("AOTC-E111", lambda data: data.ljust(limits.INDEX_BYTES_MAX + 1)),
 }
 
 LAYOUT: tuple[Case, ...] = (

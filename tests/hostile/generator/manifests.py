@@ -125,10 +125,7 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E205",
         lambda d: d.image["layers"][0].update(size=d.image["layers"][0]["size"] + 1),
     ),
-    "image: a layer of 1 TiB": (
-        "AOTC-E205",
-        lambda d: d.image["layers"][0].update(size=2**40),
-    ),
+    "image: a layer of 1 TiB": ("AOTC-E205", lambda d: d.image["layers"][0].update(size=2**40)),
     "image: a layer twice": (
         "AOTC-E205",
         lambda d: d.image["layers"].insert(0, d.image["layers"][0]),
@@ -162,10 +159,7 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E101",
         entry_point(result={"node": "intdict", "keys": [2**64], "items": [{"node": "none"}]}),
     ),
-    "a shape of 2^63": (
-        "AOTC-E101",
-        lambda d: d.profile["input_shapes"][0].__setitem__(0, 2**63),
-    ),
+    "a shape of 2^63": ("AOTC-E101", lambda d: d.profile["input_shapes"][0].__setitem__(0, 2**63)),
     "a tree deeper than the limit": ("AOTC-E118", deep(limits.TREE_DEPTH_MAX)),
     "a tree deeper than Python's stack": ("AOTC-E118", deep(700)),
 }

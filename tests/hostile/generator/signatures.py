@@ -195,10 +195,7 @@ ENVELOPES: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         "AOTC-E119",
         edited(lambda d: d.update(signatures=d["signatures"] * (limits.SIGNATURES_MAX + 1))),
     ),
-    "a signature twice": (
-        "AOTC-E119",
-        edited(lambda d: d.update(signatures=d["signatures"] * 2)),
-    ),
+    "a signature twice": ("AOTC-E119", edited(lambda d: d.update(signatures=d["signatures"] * 2))),
     "a signature twice, by another name": (
         "AOTC-E119",
         edited(lambda d: d["signatures"].append({"sig": d["signatures"][0]["sig"]})),
@@ -273,10 +270,7 @@ ATTESTATIONS: dict[str, tuple[str, Callable[[Kit], MemoryBundle]]] = {
         attestation_text(lambda data: data.ljust(limits.ATTESTATION_BYTES_MAX + 1)),
     ),
     "with a large config": ("AOTC-E111", config_of(b"{ }")),
-    "with a config of 1 TiB": (
-        "AOTC-E203",
-        attestation(lambda d: d["config"].update(size=2**40)),
-    ),
+    "with a config of 1 TiB": ("AOTC-E203", attestation(lambda d: d["config"].update(size=2**40))),
 }
 
 SIGNATURES: tuple[Case, ...] = (

@@ -8,9 +8,7 @@ from .case import Case, Kit, contents
 type Digests = dict[str, str]
 
 
-def without(
-    choose: Callable[[Digests, Digests], tuple[str, ...]],
-) -> Callable[[Kit], MemoryBundle]:
+def without(choose: Callable[[Digests, Digests], tuple[str, ...]]) -> Callable[[Kit], MemoryBundle]:
     """A bundle without these blobs; which, of the digests of the first and the second target."""
 
     def make(kit: Kit) -> MemoryBundle:
@@ -23,10 +21,7 @@ def without(
 
 
 MISSING: dict[str, tuple[str, Callable[[Digests, Digests], tuple[str, ...]]]] = {
-    "an image manifest, and nothing of what it reached": (
-        "AOTC-E204",
-        lambda a, b: (b["image"],),
-    ),
+    "an image manifest, and nothing of what it reached": ("AOTC-E204", lambda a, b: (b["image"],)),
     "a target's documents, but not its executable": (
         "AOTC-E204",
         lambda a, b: (b["image"], b["config"]),
@@ -38,10 +33,7 @@ MISSING: dict[str, tuple[str, Callable[[Digests, Digests], tuple[str, ...]]]] = 
     "an executable of a target that is there": ("AOTC-E202", lambda a, b: (b["executable"],)),
     "a bundle manifest of a target that is there": ("AOTC-E202", lambda a, b: (b["config"],)),
     "all image manifests": ("AOTC-E202", lambda a, b: (a["image"], b["image"])),
-    "all targets as a whole": (
-        "AOTC-E202",
-        lambda a, b: (*a.values(), *b.values()),
-    ),
+    "all targets as a whole": ("AOTC-E202", lambda a, b: (*a.values(), *b.values())),
     "a target as a whole, and an executable of the other": (
         "AOTC-E202",
         lambda a, b: (*b.values(), a["executable"]),

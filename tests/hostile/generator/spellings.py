@@ -111,12 +111,12 @@ def replaced(role: str, data: bytes) -> Callable[[Kit], MemoryBundle]:
 SPELLINGS: tuple[Case, ...] = (
     contents("a tree deeper than any stack", "AOTC-E101", spelled("bundle manifest", deeper)),
     *(
-        contents(f"{role} {how}", code, spelled(role, change))
+        contents(f"{role} {how}", code, spelled(role, change), ("archive",))
         for role in CHAIN
         for how, (code, change) in SPELLED.items()
     ),
     *(
-        contents(f"{role}: {how}", "AOTC-E101", replaced(role, data))
+        contents(f"{role}: {how}", "AOTC-E101", replaced(role, data), ("archive",))
         for role in CHAIN
         for how, data in OTHERS.items()
     ),

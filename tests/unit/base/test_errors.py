@@ -16,17 +16,11 @@ from aotc_runtime.base.errors import family_of as runtime_family_of
 from aotc_runtime.base.errors import finding as runtime_finding
 
 
-def test_a_code_of_either_package_has_a_family() -> None:
+def test_codes_have_a_family_in_the_package_that_raises_them() -> None:
     assert family_of("AOTC-E901") is CompileError
     assert family_of("AOTC-E103") is BundleFormatError is runtime_family_of("AOTC-E103")
-
-
-def test_the_runtime_does_not_know_the_codes_of_a_build() -> None:
     with pytest.raises(KeyError):
         runtime_family_of("AOTC-E901")
-
-
-def test_only_what_stands_in_a_catalogue_is_a_code() -> None:
     assert is_code("AOTC-E901") and is_code("AOTC-E103")
     assert not any(map(is_code, ("AOTC-E999", "AOTC-E9011", "AOTC-E90", "")))
 

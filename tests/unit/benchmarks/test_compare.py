@@ -4,18 +4,16 @@ import sys
 import tomllib
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from benchmarks.compare import cases, worker
+from benchmarks.compare import cases
 from benchmarks.compare.cases import CASES, Case, input_of, manifest_text
 from benchmarks.compare.contest import run_case
 from benchmarks.compare.contestants import Contestant, LeftOutError, serve
 from benchmarks.compare.peers import aotc_tuned
-from benchmarks.compare.picture import svg
-from benchmarks.compare.table import lines, tuned_lines
+from benchmarks.compare.table import lines
 
 JIT = Contestant("jax.jit", "jit")
 NOT_INSTALLED = Contestant("nobody <here>", "not_installed")
@@ -63,22 +61,6 @@ def test_losses_are_marked_and_missing_peers_named(document: dict[str, Any]) -> 
     assert not any("<" in cell for cell in rows["aotc"])
 
 
-def test_tuning_gains_are_a_table_of_ratios(document: dict[str, Any]) -> None:
-    results = document["cases"]["mlp-batch8"]
-    results["aotc --tune"] = figures(0.2, 8.0)
-    rows = [line.split(" | ") for line in tuned_lines(document)]
-    assert rows[0][:3] == ["|", "aotc --tune / aotc", "slow to start / aotc"]
-    place = rows[0].index("beside a tuned / aotc --tune")
-    assert rows[-1][:3] == ["| mlp-batch8", "0.80", "0.50"]
-    assert rows[-1][place] == "1.25"
-
-
-def test_the_picture_is_well_formed_and_names_everyone(document: dict[str, Any]) -> None:
-    texts = [element.text for element in ElementTree.fromstring(svg(document)).iter()]
-    assert {"mlp-batch8", *document["cases"]["mlp-batch8"]} <= set(texts)
-    assert "left out: no such module" in texts
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_case_has_a_build_manifest_of_its_one_shape(case: Case) -> None:
     manifest = tomllib.loads(manifest_text(case))
@@ -97,14 +79,6 @@ def test_tuning_takes_xla_first_then_installed_engines(monkeypatch: pytest.Monke
         aotc_tuned, "find_spec", lambda name: None if name.startswith(("iree", "openvino")) else 1
     )
     assert aotc_tuned.engines() == ["xla", "onnxruntime"]
-
-
-def test_the_bandwidth_of_reading_is_measured_where_memory_is_the_bound(tmp_path: Path) -> None:
-    for name in ("decode", "mlp-batch1"):
-        (tmp_path / name).mkdir()
-        np.savez(tmp_path / name / "weights.npz", w=np.ones(worker.PIECE * 8, np.float32))
-    assert worker.bandwidth(tmp_path / "decode", abs, 1)["bandwidth_part"] > 0
-    assert worker.bandwidth(tmp_path / "mlp-batch1", abs, 1) == {}
 
 
 def test_unfit_peers_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

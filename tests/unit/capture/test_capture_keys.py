@@ -128,10 +128,7 @@ def test_recorded_keys_are_their_data(capture: Capture) -> None:
 def test_bad_key_data(capture: Capture, recorded: np.ndarray[tuple[int, ...], np.dtype]) -> None:
     manifest = KEYS + FIXTURES + 'file = "x.npz"'
     refusal = capture(IDENTITY, manifest, files={"x.npz": npz(keys=recorded)}).refusal
-    assert (refusal.code, key_path(refusal)) == (
-        "AOTC-E831",
-        "entry_points.f.fixtures.file keys",
-    )
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.file keys")
     assert refusal.expected == "uint32['batch', 4], data of key<rbg>['batch']"
     assert "jax.random.key_data" in refusal.hint
 

@@ -36,12 +36,7 @@ def manifest(function: str = "program:f", *lines: str) -> str:
         ),
         ("program:f", "1 / 0", "module failed to import", "ZeroDivisionError"),
         ("program:f", "import sys\nsys.exit(0)", "module failed to import", "SystemExit"),
-        (
-            "program:f",
-            "x = 1\ndef f(x:",
-            "module failed to import",
-            "never closed at program.py:6",
-        ),
+        ("program:f", "x = 1\ndef f(x:", "module failed to import", "never closed at program.py:6"),
         (
             "program:f",
             "import ast\nast.parse('(', 'other.py')",

@@ -77,14 +77,8 @@ def test_a_tensor_without_a_name_is_refused(capture: Capture) -> None:
         ({"a": ONES}, "b: no such tensor; init has float32[3]"),
         ({"a": ONES, "b": ONES, "c": ONES}, "c: float32[3], which init does not have"),
         ({"a": ONES, "b": np.ones(4, np.float32)}, "b: float32[4]; init has float32[3]"),
-        (
-            {"a": ONES, "b": np.ones((3, 1), np.float32)},
-            "b: float32[3, 1]; init has float32[3]",
-        ),
-        (
-            {"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)},
-            "b: bfloat16[3]; init has float32[3]",
-        ),
+        ({"a": ONES, "b": np.ones((3, 1), np.float32)}, "b: float32[3, 1]; init has float32[3]"),
+        ({"a": ONES, "b": ONES.astype(ml_dtypes.bfloat16)}, "b: bfloat16[3]; init has float32[3]"),
         (
             {"b": np.ones(4), "c": ONES},
             "a: no such tensor; init has float32[3]\nb: float64[4]; init has float32[3]\n"
@@ -120,12 +114,7 @@ def test_of_many_tensors_that_differ_the_first_are_named(capture: Capture) -> No
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        "x + params.w",
-        "params(x)",
-        "jax.tree.map(jnp.add, Params(x), params).w",
-    ],
+    "body", ["x + params.w", "params(x)", "jax.tree.map(jnp.add, Params(x), params).w"]
 )
 def test_weights_in_another_structure_are_told_init(capture: Capture, body: str) -> None:
     source = (

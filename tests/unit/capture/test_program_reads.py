@@ -85,12 +85,7 @@ def test_own_variables_skipped(tmp_path: Path, tmp_path_factory: pytest.TempPath
     (site / "one-1.dist-info").mkdir()
     (site / "reads_one.py").write_text("import os\nos.getenv('ONE_OF_A_LIBRARY')\n")
     _, asked = read(tmp_path, READS_VARIABLES, site, MINE="1", HOME="/root", UNRELATED="1")
-    assert asked == {
-        "HOME": True,
-        "JAX_ENABLE_X64": False,
-        "MINE": True,
-        "ONE_OF_A_LIBRARY": False,
-    }
+    assert asked == {"HOME": True, "JAX_ENABLE_X64": False, "MINE": True, "ONE_OF_A_LIBRARY": False}
 
 
 @pytest.mark.parametrize(

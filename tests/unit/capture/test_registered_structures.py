@@ -154,7 +154,7 @@ def has_repeated_names(structure: Any) -> bool:
     return len({*names}) < len(names) or any(has_repeated_names(child) for _, child in level)
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(STRUCTURES)
 def test_the_loader_reads_and_rebuilds_a_structure_as_its_users_do(structure: Any) -> None:
     if has_repeated_names(structure):

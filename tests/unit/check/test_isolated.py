@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import ParityError
+from aotc.base.errors import EngineFailedError, ParityError
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
@@ -125,6 +125,31 @@ def test_a_bundle_that_the_runtime_refuses_is_a_failed_build_with_its_code(tmp_p
     assert error.findings[0].found == "AOTC-E201: another digest"
 
 
+@pytest.mark.parametrize(
+    ("code", "title"),
+    [("AOTC-E753", "engine cannot load its executable"), ("AOTC-E755", "engine fails at a call")],
+)
+def test_an_engine_that_fails_is_named_as_such(tmp_path: Path, code: str, title: str) -> None:
+    failed = FINDING | {"code": code, "found": "no buffer"}
+    script = leaving(FINDINGS, msgspec.json.encode([failed])) + "; exit 5"
+    error = refused(script, tmp_path)
+    assert type(error) is EngineFailedError
+    assert (error.code, error.exit_code) == ("AOTC-E953", 8)
+    assert (error.findings[0].title, error.findings[0].found) == (title, "no buffer")
+
+
+def test_an_engine_that_fails_at_a_trial_fails_at_a_call(tmp_path: Path) -> None:
+    failed = parity_process.Differing("f with the inputs nan", "", "no buffer", is_failure=True)
+    other = parity_process.Differing("f result", "a tuple", "a list")
+    with pytest.raises(EngineFailedError) as caught:
+        answered(answer(differing=[failed]), tmp_path)
+    assert caught.value.findings[0].title == "engine fails at a call"
+    with pytest.raises(ParityError) as both:
+        answered(answer(differing=[failed, other]), tmp_path)
+    assert type(both.value) is ParityError
+    assert [each.code for each in both.value.findings] == ["AOTC-E953", "AOTC-E959"]
+
+
 def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_path: Path) -> None:
     unsuited = [FINDING, FINDING | {"expected": "8 devices"}]
     outcome = answered(answer(unsuited=unsuited), tmp_path)
@@ -146,10 +171,8 @@ def test_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "PATH" in names or "PATH" not in os.environ
 
 
-OUTCOME = """
+TRIED = """
 import socket, sys
-from aotc.check import parity_worker
-from aotc.check.parity_process import Job
 
 def tried(work):
     try:
@@ -158,18 +181,35 @@ def tried(work):
         return "refused"
     return "done"
 
-def detect_all(devices):
+def begin(*_):
     key = sys.argv[-1]
     works = (lambda: open(key).read()), socket.socket, (lambda: open(key + ".more", "w"))
     print(*map(tried, works))
     sys.exit()
 
-parity_worker.detect_all = detect_all
-parity_worker.outcome(Job(*sys.argv[1:-1], secrets=(sys.argv[-1],)), None)
+secrets = (sys.argv[-1],)
+"""
+"""What a process that runs executables may still do when it starts its engine."""
+
+PARITY = """
+from aotc.check import parity_worker
+from aotc.check.parity_process import Job
+
+parity_worker.detect_all = begin
+parity_worker.outcome(Job(*sys.argv[1:-1], secrets), None)
+"""
+
+TRUTH = """
+from aotc.pipeline.children import truth_worker
+from aotc.pipeline.parity_check import TruthJob
+
+truth_worker.Scratch = begin
+truth_worker.work(TruthJob(sys.argv[-2], "", (), {}, (), secrets), None)
 """
 
 
-def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worker", [PARITY, TRUTH], ids=["parity", "truth"])
+def test_executables_for_processors_run_confined(worker: str, tmp_path: Path) -> None:
     key, policy, folder = (tmp_path / name for name in ("release.key", "trust.toml", "folder"))
     key.write_text("secret")
     folder.mkdir()
@@ -177,7 +217,7 @@ def test_executables_for_processors_run_confined(tmp_path: Path) -> None:
     policy.write_text(policy_text("digits", [public]))
     arguments = [GOLDEN / "digits.aotb", policy, "cpu-x86-64-v3", folder, key]
     done = subprocess.run(
-        [sys.executable, "-c", OUTCOME, *map(str, arguments)],
+        [sys.executable, "-c", TRIED + worker, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=True,

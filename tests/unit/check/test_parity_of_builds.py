@@ -49,6 +49,7 @@ def test_result_beyond_tolerance_fails_and_keeps_the_old_bundle(tmp_path: Path) 
     (finding,) = caught.value.findings
     assert finding.code == "AOTC-E951"
     assert finding.where == "f for cpu-x86-64-v3, output other"
+    assert "largest error against float64" in finding.found
     assert {file.name: file.read_bytes() for file in output.parent.iterdir()} == {
         "program.aotb": older
     }

@@ -42,8 +42,7 @@ def test_the_named_target_is_judged(aotc: Run, refused: Run, digits_bundle: Bund
 
 @pytest.mark.parametrize("command", [["inspect"], ["verify", "--trust", "trust.toml"]])
 @pytest.mark.parametrize(
-    ("path", "code"),
-    [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")],
+    ("path", "code"), [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")]
 )
 def test_what_is_no_bundle_is_refused_with_exit_code_5(
     refused: Run, copied: Bundle, command: list[str], path: str, code: str

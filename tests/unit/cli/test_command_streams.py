@@ -78,10 +78,7 @@ def test_closed_stdin_and_stderr_change_no_exit_code_and_no_file(tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["inspect", "runtime verify"])
 def test_flags_that_xla_does_not_know_do_not_end_a_command(
-    digits_bundle: Bundle,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
+    digits_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     command = commands(digits_bundle)[name]
     wanted = shell('"$@"', command, tmp_path)

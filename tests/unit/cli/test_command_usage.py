@@ -183,15 +183,6 @@ def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_th
     assert done.stdout.strip() == "False"
 
 
-@pytest.mark.parametrize("columns", [50, 60, 80])
-def test_narrow_help_is_whole(aotc: Run, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = " ".join(aotc("--help").stdout.split())
-    for name, each in cli.commands.items():
-        assert f"{name} {each.get_short_help_str(1000)}" in text
-    assert text.count("...") == 1, "of the usage"
-
-
 @pytest.mark.parametrize(
     ("error", "is_told"),
     [

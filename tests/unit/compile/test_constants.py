@@ -27,10 +27,7 @@ module @aotc {
   }
 }
 """
-CONSTANTS = {
-    0: np.arange(6, dtype=np.float32).reshape(2, 3),
-    2: np.asarray(1.5, dtype=np.float32),
-}
+CONSTANTS = {0: np.arange(6, dtype=np.float32).reshape(2, 3), 2: np.asarray(1.5, dtype=np.float32)}
 
 
 def test_parameters_become_constants_and_the_rest_keep_their_attributes() -> None:

@@ -151,10 +151,7 @@ def test_the_log_of_passes_is_taken_out_of_what_was_said() -> None:
             "LLVM ERROR: something",
         ]
     )
-    assert rest == [
-        "W1121 13:45:33.590729 24433 other.cc:1] a warning",
-        "LLVM ERROR: something",
-    ]
+    assert rest == ["W1121 13:45:33.590729 24433 other.cc:1] a warning", "LLVM ERROR: something"]
     assert [(p.name, p.passes, p.changed) for p in pipelines] == [("first one", 2, ("dce",))]
 
 

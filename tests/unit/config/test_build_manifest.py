@@ -86,10 +86,7 @@ def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:
     step = read(NESTED).entry_points["step"]
     assert step.inputs["state"] == InputLike("model:state", {"batch": "batch", "size": 16})
     assert step.inputs["pair"] == InputList(
-        (
-            InputLeaf(("batch",), DType.INT64),
-            InputDict({"deep": InputLeaf((2,), DType.BOOL)}),
-        )
+        (InputLeaf(("batch",), DType.INT64), InputDict({"deep": InputLeaf((2,), DType.BOOL)}))
     )
     paths = [p for name, tree in step.inputs.items() for p, _ in leaf_paths(tree, name)]
     assert paths == ["state", "key", "pair/0", "pair/1/deep", "batch/image", "batch/shape"]

@@ -65,7 +65,7 @@ def test_the_unchanged_manifest_is_good(tmp_path: Path) -> None:
 
 
 @settings(
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100
 )
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=3))
 def test_any_value_is_read_or_refused(tmp_path: Path, changes: dict[str, str]) -> None:

@@ -135,8 +135,8 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
     from aotc_runtime.schema.bundle_manifest import ProfileRecord
 
-    assert ProfileRecord.__struct_fields__[-2:] == ("tuned", "platform")
-    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET, msgspec.UNSET)
+    assert ProfileRecord.__struct_fields__[-3:] == ("tuned", "platform", "precision")
+    assert ProfileRecord.__struct_defaults__ == (msgspec.UNSET,) * 3
 
 
 IREE = msgspec.structs.replace(HOST, platform="iree")

@@ -33,12 +33,7 @@ devices = 8
         ("v6e:16x16", 256, 64, {"chips_per_host_bounds": [2, 2, 1]}),
         ("v5p:2x2x4", 16, 4, {"chips_per_host_bounds": [2, 2, 1]}),
         ("tpu7x:2x2x1", 8, 1, {"chips_per_host_bounds": [2, 2, 1]}),
-        (
-            "v4:2x2x1",
-            4,
-            1,
-            {"chips_per_host_bounds": [2, 2, 1], "chip_config_name": "megacore"},
-        ),
+        ("v4:2x2x1", 4, 1, {"chips_per_host_bounds": [2, 2, 1], "chip_config_name": "megacore"}),
     ],
 )
 def test_names_of_devices(name: str, devices: int, hosts: int, options: dict[str, object]) -> None:

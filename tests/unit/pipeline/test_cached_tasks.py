@@ -111,10 +111,7 @@ def test_a_capture_says_what_changed_or_that_every_build_does_it() -> None:
 
 def test_a_changed_module_is_traced_back_to_what_changed_in_the_program() -> None:
     digests = [f"sha256:{number:064}" for number in range(4)]
-    last = {
-        "capture": {"source file model.py": digests[0]},
-        "executable f": {"module": digests[1]},
-    }
+    last = {"capture": {"source file model.py": digests[0]}, "executable f": {"module": digests[1]}}
     tasks = Tasks(LocalStore(Path("nowhere"), 0), last)
     tasks.note(Task(Kind.EXECUTABLE, "f", {"module": digests[2]}), cached=False)
     tasks.note(Task(Kind.CAPTURE, "", {"source file model.py": digests[3]}), cached=False)

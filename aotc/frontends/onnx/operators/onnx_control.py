@@ -194,7 +194,7 @@ def scan(call: Call, *values: Value) -> tuple[Value, ...]:
     if not 1 <= number <= len(values):
         call.damaged(f"num_scan_inputs of {number}", expected=f"1 to {len(values)}")
     if call.version < 9:
-        return _batched_scan(call, body, number, values)
+        call.lacks("Scan of opset 8", hint="export the model for opset 9 or newer")
     split = len(values) - number
     states, given = _arrays(call, values[:split]), _arrays(call, values[split:])
     stacks = len(body.outputs) - split
@@ -204,7 +204,14 @@ def scan(call: Call, *values: Value) -> tuple[Value, ...]:
         jnp.flip(jnp.moveaxis(x, axis, 0), 0) if reverse else jnp.moveaxis(x, axis, 0)
         for x, axis, reverse in zip(given, axes, back, strict=True)
     ]
-    carried, found = lax.scan(_scan_step(call, body, split), states, tuple(rows))
+
+    def step(carried: Any, row: Any) -> Any:
+        results = _arrays(call, call.run(body, [*carried, *row]))
+        if not _same_types(carried, results[:split]):
+            call.lacks("a loop whose values change their shapes")
+        return results[:split], results[split:]
+
+    carried, found = lax.scan(step, states, tuple(rows))
     out_axes = call.attribute("scan_output_axes") or (0,) * stacks
     out_back = call.attribute("scan_output_directions") or (0,) * stacks
     results = [
@@ -212,27 +219,3 @@ def scan(call: Call, *values: Value) -> tuple[Value, ...]:
         for x, axis, reverse in zip(found, out_axes, out_back, strict=True)
     ]
     return (*carried, *results)
-
-
-def _scan_step(call: Call, body: Graph, split: int) -> Any:
-    def step(carried: Any, row: Any) -> Any:
-        results = _arrays(call, call.run(body, [*carried, *row]))
-        if not _same_types(carried, results[:split]):
-            call.lacks("a loop whose values change their shapes")
-        return results[:split], results[split:]
-
-    return step
-
-
-def _batched_scan(
-    call: Call, body: Graph, number: int, values: Sequence[Value]
-) -> tuple[Value, ...]:
-    """Scan of opset 8: a batch of sequences, all of them of full length."""
-    lengths, *rest = values
-    if lengths is not None or any(call.attribute("directions") or ()):
-        call.lacks("Scan of opset 8 with sequence_lens or directions", hint="export for opset 9")
-    split = len(rest) - number
-    states, rows = _arrays(call, rest[:split]), _arrays(call, rest[split:])
-    step = _scan_step(call, body, split)
-    carried, found = jax.vmap(lambda a, b: lax.scan(step, a, b))(states, rows)
-    return (*carried, *found)

@@ -173,24 +173,6 @@ def compress(call: Call, x: Value, condition: Value) -> Value:
     return jnp.take(x, jnp.asarray(chosen, jnp.int32), axis_of(call, axis, x.ndim))
 
 
-@operator("Unique", deciding=(0,))
-def unique(call: Call, x: Value) -> tuple[Value, ...]:
-    x = call.known(x, "an array whose distinct elements decide a size")
-    axis = call.attribute("axis")
-    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
-    inverse = inverse.reshape(-1)
-    if not call.attribute("sorted"):
-        order = np.argsort(first)
-        values = np.take(values, order, 0 if axis is None else axis)
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        first, counts, inverse = first[order], counts[order], places[inverse]
-    return (
-        values,
-        *(part.astype(np.int64) for part in (first, inverse, counts)),
-    )
-
-
 def _arg(call: Call, x: Value, *, largest: bool) -> Value:
     x = call.traced(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)

@@ -1,4 +1,4 @@
-"""Sequences and optionals, which are lists and None while jax traces."""
+"""Sequences, which are lists while jax traces."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.onnx_values import is_known
 from aotc.frontends.onnx.operators.onnx_layout import axis_of, pieces
 
-operator("OptionalHasElement")(lambda call, x=None: np.asarray(x is not None))
-operator("Optional")(lambda call, x=None: x)
 operator("SequenceConstruct")(lambda call, *values: list(values))
 operator("SequenceEmpty")(lambda call: [])
 operator("SequenceLength")(lambda call, sequence: np.asarray(len(sequence), np.int64))
-
-
-@operator("OptionalGetElement")
-def optional_get_element(call: Call, x: Value) -> Value:
-    if x is None:
-        call.damaged("an optional that is empty")
-    return x
 
 
 def _sequence_index(call: Call, position: Value, length: int, *, end: bool = False) -> int:
@@ -41,13 +32,6 @@ def sequence_insert(call: Call, sequence: Value, value: Value, position: Value =
     length = len(sequence)
     at = length if position is None else _sequence_index(call, position, length, end=True)
     return [*sequence[:at], value, *sequence[at:]]
-
-
-@operator("SequenceErase", deciding=(1,))
-def sequence_erase(call: Call, sequence: Value, position: Value = None) -> Value:
-    length = len(sequence)
-    at = length - 1 if position is None else _sequence_index(call, position, length)
-    return [*sequence[:at], *sequence[at + 1 :]]
 
 
 @operator("ConcatFromSequence")
@@ -82,13 +66,3 @@ def split_to_sequence(call: Call, x: Value, lengths: Value = None) -> Value:
     if lengths is None and not call.attribute("keepdims"):
         found = [(np if is_known(value) else jnp).squeeze(value, axis) for value in found]
     return found
-
-
-@operator("SequenceMap")
-def sequence_map(call: Call, sequence: Value, *others: Value) -> tuple[Value, ...]:
-    body = call.attribute("body")
-    results = []
-    for index, value in enumerate(sequence):
-        rest = [other[index] if isinstance(other, list) else other for other in others]
-        results.append(call.run(body, [value, *rest]))
-    return tuple(list(column) for column in zip(*results, strict=True))

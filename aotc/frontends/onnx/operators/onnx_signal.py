@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
-from onnx import TensorProto
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
@@ -74,31 +72,3 @@ def stft(call: Call, x: Value, step: Value, window: Value = None, length: Value 
 
 
 expanded("BlackmanWindow", "HammingWindow", "HannWindow", deciding=(0,))
-
-
-@operator("MelWeightMatrix", deciding=(0, 1, 2, 3, 4))
-def mel_weight_matrix(
-    call: Call, bins: Value, length: Value, rate: Value, low: Value, high: Value
-) -> Value:
-    count, size, frequency = (_number(call, value, "a number") for value in (bins, length, rate))
-    lowest, highest = (float(call.known(value, "a frequency").reshape(())) for value in (low, high))
-    spectrum = size // 2 + 1
-    call.shaped([spectrum, count])
-    dtype = call.dtype(call.attribute("output_datatype", TensorProto.FLOAT))
-    lower, upper = (2595 * np.log10(1 + edge / 700) for edge in (lowest, highest))
-    mels = np.arange(count + 2) * ((upper - lower) / (count + 2)) + lower
-    edges = np.floor((size + 1) * (700 * (10 ** (mels / 2595) - 1)) / frequency).astype(int)
-    if count * spectrum > 1 << 24 or (edges < 0).any():
-        call.damaged(f"{count} bands of {spectrum}")
-    weights = np.zeros((spectrum, count))
-    for band in range(count):
-        first, centre, last = edges[band : band + 3]
-        if centre == first:
-            weights[centre, band] = 1
-        for at in range(first, centre + 1):
-            if centre != first:
-                weights[at, band] = (at - first) / (centre - first)
-        for at in range(centre, last):
-            if last != centre:
-                weights[at, band] = (last - at) / (last - centre)
-    return weights.astype(dtype)

@@ -16,7 +16,7 @@ from aotc.frontends.onnx.onnx_operator_table import Value, operator
 from aotc.frontends.onnx.operators.onnx_classical import floats, labels_of, picked, transformed
 
 LEAF = "LEAF"
-MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "MEMBER")
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 LARGEST_TABLE = 1 << 26
 """The most weights of leaves, counting one for each leaf and target."""
 
@@ -28,9 +28,7 @@ class Forest:
     """Nodes of all trees.
 
     `yes` and `no` are the next nodes, a leaf's own index for a leaf. `roots` has one for each tree;
-    `depth` is the most steps to a leaf. `weights` are by (node, target), 0 for inner nodes; `given`
-    has the targets that a leaf has a weight for. `members` are the values that go to `yes`, for
-    nodes of mode MEMBER.
+    `depth` is the most steps to a leaf. `weights` are by (node, target), 0 for inner nodes.
     """
 
     feature: Ints
@@ -42,12 +40,10 @@ class Forest:
     roots: Ints
     depth: int
     weights: Ints
-    given: Ints
-    members: Ints | None = None
 
 
-def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: bool = False) -> int:
-    """The levels of the highest tree; each node may be reached once. whole: and has to be."""
+def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
+    """Return the levels of the highest tree; each node has to be reached, and once."""
     level, depth = roots, 0
     seen = np.zeros(len(yes), bool)
     while True:
@@ -56,7 +52,7 @@ def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints, *, whole: b
         seen[level] = True
         inner = level[~leaf[level]]
         if not len(inner):
-            if whole and not seen.all():
+            if not seen.all():
                 call.damaged("a node that no root leads to")
             return depth
         level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
@@ -83,7 +79,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     ends = {name: listed(f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
     if {len(entry) for entry in (nodes, modes, *lists.values(), *ends.values())} != {count}:
         call.damaged("attributes of nodes with different lengths")
-    if not count or not set(modes) <= {LEAF, *MODES[:-1]}:
+    if not count or not set(modes) <= {LEAF, *MODES}:
         call.damaged("no nodes, or modes that are unknown")
     index = _indexed(call, trees, nodes)
     leaf = np.array([mode == LEAF for mode in modes])
@@ -105,7 +101,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     tracks = listed("nodes_missing_value_tracks_true") or [0] * count
     if len(tracks) != count:
         call.damaged("attributes of nodes with different lengths")
-    weights, given = _leaves(call, of, index, targets, count, listed)
+    weights = _leaves(call, of, index, targets, count, listed)
     mode = np.array([0 if name == LEAF else MODES.index(name) for name in modes])
     return Forest(
         np.asarray(lists["featureids"], np.int64),
@@ -115,9 +111,8 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         no,
         np.asarray(tracks, bool),
         roots,
-        _depth(call, yes, no, leaf, roots, whole=True),
+        _depth(call, yes, no, leaf, roots),
         weights,
-        given,
     )
 
 
@@ -125,9 +120,7 @@ def _width(values: Any) -> Any:
     return getattr(values, "dtype", np.dtype(np.float32))
 
 
-def _leaves(
-    call: Call, of: str, index: Any, targets: int, count: int, listed: Any
-) -> tuple[Ints, Ints]:
+def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: Any) -> Ints:
     if count * targets > LARGEST_TABLE:
         call.lacks(f"{count} nodes with weights for {targets} targets each")
     stated = listed(f"{of}_weights")
@@ -136,14 +129,12 @@ def _leaves(
     if not len(stated) == len(ids) == len(places):
         call.damaged("attributes of leaves with different lengths")
     weights = np.zeros((count, targets), _width(stated))
-    given = np.zeros((count, targets), bool)
     for place, target, weight in zip(places, ids, stated, strict=True):
         node = index.get(tuple(place), -1)
         if node < 0 or not 0 <= target < targets:
             call.damaged("a weight of a leaf or for a target that is not there")
         weights[node, target] += weight
-        given[node, target] = True
-    return weights, given
+    return weights
 
 
 def _reached(call: Call, forest: Forest, x: Any) -> Any:
@@ -160,22 +151,17 @@ def _reached(call: Call, forest: Forest, x: Any) -> Any:
     used = sorted(set(forest.mode[inner].tolist()))
     mode = jnp.asarray(forest.mode, jnp.int32)
     missing = jnp.asarray(forest.missing_yes) if forest.missing_yes.any() else None
-    members: Any = None
-    if forest.members is not None:
-        members = jnp.asarray(forest.members, x.dtype)
 
-    def compared(kind: int, seen: Any, bound: Any, at: Any) -> Any:
-        if kind == 6:
-            return (seen[..., None] == members[at]).any(-1)
+    def compared(kind: int, seen: Any, bound: Any) -> Any:
         compare = (jnp.less_equal, jnp.less, jnp.greater_equal, jnp.greater, jnp.equal)
         return seen != bound if kind == 5 else compare[kind](seen, bound)
 
     def down(_: Any, at: Any) -> Any:
         seen = jnp.take_along_axis(x, feature[at], 1)
         bound = value[at]
-        goes = compared(used[0], seen, bound, at) if used else jnp.zeros(at.shape, jnp.bool_)
+        goes = compared(used[0], seen, bound) if used else jnp.zeros(at.shape, jnp.bool_)
         for kind in used[1:]:
-            goes = jnp.where(mode[at] == kind, compared(kind, seen, bound, at), goes)
+            goes = jnp.where(mode[at] == kind, compared(kind, seen, bound), goes)
         if missing is not None:
             goes = goes | (jnp.isnan(seen) & missing[at])
         return jnp.where(goes, yes[at], no[at])
@@ -185,18 +171,12 @@ def _reached(call: Call, forest: Forest, x: Any) -> Any:
 
 
 def _aggregated(call: Call, forest: Forest, x: Any, how: str) -> Any:
+    if how not in ("SUM", "AVERAGE"):
+        call.lacks(f"the aggregate_function {how!r}")
     leaves = _reached(call, forest, x)
     dtype = jnp.promote_types(x.dtype, call.computed(forest.weights.dtype))
-    weights = jnp.asarray(forest.weights, dtype)[leaves]
-    if how in ("SUM", "AVERAGE"):
-        total = weights.sum(1)
-        return total / len(forest.roots) if how == "AVERAGE" else total
-    if how not in ("MIN", "MAX"):
-        call.damaged(f"the aggregate_function {how!r}")
-    given = jnp.asarray(forest.given)[leaves]
-    none = jnp.inf if how == "MIN" else -jnp.inf
-    chosen = (jnp.min if how == "MIN" else jnp.max)(jnp.where(given, weights, none), 1)
-    return jnp.where(given.any(1), chosen, 0)
+    total = jnp.asarray(forest.weights, dtype)[leaves].sum(1)
+    return total / len(forest.roots) if how == "AVERAGE" else total
 
 
 def _base(call: Call, dtype: Any) -> Any:
@@ -247,100 +227,6 @@ def tree_ensemble_classifier(call: Call, x: Value) -> tuple[Value, Value]:
     else:
         pair = [-score, score]
     return chosen, jnp.stack(pair, 1).astype(jnp.float32)
-
-
-@operator("TreeEnsemble", domain=ML)
-def tree_ensemble(call: Call, x: Value) -> Value:
-    """The trees of version 5, whose nodes lie in one list and refer to it."""
-    x = floats(call, x)
-
-    def listed(name: str) -> Ints:
-        value = call.attribute(name)
-        return np.asarray(() if value is None else value).reshape(-1)
-
-    names = ("featureids", "modes", "splits", "truenodeids", "falsenodeids")
-    feature, mode, split, yes, no = (listed(f"nodes_{name}") for name in names)
-    yes_leaf, no_leaf = listed("nodes_trueleafs"), listed("nodes_falseleafs")
-    inner, targets = len(feature), call.attribute("n_targets")
-    target, weight = listed("leaf_targetids"), listed("leaf_weights")
-    leaves = len(target)
-    lengths = {len(entry) for entry in (mode, split, yes, no, yes_leaf, no_leaf)}
-    if lengths != {inner} or len(weight) != leaves or targets is None:
-        call.damaged("attributes of nodes or of leaves with different lengths")
-    total = inner + leaves
-    if total * targets > LARGEST_TABLE:
-        call.lacks(f"{total} nodes with weights for {targets} targets each")
-    for ends, leaf in ((yes, yes_leaf), (no, no_leaf)):
-        bound = np.where(leaf != 0, leaves, inner)
-        if ((ends < 0) | (ends >= bound)).any():
-            call.damaged("a tree that leads to a node which is not there")
-    if ((mode < 0) | (mode > 6)).any() or ((target < 0) | (target >= targets)).any():
-        call.damaged("a mode or a target that is unknown")
-    own = np.arange(inner, total)
-    yes = np.concatenate([np.where(yes_leaf != 0, yes + inner, yes), own]).astype(np.int64)
-    no = np.concatenate([np.where(no_leaf != 0, no + inner, no), own]).astype(np.int64)
-    zeros = np.zeros(leaves, np.int64)
-    roots = listed("tree_roots").astype(np.int64)
-    if ((roots < 0) | (roots >= inner)).any():
-        call.damaged("a root that is not there")
-    tracks = listed("nodes_missing_value_tracks_true")
-    tracks = np.zeros(inner, bool) if not len(tracks) else tracks.astype(bool)
-    members, value = _members(call, mode, split, listed("membership_values"), leaves)
-    table = np.zeros((total, targets), weight.dtype)
-    given = np.zeros((total, targets), bool)
-    table[own, target] = weight
-    given[own, target] = True
-    is_leaf = np.arange(total) >= inner
-    # Each tree is a leaf: a node both of whose ways lead to it.
-    is_stump = bool((yes[roots] == no[roots]).all())
-    order = np.array([1, 2, 3, 4, 5, 6, 7])  # LEQ, LT, GTE, GT, EQ, NEQ, MEMBER from 0 on
-    forest = Forest(
-        np.concatenate([feature, zeros]).astype(np.int64),
-        value,
-        np.concatenate([order[mode.astype(int)] - 1, zeros]),
-        yes,
-        no,
-        np.concatenate([tracks, zeros.astype(bool)]),
-        roots,
-        1 if is_stump else _depth(call, yes, no, is_leaf, roots),
-        table,
-        given,
-        members,
-    )
-    how = ("AVERAGE", "SUM", "MIN", "MAX")[call.attribute("aggregate_function", 1)]
-    result = _aggregated(call, forest, x, how)
-    names = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-    call.attributes = {
-        **call.attributes,
-        "post_transform": names[call.attribute("post_transform", 0)],
-    }
-    return transformed(call, result).astype(x.dtype)
-
-
-def _members(
-    call: Call, mode: Ints, split: Ints, values: Ints, leaves: int
-) -> tuple[Ints | None, Ints]:
-    """The values of each MEMBER node, which a NaN separates from the next node's."""
-    value = np.concatenate([split, np.zeros(leaves, split.dtype)])
-    if not (mode == 6).any():
-        return None, value
-    groups: list[list[float]] = [[]]
-    for entry in values.tolist():
-        if np.isnan(entry):
-            groups.append([])
-        else:
-            groups[-1].append(entry)
-    groups = groups if groups[-1] else groups[:-1]
-    nodes = np.flatnonzero(mode == 6)
-    if len(groups) < len(nodes):
-        call.damaged("fewer sets of members than nodes that have one")
-    widest = max(len(group) for group in groups)
-    if len(value) * widest > LARGEST_TABLE:
-        call.lacks("sets of members of this size")
-    members = np.full((len(value), widest), np.nan, split.dtype)
-    for node, group in zip(nodes, groups, strict=False):
-        members[node, : len(group)] = group
-    return members, value
 
 
 @operator("ZipMap", domain=ML)

@@ -186,36 +186,12 @@ def _least(dtype: Any) -> Any:
 
 
 @operator("MaxPool")
-def max_pool(call: Call, x: Value) -> tuple[Value, ...]:
+def max_pool(call: Call, x: Value) -> Value:
     x = call.traced(x)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
-    largest = reduced(x, _least(x.dtype), lax.max, window)
-    if not call.wanted(1):
-        return (largest,)
-    places = _numbered(x.shape, column_major=bool(call.attribute("storage_order", 0)))
-
-    def first(a: Any, b: Any) -> Any:
-        (x, i), (y, j) = a, b
-        better = (
-            (x > y) | ((x == y) & (i >= 0) & ((j < 0) | (i < j))) | (jnp.isnan(x) & ~jnp.isnan(y))
-        )
-        return jnp.where(better, x, y), jnp.where(better, i, j)
-
-    start = _least(x.dtype), np.asarray(-1, np.int32)
-    largest, index = reduced((x, places), start, first, window)
-    return largest, index.astype(call.computed(np.int64))
-
-
-def _numbered(shape: Sequence[int], *, column_major: bool) -> Any:
-    """The position of each element in the flat array, its space by rows or by columns."""
-    outer, space = product(shape[:2]), tuple(shape[2:])
-    if column_major:
-        inner = lax.iota(jnp.int32, product(space)).reshape(space[::-1])
-        inner = inner.transpose(tuple(reversed(range(len(space)))))
-    else:
-        inner = lax.iota(jnp.int32, product(space)).reshape(space)
-    first = lax.iota(jnp.int32, outer) * product(space)
-    return (first.reshape(*shape[:2], *[1] * len(space)) + inner).reshape(tuple(shape))
+    if call.wanted(1):
+        call.lacks("MaxPool with the places of the largest elements")
+    return reduced(x, _least(x.dtype), lax.max, window)
 
 
 @operator("AveragePool")
@@ -236,15 +212,6 @@ def average_pool(call: Call, x: Value) -> Value:
     return total / reduced(counted, zero, lax.add, window, extra=False)
 
 
-@operator("LpPool")
-def lp_pool(call: Call, x: Value) -> Value:
-    x, p = call.traced(x), call.attribute("p")
-    window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
-    powers = jnp.square(x) if p == 2 else jnp.abs(x) ** p
-    total = reduced(powers, np.zeros((), x.dtype), lax.add, window)
-    return jnp.sqrt(total) if p == 2 else total ** (1 / p)
-
-
 def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
     x = call.traced(x)
     return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
@@ -252,34 +219,6 @@ def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
 
 operator("GlobalAveragePool")(partial(_global, reduce=jnp.mean))
 operator("GlobalMaxPool")(partial(_global, reduce=jnp.max))
-
-
-@operator("GlobalLpPool")
-def global_lp_pool(call: Call, x: Value) -> Value:
-    x, p = call.traced(x), call.attribute("p")
-    return jnp.sum(jnp.abs(x) ** p, tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
-
-
-@operator("MaxUnpool", deciding=(2,))
-def max_unpool(call: Call, x: Value, index: Value, shape: Value = None) -> Value:
-    x, index = call.traced(x), call.traced(index)
-    dims = x.ndim - 2
-    size = call.attribute("kernel_shape")
-    strides = call.attribute("strides") or (1,) * dims
-    pads = call.attribute("pads") or (0,) * (2 * dims)
-    natural = [
-        (x.shape[2 + i] - 1) * strides[i] - pads[i] - pads[i + dims] + size[i] for i in range(dims)
-    ]
-    small = (*x.shape[:2], *natural)
-    call.shaped(small)
-    flat = jnp.zeros(product(small), x.dtype).at[index.reshape(-1)].set(x.reshape(-1))
-    if shape is None:
-        return flat.reshape(small)
-    wanted = call.ints(shape, "a shape")
-    call.shaped(wanted)
-    inner = flat.reshape(small)
-    grown = [(0, w - s, 0) for w, s in zip(wanted, small, strict=True)]
-    return lax.pad(inner, jnp.zeros((), x.dtype), grown)
 
 
 @operator("DeformConv")

@@ -236,12 +236,6 @@ def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[A
 eigvalsh = op("linalg_eigvalsh")(first(eigh))
 
 
-@op("linalg_eig")
-def eig(self: Array) -> tuple[Array, Array]:
-    values, vectors = linalg.eig(self, compute_left_eigenvectors=False)
-    return values, vectors
-
-
 def _default_driver(driver: Any) -> None:
     if driver is not None:
         raise Unsupported(f"the driver {driver}")
@@ -277,7 +271,6 @@ op.table(
         "cholesky_inverse": lambda self, upper=False: cholesky_solve(
             jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
         ),
-        "linalg_eigvals _linalg_eigvals": lambda self: jnp.linalg.eigvals(self),
     }
 )
 

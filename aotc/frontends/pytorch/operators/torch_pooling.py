@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from aotc.frontends.pytorch.operators.torch_convolution import Numbers, each
 from aotc.frontends.pytorch.operators.torch_operator_table import Family
-from aotc.frontends.pytorch.torch_dtypes import INT, canonical, category, wide
+from aotc.frontends.pytorch.torch_dtypes import category, wide
 from aotc.frontends.pytorch.torch_refusals import Unsupported, few
 
 FAMILY = Family()
@@ -106,59 +106,6 @@ def _max_pool(
     return _windows(self, _lowest(self.dtype), lax.max, window)
 
 
-def _max_pool_with_places(
-    self: Array,
-    kernel_size: Numbers,
-    stride: Numbers = (),
-    padding: Numbers = 0,
-    dilation: Numbers = 1,
-    ceil_mode: bool = False,
-    *,
-    rank: int,
-) -> tuple[Array, Array]:
-    """Return largest elements and flat indices in the pooled axes: first of equals, last of NaN."""
-    sizes = self.shape[-rank:]
-    window = _window(sizes, kernel_size, stride, padding, dilation, ceil_mode)
-    return _windows(self, _lowest(self.dtype), lax.max, window), _places(self, window)
-
-
-def _places(x: Array, window: _Window) -> Array:
-    kernel, strides, dilations, ends = window
-    rank = len(kernel)
-    number = jnp.zeros((), canonical(INT))
-    for axis in range(-rank, 0):
-        step = lax.broadcasted_iota(canonical(INT), x.shape[-rank:], axis + rank)
-        number = number * x.shape[axis] + step
-    widths = [(0, 0, 0)] * (x.ndim - rank) + [(max(a, 0), max(b, 0), 0) for a, b in ends]
-    values = lax.pad(x, jnp.asarray(_lowest(x.dtype), x.dtype), widths)
-    numbers = lax.pad(number, jnp.asarray(-1, number.dtype), widths[-rank:])  # -1: padding
-    best: Array | None = None
-    where: Any = None
-    counts = [
-        (size + low + high - d * (k - 1) - 1) // s + 1
-        for size, (low, high), k, s, d in zip(
-            x.shape[-rank:], ends, kernel, strides, dilations, strict=True
-        )
-    ]
-    few(math.prod(kernel), "elements of a window")
-    for offset in np.ndindex(*kernel):
-        slices = tuple(
-            slice(o * d, o * d + (c - 1) * s + 1, s)
-            for o, d, c, s in zip(offset, dilations, counts, strides, strict=True)
-        )
-        value = values[(..., *slices)]
-        place = jnp.broadcast_to(numbers[slices], value.shape)
-        if best is None:
-            best, where = value, place
-            continue
-        take = (value > best) | ((where < 0) & (place >= 0))
-        if category(x.dtype) == 2:
-            take |= jnp.isnan(value)
-        best, where = jnp.where(take, value, best), jnp.where(take, place, where)
-    made: Array = where
-    return made
-
-
 def _avg_pool(
     self: Array,
     kernel_size: Numbers,
@@ -219,36 +166,28 @@ def _adaptive_average(self: Array, output_size: Numbers, *, rank: int) -> Array:
     return _adaptive(x, each(output_size, rank), jnp.mean).astype(self.dtype)
 
 
-def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> tuple[Array, None]:
-    """Return the largest elements; their places, torch's second result, are not computed."""
-    return _adaptive(self, each(output_size, rank), jnp.max), None
+def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> Array:
+    return _adaptive(self, each(output_size, rank), jnp.max)
+
+
+def _without_places(function: Callable[..., Array]) -> Callable[..., tuple[Array, None]]:
+    """Return the function of largest elements that says nothing of where they lie."""
+
+    @wraps(function)
+    def run(*given: Any, **named: Any) -> tuple[Array, None]:
+        return function(*given, **named), None
+
+    return run
 
 
 for _rank in (1, 2, 3):
     op(f"max_pool{_rank}d")(partial(_max_pool, rank=_rank))
-    op(f"max_pool{_rank}d_with_indices")(partial(_max_pool_with_places, rank=_rank))
+    op(f"max_pool{_rank}d_with_indices")(_without_places(partial(_max_pool, rank=_rank)))
     op(f"avg_pool{_rank}d")(partial(_avg_pool, rank=_rank))
     op(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, rank=_rank))
-    op(f"adaptive_max_pool{_rank}d")(partial(_adaptive_max, rank=_rank))
+    op(f"adaptive_max_pool{_rank}d")(_without_places(partial(_adaptive_max, rank=_rank)))
 op("_adaptive_avg_pool2d")(partial(_adaptive_average, rank=2))
 op("_adaptive_avg_pool3d")(partial(_adaptive_average, rank=3))
-
-
-@op("max_unpool2d", "max_unpool3d")
-def max_unpool(
-    self: Array,
-    indices: Array,
-    output_size: Sequence[Any],
-    stride: Numbers = (),
-    padding: Numbers = 0,
-) -> Array:
-    rank = len(output_size)
-    before = self.shape[: self.ndim - rank]
-    rows = math.prod(before)
-    empty = jnp.zeros((rows, math.prod(output_size)), self.dtype)
-    row = jnp.arange(rows, dtype=canonical(INT))[:, None]
-    made = empty.at[row, indices.reshape(rows, -1)].set(self.reshape(rows, -1), mode="drop")
-    return made.reshape(*before, *output_size)
 
 
 # Resizing.
@@ -337,25 +276,15 @@ def _keys(x: Array, a: float) -> Array:
 
 
 def _smooth(
-    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, cubic: bool
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, method: str
 ) -> Array:
-    """Antialiased: the kernel is as wide as an element of the result."""
-    size = x.shape[axis]
-    with _while_tracing(size, wanted):
-        step = _scale(size, wanted, align, scale)
-        wide_ = jnp.maximum(step, 1)
-        centre = step * (jnp.arange(wanted).astype(jnp.float32) + 0.5)
-        reach = (2.0 if cubic else 1.0) * wide_
-        low = jnp.maximum((centre - reach + 0.5).astype(jnp.int32), 0)
-        high = jnp.minimum((centre + reach + 0.5).astype(jnp.int32), size)
-    places = jnp.arange(size)
-    apart = (places[None, :] - centre[:, None] + 0.5) / wide_
-    weights = _keys(apart, -0.5) if cubic else jnp.maximum(1 - jnp.abs(apart), 0)
-    inside = (places[None, :] >= low[:, None]) & (places[None, :] < high[:, None])
-    weights = jnp.where(inside, weights, 0)
-    weights = weights / jnp.sum(weights, 1, keepdims=True)
-    made = jnp.tensordot(x, weights, ((axis,), (1,)), precision=lax.Precision.HIGHEST)
-    return jnp.moveaxis(made, -1, axis)
+    """Resize antialiased: the kernel is as wide as an element of the result."""
+    if align:
+        raise Unsupported("antialiased resizing with aligned corners")
+    step = _scale(x.shape[axis], wanted, align, scale)
+    shape = [wanted if each == axis else size for each, size in enumerate(x.shape)]
+    scales, none = jnp.reshape(1 / step, 1), jnp.zeros(1)
+    return jax.image.scale_and_translate(x, shape, (axis,), scales, none, method, antialias=True)
 
 
 def _wanted(
@@ -415,8 +344,8 @@ _RESIZERS: list[tuple[str, int, Callable[..., Array]]] = [
     ("upsample_bilinear2d", 2, _linear),
     ("upsample_trilinear3d", 3, _linear),
     ("upsample_bicubic2d", 2, _cubic),
-    ("_upsample_bilinear2d_aa", 2, partial(_smooth, cubic=False)),
-    ("_upsample_bicubic2d_aa", 2, partial(_smooth, cubic=True)),
+    ("_upsample_bilinear2d_aa", 2, partial(_smooth, method="linear")),
+    ("_upsample_bicubic2d_aa", 2, partial(_smooth, method="cubic")),
 ]
 for _name, _rank, _one_axis in _RESIZERS:
     op(_name, f"{_name}.vec")(partial(_resize, rank=_rank, one_axis=_one_axis))

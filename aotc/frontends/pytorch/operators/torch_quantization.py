@@ -109,16 +109,6 @@ def dequantize_per_channel(
     return as_dtype(made, FLOAT if out_dtype is None else out_dtype)
 
 
-@op("fake_quant_per_channel")
-def fake_quant_per_channel(
-    input: Array, scales: Array, zero_points: Array, axis: int, quant_min: int, quant_max: int
-) -> Array:
-    scale = _along(as_dtype(scales, FLOAT), axis, input.ndim)
-    zero = _along(as_dtype(zero_points, jnp.int32), axis, input.ndim)
-    rounded = jnp.round(input * (1.0 / scale)) + zero
-    return (_clamped(rounded, quant_min, quant_max, FLOAT) - zero) * scale
-
-
 def _ends(x: Array, axes: Any, keepdim: bool) -> tuple[Array, Array]:
     """The least and the largest number, both moved so that 0 is between them."""
     low, high = (f(x, axis=axes, keepdims=keepdim) for f in (jnp.min, jnp.max))

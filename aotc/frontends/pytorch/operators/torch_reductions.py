@@ -23,7 +23,6 @@ from aotc.frontends.pytorch.torch_dtypes import (
     promoted,
     wide,
 )
-from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 FAMILY = Family()
 op = FAMILY
@@ -233,22 +232,6 @@ def cumsum(self: Array, dim: int, dtype: Any = None) -> Array:
     return _running(lax.cumsum, _summed(self, dtype), dim)
 
 
-def _running_extreme(
-    x: Array, dim: int, later: Callable[[Array, Array], Array]
-) -> tuple[Array, Array]:
-    """Values and where they stand; of equal ones the last, and the last NaN."""
-    if x.ndim == 0:
-        return x, jnp.zeros_like(x, canonical(INT))
-    places = lax.broadcasted_iota(canonical(INT), x.shape, dim % x.ndim)
-
-    def pick(a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        take = later(b[0], a[0]) | (b[0] != b[0]) if is_float(x) else later(b[0], a[0])
-        return jnp.where(take, b[0], a[0]), jnp.where(take, b[1], a[1])
-
-    made: tuple[Array, Array] = lax.associative_scan(pick, (x, places), axis=dim % x.ndim)
-    return made
-
-
 op.table(
     {
         "cumprod": lambda self, dim, dtype=None: _running(lax.cumprod, _summed(self, dtype), dim),
@@ -256,8 +239,6 @@ op.table(
             self, n, dim, prepend, append
         ),
         "logcumsumexp": lambda self, dim: _running(lax.cumlogsumexp, self, dim),
-        "cummax": lambda self, dim: _running_extreme(self, dim, jnp.greater_equal),
-        "cummin": lambda self, dim: _running_extreme(self, dim, jnp.less_equal),
     }
 )
 
@@ -288,17 +269,6 @@ def topk(
         x = jnp.where(jnp.isnan(x), jnp.asarray(jnp.nan, x.dtype), x)
     values, places = lax.top_k(x, k)
     return jnp.moveaxis(values, -1, dim), jnp.moveaxis(places, -1, dim).astype(canonical(INT))
-
-
-@op("kthvalue")
-def kthvalue(self: Array, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Array, Array]:
-    values, places = sort(self, dim)
-    if self.ndim:
-        values = lax.slice_in_dim(values, k - 1, k, axis=dim % self.ndim)
-        places = lax.slice_in_dim(places, k - 1, k, axis=dim % self.ndim)
-    if keepdim or not self.ndim:
-        return values, places
-    return jnp.squeeze(values, dim), jnp.squeeze(places, dim)
 
 
 def _middle(x: Array, dim: int, keepdim: bool, skip_nan: bool) -> tuple[Array, Array]:
@@ -364,19 +334,6 @@ def _quantile(
     return made if jnp.ndim(share) else jnp.squeeze(made, 0)
 
 
-@op("cov")
-def cov(
-    self: Array, correction: int = 1, fweights: Array | None = None, aweights: Array | None = None
-) -> Array:
-    if fweights is not None or aweights is not None:
-        raise Unsupported("cov with weights")
-    x = as_float(self)[0]
-    x = x.reshape(1, -1) if x.ndim < 2 else x
-    centred = x - jnp.mean(x, 1, keepdims=True)
-    made = centred @ centred.conj().T / max(x.shape[1] - correction, 0)
-    return jnp.squeeze(made)  # one row makes a number
-
-
 @op("searchsorted.Tensor", "searchsorted.Scalar")
 def searchsorted(
     sorted_sequence: Array,
@@ -430,7 +387,6 @@ op.table(
         "nanquantile nanquantile.scalar": partial(_quantile, skip_nan=True),
         "trace": lambda self: jnp.trace(_summed(self, None)),
         "dist": lambda self, other, p=2: vector_norm((self - other).reshape(-1), p),
-        "corrcoef": lambda self: jnp.corrcoef(self),
         "isin.Tensor_Tensor": lambda elements, test_elements, invert=False: jnp.isin(
             elements, test_elements, invert=invert
         ),

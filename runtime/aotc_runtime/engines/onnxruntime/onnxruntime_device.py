@@ -39,7 +39,11 @@ numpy's arrays of it are nobody else's.
 _SILENT = 4
 """ONNX Runtime's severity above which it logs: what it raises is enough."""
 
-_BITS = {"bfloat16": np.dtype(np.uint16)}
+_BITS = {
+    "bfloat16": np.dtype(np.uint16),
+    "int4": np.dtype(np.uint8),
+    "uint4": np.dtype(np.uint8),
+}
 
 
 class OnnxError(Exception):
@@ -217,6 +221,8 @@ class OnnxDevice(ProcessorDevice):
         spinning = "1" if executable.spinning else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.force_spinning_stop", "1")
+        # By default, products with dequantized weights round their other factor to 8 bits.
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:
             raise _not_loaded(executable.where, f"a graph with a weight {lacking[0]} of its own")

@@ -26,6 +26,8 @@ ELEMENTS = {
 }
 """By the name of a numpy dtype: the word in graphs, and the name in the library."""
 
+_NARROW = ("int4", "uint4")
+
 
 class OpenvinoError(Exception):
     """A run that failed, with OpenVINO's message."""
@@ -100,8 +102,8 @@ class OpenvinoDevice(ProcessorDevice):
         return _read(stored)
 
     def share(self, array: Array, aval: Aval) -> Held:
-        """A weight in place."""
-        return self._held(array)
+        """A weight in place; one of 4 bits as its bytes."""
+        return self._held(array.view(np.uint8) if aval.dtype.name in _NARROW else array)
 
     def put(self, array: Array, aval: Aval) -> Held:
         """A copy of an array of exactly its aval."""

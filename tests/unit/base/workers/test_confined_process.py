@@ -135,10 +135,7 @@ def test_missing_confinement_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(38, "Function not implemented")
 
     held = confined_process._taken({"files": missing, "network": lambda: "no sockets"})
-    assert held == (
-        "files: not kept away here (Function not implemented)",
-        "network: no sockets",
-    )
+    assert held == ("files: not kept away here (Function not implemented)", "network: no sockets")
 
 
 def test_limits_come_from_machine_or_variables(monkeypatch: pytest.MonkeyPatch) -> None:

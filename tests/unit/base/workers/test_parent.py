@@ -166,9 +166,7 @@ def test_an_interrupt_ends_the_worker(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(
-            "print('<', os.getpid(), flush=True); time.sleep(60)",
-            tmp_path,
-            on_finished=interrupted,
+            "print('<', os.getpid(), flush=True); time.sleep(60)", tmp_path, on_finished=interrupted
         )
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)

@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from aotc.bundle.read.differences import (
-    LINES_MAX,
-    PATH_MAX,
-    compared,
-    differing,
-    leaves,
-    text_diff,
-)
+from aotc.bundle.read.differences import LINES_MAX, PATH_MAX, compared, differing, leaves, text_diff
 
 
 def test_the_leaves_of_a_document_come_in_its_order_with_their_paths() -> None:

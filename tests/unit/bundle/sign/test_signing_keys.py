@@ -23,9 +23,7 @@ PLAIN = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, serialization.NoEnc
 ENCRYPTED = KEY.private_bytes(serialization.Encoding.PEM, PKCS8, ENCRYPTION)
 DER = KEY.private_bytes(serialization.Encoding.DER, PKCS8, serialization.NoEncryption())
 OPENSSH = KEY.private_bytes(
-    serialization.Encoding.PEM,
-    serialization.PrivateFormat.OpenSSH,
-    serialization.NoEncryption(),
+    serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
 )
 
 

@@ -30,10 +30,6 @@ OCTAL_MAX = 8 * GIB - 1
 """The largest size that tar writes in octal digits; a larger one has a spelling of its own."""
 
 
-LINKS = 30_000
-"""Names of one file; ext4 knows 65,000."""
-
-
 @contextmanager
 def refused(code: str) -> Iterator[None]:
     with pytest.raises(BundleFormatError) as caught:
@@ -83,6 +79,12 @@ def test_a_tensor_may_have_more_bytes_than_32_bits_count(tmp_path: Path) -> None
         read_tensors(pass_file(path), where="x")
 
 
+@pytest.fixture
+def few_blobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BLOBS_MAX", 2000)
+
+
+@pytest.mark.usefixtures("few_blobs")
 def test_an_archive_has_as_many_members_as_the_limit_and_no_more() -> None:
     data = bytearray(b"".join(header(f"m{number}", 0) for number in range(limits.BLOBS_MAX)))
     end = bytes(2 * BLOCK)
@@ -92,16 +94,13 @@ def test_an_archive_has_as_many_members_as_the_limit_and_no_more() -> None:
         read_members(memoryview(data + end), where="x")
 
 
+@pytest.mark.usefixtures("few_blobs")
 def test_a_folder_has_as_many_files_as_the_limit_and_no_more(tmp_path: Path) -> None:
-    """Names of a few empty files, which take no memory."""
-    blobs, empty = tmp_path / "layout" / oci_layout.BLOB_FOLDER, tmp_path / "empty"
+    blobs = tmp_path / "layout" / oci_layout.BLOB_FOLDER
     blobs.mkdir(parents=True)
     (tmp_path / "layout" / oci_layout.LAYOUT_FILE).touch()
     for number in range(limits.BLOBS_MAX - 1):
-        if number % LINKS == 0:
-            empty.unlink(missing_ok=True)
-            empty.touch()
-        os.link(empty, blobs / f"{number:064x}")
+        (blobs / f"{number:064x}").touch()
     assert len(look_into(tmp_path / "layout").members) == limits.BLOBS_MAX
     (blobs / ("f" * 64)).touch()
     with refused("AOTC-E109"):

@@ -11,11 +11,7 @@ from aotc.base.stages import CapturedEntryPoint
 from aotc.check.padding.trial_plan import plan_trials
 from aotc.check.padding.trial_records import EntryTrials, PlannedTrial, Sizes
 from aotc.check.padding.trial_samples import ranges
-from aotc.config.build_manifest import (
-    DimensionSpec,
-    EntryPointSpec,
-    FixtureSpec,
-)
+from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, FixtureSpec
 from aotc.config.manifest_specs import ToleranceSpec
 from aotc_runtime.schema.bundle_manifest import (
     DimensionPolicy,

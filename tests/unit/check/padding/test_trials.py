@@ -25,14 +25,7 @@ SPLIT = PlannedTrial(
     ("batch",), {"batch": 3, "seq": 2}, ({"batch": 2, "seq": 2}, {"batch": 1, "seq": 2}), ""
 )
 ENTRY = EntryTrials(
-    entry_point="f",
-    rtol=0.0,
-    atol=0.0,
-    fills={},
-    held=(),
-    masks={},
-    lengths={},
-    trials=(),
+    entry_point="f", rtol=0.0, atol=0.0, fills={}, held=(), masks={}, lengths={}, trials=()
 )
 
 
@@ -98,11 +91,7 @@ def test_a_split_joins_what_its_parts_give() -> None:
 
 ROWS_MASK = TensorSpec(path="mask", dtype=DType.BOOL, shape=("batch", "seq"), weak_type=False)
 BESIDE = PlannedTrial(
-    ("batch",),
-    {"batch": 1, "seq": 3},
-    ({"batch": 3, "seq": 5},),
-    "declared",
-    beside={"seq": 1},
+    ("batch",), {"batch": 1, "seq": 3}, ({"batch": 3, "seq": 5},), "declared", beside={"seq": 1}
 )
 
 

@@ -10,7 +10,6 @@ import pytest
 from aotc.cli import command_progress
 from aotc.commands.bench import bench_processes
 from aotc.commands.bench.bench_processes import measure, thread_counts
-from aotc.commands.bench.bench_text import bench_lines
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine
 from tests.conftest import Bundle
@@ -153,33 +152,3 @@ def test_a_measuring_process_that_dies_is_one_finding(
 
 def test_threads_are_doubled_up_to_the_most() -> None:
     assert [thread_counts(most) for most in (1, 2, 3, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8]]
-
-
-def document(label: str, threads: int) -> dict[str, Any]:
-    counts = thread_counts(threads)
-    return {
-        "bundle": "a\x1b[31mname 1.0.0",
-        "target": "cpu-x86-64-v3",
-        "machine": {"processor": "znver5", "cores": 2, "python": "3.13.0", "jaxlib": "0.12.0"},
-        "cold_start": {"processes": 6, "stages": {"import": 0.1}, "first_call": 1e-4, "total": 0.2},
-        "executables": [
-            {
-                "label": label,
-                "first_call_us": 1e9,
-                "steady_us": {"p50": 1.0, "p90": 123456.7, "p99": 9e6},
-                "throughput": [{"threads": n, "calls_per_second": 1e6 * n} for n in counts],
-            }
-        ],
-        "peak_memory_bytes": {"first_result": None, "measured": 10**8},
-        "compilations": 0,
-    }
-
-
-@pytest.mark.parametrize("threads", [1, 1024])
-@pytest.mark.parametrize("label", ["f", "prefill[batch=2048,sequence_length=4096]"])
-def test_large_figures_and_long_names_fit_80_columns(label: str, threads: int) -> None:
-    lines = list(bench_lines(document(label, threads)))
-    assert max(map(len, lines)) <= 80
-    assert any(line.endswith(f"{threads:>9}") for line in lines)
-    assert "\x1b" not in "".join(lines)
-    assert "peak memory   unknown at the first result, 100.0 MB after all calls" in lines

@@ -78,8 +78,7 @@ def test_only_targets_that_the_package_alone_runs_are_certified_with_it() -> Non
     ours, theirs, both = (
         manifest(target={"name": "a"}),
         manifest(
-            target={"name": "b", "platform": "iree"},
-            requires={"platform": "iree", "device": needs},
+            target={"name": "b", "platform": "iree"}, requires={"platform": "iree", "device": needs}
         ),
         manifest(target={"name": "c"}, requires={"engines": {"iree": needs}}),
     )

@@ -30,11 +30,7 @@ def key(aotc: Aotc, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def certify(
-    aotc: Aotc,
-    running_jaxlib: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Callable[..., Any]:
+def certify(aotc: Aotc, running_jaxlib: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     install_packages_of_this(monkeypatch)
 
     def run(*arguments: str | Path) -> Any:
@@ -216,10 +212,7 @@ def test_unfit_target_gets_no_certificate(built_elsewhere: Made, certify: Any, k
 
 
 def test_the_text_fits_a_terminal_and_shows_differences_though_all_passed(
-    built_elsewhere: Made,
-    certify: Any,
-    aotc: Aotc,
-    running_jaxlib: str,
+    built_elsewhere: Made, certify: Any, aotc: Aotc, running_jaxlib: str
 ) -> None:
     bundle, policy = built_elsewhere()
     assert certify(bundle, "--trust", policy).exit_code == 0

@@ -347,12 +347,7 @@ def test_encrypted_keys_sign(aotc: Run, folder: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        init("new"),
-        ["channel", "rotate", "channel"],
-        RENEW,
-        ["channel", "status", "channel"],
-    ],
+    [init("new"), ["channel", "rotate", "channel"], RENEW, ["channel", "status", "channel"]],
 )
 def test_without_python_tuf_every_command_says_what_to_install(
     arguments: list[str], refused: Run, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -77,11 +77,7 @@ def test_fleet_needs_target(aotc: Run, digits_bundle: Bundle, describe: Callable
 
 def test_hosts_as_words(aotc: Run, digits_bundle: Bundle, describe: Callable[..., str]) -> None:
     one, two = describe("one"), describe("two")
-    for arguments in (
-        ["--hosts", one, two],
-        ["--hosts", one, "--hosts", two],
-        [one, two],
-    ):
+    for arguments in (["--hosts", one, two], ["--hosts", one, "--hosts", two], [one, two]):
         document = aotc("compat", digits_bundle[0], *arguments, "--json").document
         assert [row["host"] for row in document["hosts"]] == ["one", "two"]
 

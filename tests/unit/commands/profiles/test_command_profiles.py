@@ -207,11 +207,6 @@ def test_a_stated_cost_decides_between_profiles(aotc: Run, folder: Path) -> None
     assert list(chosen.values()) == [[1, 30], [1, 30], [9, 30]]
 
 
-@pytest.mark.parametrize("cost", ["", "size", "-batch", "0*batch", "batch*", "batch/2"])
-def test_cost_that_falls_with_a_size_is_refused(refused: Run, folder: Path, cost: str) -> None:
-    refused([*suggest("double.toml", "batches.jsonl"), "--cost", cost], 2, "AOTC-E001")
-
-
 def test_the_text_fits_a_terminal_and_shows_profiles(aotc: Run, folder: Path) -> None:
     write_log(folder / "shapes.jsonl", 3000)
     (folder / "shapes.jsonl").open("a").write("not a line\n")

@@ -17,15 +17,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
 from aotc.bundle.trust.trust_state import state_of
-from aotc.commands.report_page.page_parts import (
-    Facts,
-    Mark,
-    Page,
-    Section,
-    Text,
-    alike,
-    table,
-)
+from aotc.commands.report_page.page_parts import Facts, Mark, Page, Section, Text, alike, table
 from aotc.commands.report_page.page_renderer import TEXT_MAX, page_of, render
 from aotc.report.trust_report import policy_document
 from aotc_runtime.schema.manifest_labels import sizes_text

@@ -76,7 +76,7 @@ def test_if_the_default_crashes_so_does_the_build_with_what_was_said(tmp_path: P
     with pytest.raises(CompileError) as caught:
         outcome(tmp_path, "default")
     assert caught.value.code == "AOTC-E912"
-    assert caught.value.findings[0].found == "killed by SIGABRT\n| the reason"
+    assert caught.value.findings[0].found == "killed by SIGABRT while default\n| the reason"
 
 
 STARTING = """

@@ -84,11 +84,7 @@ def test_uses_of_names_a_loop_that_changes_a_weight() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "scheme",
-    [
-        Scheme("int8", (0,)),
-        Scheme("int8", (0,), 4),
-        Scheme("int4", (0,), 2),
-    ],
+    [Scheme("int8", (0,)), Scheme("int8", (0,), 4), Scheme("int4", (0,), 2)],
     ids=lambda scheme: scheme.label,
 )
 def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype: str) -> None:

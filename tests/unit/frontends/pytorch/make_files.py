@@ -161,9 +161,7 @@ class Solves(nn.Module):
         left, singular, right = torch.linalg.svd(x, full_matrices=False)
         orthogonal, upper = torch.linalg.qr(x)
         lower = torch.linalg.cholesky(matrix)
-        permutation, below, above = torch.linalg.lu(x)
         factors, pivots = torch.linalg.lu_factor(matrix)
-        turned, directions = torch.linalg.eig(matrix)
         return {
             "solved": torch.linalg.solve(matrix, y),
             "inverse": torch.linalg.inv(matrix),
@@ -175,11 +173,7 @@ class Solves(nn.Module):
             "of_values": vectors @ torch.diag_embed(values) @ vectors.mT,
             "of_singular": left @ torch.diag_embed(singular) @ right,
             "of_orthogonal": orthogonal @ upper,
-            "permutation": permutation,
-            "below": below,
-            "above": above,
             "by_pivots": torch.linalg.lu_solve(factors, pivots, y, adjoint=True),
-            "turned": directions @ torch.diag_embed(turned) @ torch.linalg.inv(directions),
             "pseudo": torch.linalg.pinv(x),
             "norm": torch.linalg.norm(x, ord=2),
         }
@@ -269,11 +263,9 @@ class Daily(nn.Module):
             kind: start.scatter_reduce(0, index, rows, kind, include_self=False)
             for kind in ("sum", "prod", "mean", "amax", "amin")
         }
-        pooled, places = nn.functional.adaptive_max_pool2d(image, (2, 3), return_indices=True)
         return {
             **made,
-            "pooled": pooled,
-            "places": places,
+            "pooled": nn.functional.adaptive_max_pool2d(image, (2, 3)),
             "median": rows.median(1).values,
             "nanmedian": rows.nanmedian(0).values,
             "quantile": torch.quantile(rows, 0.3, dim=1),

@@ -15,13 +15,7 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.steps import follow, initial
-from tests.unit.frontends.pytorch.test_hostile_files import (
-    changed,
-    code,
-    graph,
-    members,
-    zipped,
-)
+from tests.unit.frontends.pytorch.test_hostile_files import changed, code, graph, members, zipped
 from tests.unit.frontends.pytorch.test_written_files import FILES, read
 
 BOTH = ("", ".decomposed")
@@ -40,7 +34,7 @@ def test_three_calls_change_a_model_as_they_change_torchs(name: str, suffix: str
 def test_states_are_inputs_with_their_values_in_the_file(suffix: str) -> None:
     model = read(f"cache{suffix}")
     assert [each.name for each in model.inputs] == [
-        *("x", "position", "state/decay", "state/keys", "state/last", "state/steps"),
+        *("x", "position", "state/decay", "state/keys", "state/last", "state/steps")
     ]
     assert [each.changes for each in model.inputs] == [False, False, True, True, True, True]
     assert set(model.weights) == {"bias"}

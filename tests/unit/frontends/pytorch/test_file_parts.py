@@ -406,10 +406,7 @@ def _passed(kind: str, value: object) -> Any:
             "an input that is neither tensor nor number",
         ),
         (_passed("as_sym_int", {"as_name": "ids"}), "an input that is a number and varies"),
-        (
-            lambda d: graph(d)["tensor_values"]["ids"].update(dtype=8),
-            "the input 'ids' is float64",
-        ),
+        (lambda d: graph(d)["tensor_values"]["ids"].update(dtype=8), "the input 'ids' is float64"),
     ],
 )
 def test_what_callers_cannot_pass_to_a_program_is_refused_by_name(change: Any, said: str) -> None:

@@ -19,12 +19,7 @@ import pytest
 from aotc.base.errors import CaptureError
 from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
-from aotc.frontends.pytorch import (
-    torch_plan,
-    torch_results,
-    torch_symbols,
-    torch_weights,
-)
+from aotc.frontends.pytorch import torch_plan, torch_results, torch_symbols, torch_weights
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.pytorch.torch_schema import Sym, SymExpr
 

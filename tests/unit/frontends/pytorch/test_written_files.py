@@ -120,8 +120,7 @@ def test_sizes_other_than_the_files_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "wanted"),
-    [((6, 3, 4), "x [4*"), ((8, 3, 3), "z [s"), ((8, 3, 5), "z [s")],
+    ("sizes", "wanted"), [((6, 3, 4), "x [4*"), ((8, 3, 3), "z [s"), ((8, 3, 5), "z [s")]
 )
 def test_dependent_sizes_are_checked_and_told(sizes: tuple[int, ...], wanted: str) -> None:
     model = read("related")

@@ -67,43 +67,41 @@ def test_equal_findings_are_reported_once() -> None:
     assert error.findings == (first, other) == error.args
 
 
-def test_no_findings_raise_nothing() -> None:
+def test_errors_need_a_finding_whose_code_has_a_family() -> None:
     raise_if(())
-
-
-def test_an_error_without_a_finding_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="Finding"):
         AotcError()
-
-
-def test_a_code_without_a_family_is_a_bug() -> None:
     with pytest.raises(KeyError):
         family_of("AOTC-E999")
 
 
-def test_render_shows_title_place_expected_found_and_hint() -> None:
-    assert render([finding("AOTC-E101")]) == (
-        "error[AOTC-E101]: t\n  --> w\n  expected  e\n  found     f\n  hint: h"
-    )
+BARE = Finding("AOTC-E101", "w", "", "", "", "t")
 
 
-def test_render_leaves_out_empty_fields() -> None:
-    assert render([Finding("AOTC-E101", "w", "", "", "", "t")]) == "error[AOTC-E101]: t\n  --> w"
-    assert render([Finding("AOTC-E101", "", "", "f", "")]) == "error[AOTC-E101]\n  found     f"
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (
+            render([finding("AOTC-E101")]),
+            "error[AOTC-E101]: t\n  --> w\n  expected  e\n  found     f\n  hint: h",
+        ),
+        (render([BARE]), "error[AOTC-E101]: t\n  --> w"),
+        (render([Finding("AOTC-E101", "", "", "f", "")]), "error[AOTC-E101]\n  found     f"),
+        (render([BARE, BARE]), "error[AOTC-E101]: t\n  --> w\n\nerror[AOTC-E101]: t\n  --> w"),
+        (usage_text(finding("AOTC-E001")), "error: f\nusage: e\nhint: h"),
+        (sentence(finding("AOTC-E761")), "AOTC-E761 t: w: expected e, found f; h"),
+        (sentence(Finding("AOTC-E761", "w", "", "f", "", "t")), "AOTC-E761 t: w: found f"),
+    ],
+)
+def test_findings_are_written_without_empty_fields(written: str, text: str) -> None:
+    assert written == text
 
 
-def test_render_separates_findings_by_a_blank_line() -> None:
-    one = Finding("AOTC-E101", "w", "", "", "", "t")
-    assert render([one, one]).split("\n\n") == [render([one])] * 2
-
-
-def test_usage_text_has_the_form_of_command_line_parsers() -> None:
-    assert usage_text(finding("AOTC-E001")) == "error: f\nusage: e\nhint: h"
-
-
-def test_sentence_has_one_line_without_empty_fields() -> None:
-    assert sentence(finding("AOTC-E761")) == "AOTC-E761 t: w: expected e, found f; h"
-    assert sentence(Finding("AOTC-E761", "w", "", "f", "", "t")) == "AOTC-E761 t: w: found f"
+def test_long_lines_are_shown_without_their_middle() -> None:
+    long = Finding("AOTC-E308", "a" + "b" * 9998 + "c", "", "short\n" + "d" * 1001, "")
+    for text in (render([long]), sentence(long)):
+        assert f"a{'b' * 499} … 9000 more characters … {'b' * 499}c" in text
+        assert len(text) < 3000 and " … 1 more characters … " in render([long])
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2J", "\r", "\x00", "\u202e", "\udcff", "\x9b2J"])

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aotc.base.errors import BuildManifestError
-from aotc.config.build_manifest import read_build_manifest
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, line_of, redefinitions, render_path
 
 ROOT = Path(__file__).parents[4]
@@ -124,20 +122,3 @@ def test_valid_toml_has_a_line_for_every_key(text: str) -> None:
 
 def test_deep_nesting_needs_no_deep_stack() -> None:
     assert len(key_lines("x = " + "[" * 3000)) == 3000
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.one_of(
-        st.binary(),
-        ODD_TEXT.map(lambda text: text.encode("utf-8", "surrogatepass")),
-        ODD_TEXT.map(lambda text: f"schema = 1\n{text}".encode("utf-8", "surrogatepass")),
-    )
-)
-def test_any_bytes_are_a_manifest_or_refused(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "m.toml"
-    path.write_bytes(data)
-    with pytest.raises(BuildManifestError) as caught:
-        read_build_manifest(path)
-    assert all(finding.where.startswith(str(path)) for finding in caught.value.findings)
-    assert all(f.title for f in caught.value.findings)

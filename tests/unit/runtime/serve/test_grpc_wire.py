@@ -14,13 +14,7 @@ from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.grpc import grpc_messages as messages
 from aotc_serve.grpc.grpc_inference import CONTENTS, _typed
-from aotc_serve.grpc.grpc_wire import (
-    FIELDS_MAX,
-    InferRequest,
-    InputTensor,
-    model_of,
-    read_request,
-)
+from aotc_serve.grpc.grpc_wire import FIELDS_MAX, InferRequest, InputTensor, model_of, read_request
 from aotc_serve.inference.protocol_tensors import BYTES_WITHIN, Port, datatype_of, take_nothing
 
 from ..samples import refused

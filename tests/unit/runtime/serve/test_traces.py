@@ -25,9 +25,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 def traced(
-    repository: Repository,
-    *requests: tuple[str, int],
-    delay: float | None = None,
+    repository: Repository, *requests: tuple[str, int], delay: float | None = None
 ) -> tuple[list[int], list[ReadableSpan]]:
     """Statuses of requests that are made at the same time, and what was traced. requests: their
     `traceparent` and how many rows they have.

@@ -19,7 +19,7 @@ SERVER = Path(__file__).parents[4] / "docs" / "guides" / "serve.md", "A server"
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_commands_work_as_they_stand(python: str, tmp_path: Path) -> None:
+def test_the_commands_work(python: str, tmp_path: Path, examples_cache: Path) -> None:
     (tmp_path / "manifests").symlink_to(MANIFESTS)
     # The image's environment has the loader alone.
     (tmp_path / "bin").mkdir()
@@ -27,7 +27,7 @@ def test_the_commands_work_as_they_stand(python: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     commands = 'PATH="$PWD/bin:$PATH"\n' + code_of("sh", *SERVER).replace("8000", port)
-    said = in_shell(commands, tmp_path)
+    said = in_shell(commands, tmp_path, AOTC_CACHE=str(examples_cache))
     assert '"profile":"predict[batch=1]"' in said
     assert "aotc_call_seconds" in (tmp_path / "metrics.txt").read_text("utf-8")
     assert re.search(r"^\S+Z ended$", said, re.MULTILINE)

@@ -186,10 +186,7 @@ def test_one_bad_element_among_many_is_enough() -> None:
 
 
 @given(
-    st.floats(-1e6, 1e6, width=32),
-    st.floats(-1e6, 1e6, width=32),
-    st.floats(0, 1),
-    st.floats(0, 1),
+    st.floats(-1e6, 1e6, width=32), st.floats(-1e6, 1e6, width=32), st.floats(0, 1), st.floats(0, 1)
 )
 def test_within_is_the_published_formula(a: float, e: float, rtol: float, atol: float) -> None:
     found = difference([a], [e], np.float64, rtol, atol)

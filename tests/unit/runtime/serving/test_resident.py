@@ -222,25 +222,24 @@ def test_refused_load_keeps_no_executables(digits_bundle: Bundle, tmp_path: Path
         tracemalloc.stop()
 
 
-def test_loading_again_and_again_needs_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:
-    """20 cycles after 5 to warm up; benchmarks/cycles.py makes 200."""
+def test_repeated_loads_need_no_more_memory_files_or_maps(digits_bundle: Bundle) -> None:
+    """benchmarks/cycles.py loads 200 times; what one load holds is 400 kB and several maps."""
     path, policy = digits_bundle
     image = np.zeros((8, 64), np.float32)
 
-    def cycle() -> None:
-        with aotc_runtime.load(path, trust=policy) as bundle:
-            bundle["predict"](image)
+    def growth(cycles: int) -> int:
+        before = private_bytes()
+        for _ in range(cycles):
+            with aotc_runtime.load(path, trust=policy) as bundle:
+                bundle["predict"](image)
+        return private_bytes() - before
 
-    for _ in range(5):
-        cycle()
+    growth(5)
     files, maps, executables = held()
-    memory = private_bytes()
-    for _ in range(20):
-        cycle()
+    # Arenas of threads that deserialize fill once, in whichever round; a leak grows in all.
+    assert any(growth(20) < 20 * 200_000 for _ in range(3))
     assert held()[0] == files and held()[2] == executables
-    assert held()[1] <= maps + 2, "an arena of the allocator may come, a map for each load may not"
-    # Threads that deserialize have arenas of their own, which fill during the first cycles.
-    assert private_bytes() - memory < 20 * 200_000, "a cycle loads some 400 kB"
+    assert held()[1] < maps + 20, "arenas of the allocator may come, a map for each load may not"
 
 
 def test_only_what_jaxlibs_own_call_path_takes_in_order_runs_there() -> None:

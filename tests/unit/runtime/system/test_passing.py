@@ -14,12 +14,7 @@ import pytest
 from aotc_runtime.base.digest import chunks_of, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
-from aotc_runtime.system.streamed_bundle import (
-    CHUNK_BYTES,
-    ignore_progress,
-    look_into,
-    pass_file,
-)
+from aotc_runtime.system.streamed_bundle import CHUNK_BYTES, ignore_progress, look_into, pass_file
 
 from .test_store import as_archive, as_folder
 

@@ -165,10 +165,7 @@ TPU = {"family": "tpu", "topology": "v5e:1x1", "kinds": ["TPU v5e"]}
 CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "an engine that is not listed": ({FIRST: "openvino"}, "one of iree, of requires.engines"),
     "an engine without a name": ({SECOND: ""}, "one of iree, of requires.engines"),
-    "a list of none": (
-        {"requires.engines": {}, FIRST: None},
-        "another engine than the target's",
-    ),
+    "a list of none": ({"requires.engines": {}, FIRST: None}, "another engine than the target's"),
     "an engine for nothing": ({FIRST: None}, "an executable for iree"),
     "the target's for nothing": ({SECOND: "iree"}, "an executable for cpu"),
     "the target's own twice": (BY_IREE, "each engine once"),

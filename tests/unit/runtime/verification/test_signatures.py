@@ -7,10 +7,7 @@ from aotc_runtime.base import limits
 from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.verification.public_keys import PublicKey, Trials, load_public_key
 from aotc_runtime.verification.root_signatures import is_signed_by, who_signed
-from tests.hostile.tampering import (
-    authenticated,
-    envelope,
-)
+from tests.hostile.tampering import authenticated, envelope
 
 from ..samples import refused
 

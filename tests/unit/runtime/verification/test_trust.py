@@ -309,6 +309,8 @@ threshold = 1
 thresold = 1
 furthest_fallback = "splti"
 minimum_build_time = 2026-01-01T00:00:00
+numerics = "ieee"
+precisions = ["int8", "int2"]
 
 [[keys]]
 public_key = "x"
@@ -326,16 +328,19 @@ roots = [
     found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
     assert found.pop(":1 schema").found == "no value"
     assert sorted(found) == [
-        ":13 revoked.roots[0]",
+        ":11 keys[0].not_after",
+        ":15 revoked.roots[0]",
         ":3 thresold",
         ":4 furthest_fallback",
         ":5 minimum_build_time",
-        ":9 keys[0].not_after",
+        ":7 precisions[1]",
     ]
     assert found[":3 thresold"].hint == "did you mean `threshold`?"
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
     assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
-    assert "without quotes" in found[":9 keys[0].not_after"].hint
+    assert found[":7 precisions[1]"].hint == "did you mean `int8`?"
+    assert found[":7 precisions[1]"].expected == "one of: float32, int4, int8"
+    assert "without quotes" in found[":11 keys[0].not_after"].hint
 
 
 def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) -> None:

@@ -1,0 +1,257 @@
+"""Products of quantized numbers: operations of our own, found in a program before all others.
+
+A small integer, less its zero point, times a scale is `DEQUANTIZE`; a float that is rounded and
+kept within a small integer's limits is `QUANTIZE`. A product with weights of which the first is
+made is `WEIGHTED`, and a product of small integers less their zero points is `WHOLE`. What does not
+match exactly stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from aotc.engines.onnx_graphs.graph_patterns import SPREAD, become, maker, number_of, pairs
+from aotc.engines.onnx_graphs.stablehlo_program import (
+    DTYPES,
+    NARROW,
+    PARAMETERS,
+    Block,
+    Operation,
+    Value,
+)
+
+QUANTIZE, DEQUANTIZE = "aotc.quantize", "aotc.dequantize"
+WEIGHTED = "aotc.weighted_dot_general"
+WHOLE = {
+    "stablehlo.convolution": "aotc.whole_convolution",
+    "stablehlo.dot_general": "aotc.whole_dot_general",
+}
+"""By the operation on numbers of any type."""
+
+SMALL = ("i8", "ui8", *NARROW)
+_WHOLE = ("i8", "ui8")
+
+
+def fuse(program: Block, weights: Collection[int]) -> None:
+    """Put such operations into a program and its blocks. weights: their places among arguments."""
+    numbers = frozenset(id(program.arguments[place]) for place in weights)
+    for operation in program.walk():
+        match operation.name:
+            case "stablehlo.convert":
+                _quantize(operation, numbers)
+            case "stablehlo.multiply":
+                _dequantize(operation)
+            case "stablehlo.add":
+                _is_paired(operation)
+            case "stablehlo.convolution" | "stablehlo.dot_general":
+                _is_paired(operation) or _whole(operation) or _weighted(operation)
+
+
+class _Bounded(NamedTuple):
+    """A value and the limits that it is kept within."""
+
+    value: Value
+    low: float
+    high: float
+
+
+def _bounded(value: Value) -> _Bounded:
+    low, high = -np.inf, np.inf
+    clamp = maker(value, "stablehlo.clamp")
+    if clamp is not None:
+        least, most = (number_of(clamp.operands[place]) for place in (0, 2))
+        if least is None or most is None:
+            return _Bounded(value, low, high)
+        return _Bounded(clamp.operands[1], least, most)
+    while made_by := maker(value, "stablehlo.minimum", "stablehlo.maximum"):
+        found = [(number_of(each), inner) for each, inner in pairs(made_by)]
+        end, value = next((each for each in found if each[0] is not None), (None, value))
+        if end is None:
+            break
+        if made_by.name == "stablehlo.minimum":
+            high = min(high, end)
+        else:
+            low = max(low, end)
+    return _Bounded(value, low, high)
+
+
+def _quantize(operation: Operation, weights: frozenset[int]) -> bool:
+    """Match floats that are rounded, shifted and kept within the limits of a small integer."""
+    element, (value,) = operation.result.element, operation.operands
+    if element not in _WHOLE:
+        return False
+    limits, is_wide = np.iinfo(DTYPES[element]), value.element == "i32"
+    wide = maker(value, "stablehlo.convert")
+    if is_wide and wide is not None:
+        (value,) = wide.operands
+    if value.element != "f32":
+        return False
+    value, low, high = _bounded(value)
+    if is_wide and not limits.min <= low <= high <= limits.max:
+        return False  # an int32 that becomes a smaller integer wraps
+    low, high = max(low, limits.min), min(high, limits.max)
+    shift: list[Value] = []
+    shifted = maker(value, "stablehlo.add")
+    for rounded, zero in pairs(shifted) if shifted is not None else ():
+        if maker(rounded, "stablehlo.round_nearest_even") and _fits(zero, element):
+            value, shift = rounded, [zero]
+            break
+    made_by = maker(value, "stablehlo.round_nearest_even")
+    if made_by is None or not low <= 0 <= high or low != int(low) or high != int(high):
+        return False  # what is no number becomes 0
+    (value,) = made_by.operands
+    scale, divided = 1.0, maker(value, "stablehlo.divide")
+    if divided is not None:
+        by = number_of(divided.operands[1])
+        if by is not None and np.finfo(np.float32).tiny <= by < np.inf:
+            value, scale = divided.operands[0], by
+    return become(
+        operation,
+        QUANTIZE,
+        value,
+        *shift,
+        scale=scale,
+        limits=(int(low), int(high)),
+        is_number=_is_number(value, weights),
+    )
+
+
+_STEPS_MAX = 16
+_ARITHMETIC = (
+    *(f"stablehlo.{name}" for name in ("add", "convolution", "dot_general", "maximum")),
+    *SPREAD,
+)
+
+
+def _is_number(value: Value, weights: frozenset[int], steps: int = _STEPS_MAX) -> bool:
+    """Return whether a value is computed of small integers, weights and constants alone.
+
+    These are numbers: parity compares what is computed with them.
+    """
+    made_by = value.made_by
+    if made_by is None or made_by.name in (DEQUANTIZE, "stablehlo.constant"):
+        return made_by is not None or id(value) in weights
+    if made_by.name not in _ARITHMETIC or not steps:
+        return False
+    return all(_is_number(each, weights, steps - 1) for each in made_by.operands)
+
+
+def _dequantize(operation: Operation) -> bool:
+    """Match small integers, less their zero points, times scales."""
+    if operation.result.element != "f32":
+        return False
+    for value, scale in pairs(operation):
+        found = _centred(value)
+        if found is not None:
+            return become(operation, DEQUANTIZE, found[0], scale, *found[1:])
+    return False
+
+
+def _centred(value: Value) -> list[Value] | None:
+    """Return the small integers that a value is, and their zero points if it has such."""
+    if value.element in SMALL:
+        return [value]
+    made_by = maker(value, "stablehlo.convert", "stablehlo.reshape")
+    if made_by is not None:
+        (inner,) = made_by.operands
+        if inner.element not in (*SMALL, "i32", value.element):
+            return None
+        found = _centred(inner)
+        is_moved = made_by.name == "stablehlo.reshape" and found is not None and len(found) > 1
+        return None if is_moved else found
+    made_by = maker(value, "stablehlo.subtract")
+    if made_by is None or value.element not in ("i32", "f32"):
+        return None
+    wide, zero = made_by.operands
+    found = _centred(wide)
+    if found is None or len(found) > 1 or not _fits(zero, found[0].element):
+        return None
+    return [*found, zero]
+
+
+def _fits(value: Value, element: str) -> bool:
+    """Return whether numbers are those of a small integer type."""
+    if (found := number_of(value)) is not None:
+        limits = ml_dtypes.iinfo(PARAMETERS[element])
+        return limits.min <= found <= limits.max and found == int(found)
+    while made_by := maker(value, *SPREAD, "stablehlo.convert"):
+        (value,) = made_by.operands
+        if made_by.name == "stablehlo.convert":
+            return value.element == element
+    return False
+
+
+def _is_paired(operation: Operation) -> bool:
+    """Mark what is dequantized for one operation, of which an engine makes one of integers."""
+    one, other = (maker(_source(each), DEQUANTIZE) for each in operation.operands)
+    if one is None or other is None or _source(one.operands[1]).size != 1:
+        return False
+    one.attributes["paired"] = other.attributes["paired"] = operation.name
+    return True
+
+
+def _source(value: Value) -> Value:
+    """Return what a value repeats, or has in another shape."""
+    while made_by := maker(value, *SPREAD):
+        (value,) = made_by.operands
+    return value
+
+
+def _whole(operation: Operation) -> bool:
+    """Match products of small integers that are added in 32 bits."""
+    if operation.result.element != "i32":
+        return False
+    found = [_centred(each) for each in operation.operands]
+    if found[0] is None or found[1] is None:
+        return False
+    if any(each[0].element not in _WHOLE for each in found if each):
+        return False
+    shapes = [each.shape for each in operation.operands]
+    if [each[0].shape for each in found if each] != shapes:
+        return False
+    zeros = tuple(len(each) > 1 for each in found if each)
+    operands = [each[0] for each in found if each] + [z for each in found if each for z in each[1:]]
+    return become(operation, WHOLE[operation.name], *operands, **operation.attributes, zeros=zeros)
+
+
+def _weighted(operation: Operation) -> bool:
+    """Match products whose right factor is dequantized, in blocks of its contracted axis or not.
+
+    Of its numbers in `blocks`, those along the axes `summed` are contracted with the other factor;
+    `free` are the other axes in the result's order.
+    """
+    if operation.name != "stablehlo.dot_general" or operation.result.element != "f32":
+        return False
+    numbers = operation.attributes["dot_dimension_numbers"]
+    left, value = operation.operands
+    if numbers["rhs_batching_dimensions"] or len(numbers["rhs_contracting_dimensions"]) != 1:
+        return False
+    (axis,) = numbers["rhs_contracting_dimensions"]
+    order, turned = tuple(range(len(value.shape))), maker(value, "stablehlo.transpose")
+    if turned is not None:
+        order, (value,) = tuple(turned.attributes["permutation"]), turned.operands
+        axis = order[axis]
+    is_split, shape, merged = False, value.shape, maker(value, "stablehlo.reshape")
+    if merged is not None and len(merged.operands[0].shape) == len(shape) + 1:
+        (value,) = merged.operands
+        split = (*shape[:axis], *value.shape[axis : axis + 2], *shape[axis + 1 :])
+        if value.shape != split:
+            return False
+        is_split = True
+    made_by = maker(value, DEQUANTIZE, "stablehlo.convert")
+    if made_by is None or made_by.operands[0].element not in SMALL or left.element != "f32":
+        return False
+    return become(
+        operation,
+        WEIGHTED,
+        left,
+        *made_by.operands,
+        dot_dimension_numbers={**numbers, "rhs_contracting_dimensions": (0,)},
+        blocks=value.shape,
+        summed=(axis, axis + 1) if is_split else (axis,),
+        free=tuple(each + (is_split and each > axis) for each in order if each != axis),
+    )

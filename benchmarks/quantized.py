@@ -1,0 +1,190 @@
+"""`python -m benchmarks.quantized`: quantized models as bundles of each engine.
+
+A multilayer perceptron in four forms, written for ONNX: float32, weights of 8 bits, static
+quantization (QDQ) and dynamic quantization. Of each, bundles for each engine and ONNX Runtime's
+own session on the same file are called in turns in one process. Needs aotc's extras `onnx` and
+`openvino`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measure import OUT, verdict
+
+ENGINES = ("onnxruntime", "openvino", "xla")
+
+OF_SESSION, OF_FLOAT = 1.05, 1.0
+"""Goals: at most the time of the session on the same file, and of the same engine's float32."""
+
+MANIFEST = """
+schema = 1
+name = "model"
+version = "1.0.0"
+targets = ["native"]
+engines = ["{engine}"]
+[entry_points.run]
+source = "../{model}.onnx"
+tolerance = {{ rtol = 1e-2, atol = {atol} }}
+inputs.x = {{ shape = {shape}, dtype = "float32" }}
+fixtures.file = "../{model}.npz"
+"""
+
+
+def main() -> None:
+    """Build the bundles, call them in turns, and print ratios of times."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.quantized", description=main.__doc__
+    )
+    parser.add_argument("--engines", default=",".join(ENGINES), help=f"some of {','.join(ENGINES)}")
+    parser.add_argument("--sizes", default="256,512,512,64", help="of the layers")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--threads", type=int, default=1, help="of each engine (default 1)")
+    options = parser.parse_args()
+    sizes = [*map(int, options.sizes.split(","))]
+    folder = OUT / f"quantized-{'-'.join(map(str, sizes))}-{options.batch}"
+    folder.mkdir(parents=True, exist_ok=True)
+    given = np.random.default_rng(0).standard_normal((options.batch, sizes[0]), np.float32)
+    calls: dict[tuple[str, str], Callable[[], Any]] = {}
+    for model in write_models(folder, sizes, given):
+        for engine in options.engines.split(","):
+            found = _bundle(folder, model, engine, given, options.threads)
+            if callable(found):
+                calls[model, engine] = found
+            else:
+                print(json.dumps({"model": model, "engine": engine, "refused": found}))
+        calls[model, "session"] = _session(folder / f"{model}.onnx", given, options.threads)
+    for line in compared(_times(calls, options.rounds)):
+        print(json.dumps(line))
+
+
+def write_models(folder: Path, sizes: Sequence[int], given: Any) -> tuple[str, ...]:
+    """Write the models and the fixture's inputs; return their names, float32 first."""
+    onnx: Any = import_module("onnx")
+    tools: Any = import_module("onnxruntime.quantization")
+
+    class Inputs(tools.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self._left = [{"x": given}]
+
+        def get_next(self) -> Any:
+            return self._left.pop() if self._left else None
+
+    onnx.save(_network(onnx, sizes, len(given), quantized=False), folder / "float32.onnx")
+    onnx.save(_network(onnx, sizes, len(given), quantized=True), folder / "weights.onnx")
+    start, int8 = folder / "float32.onnx", tools.QuantType.QInt8
+    tools.quantize_dynamic(start, folder / "dynamic.onnx", weight_type=int8)
+    tools.quantize_static(start, folder / "static.onnx", Inputs(), weight_type=int8)
+    models = ("float32", "weights", "static", "dynamic")
+    for name in models:
+        np.savez(folder / f"{name}.npz", x=given)
+    return models
+
+
+def _network(onnx: Any, sizes: Sequence[int], rows: int, quantized: bool) -> Any:
+    """Layers with weights in float32, or in 8 bits with a scale for each column."""
+    make, random = onnx.helper.make_node, np.random.default_rng(1)
+    nodes, arrays, value = [], [], "x"
+    for layer, (depth, columns) in enumerate(pairwise(sizes)):
+        weight = (random.standard_normal((depth, columns)) / depth**0.5).astype(np.float32)
+        held: dict[str, Any] = {f"b{layer}": (random.standard_normal(columns) / 9).astype("f4")}
+        if quantized:
+            scale = np.abs(weight).max(0) / 127
+            held |= {f"q{layer}": np.rint(weight / scale).astype(np.int8), f"s{layer}": scale}
+            names = [f"q{layer}", f"s{layer}"]
+            nodes.append(make("DequantizeLinear", names, [f"w{layer}"], axis=1))
+        else:
+            held[f"w{layer}"] = weight
+        nodes.append(make("MatMul", [value, f"w{layer}"], [f"m{layer}"], name=f"product{layer}"))
+        value = f"a{layer}"
+        nodes.append(make("Add", [f"m{layer}", f"b{layer}"], [value], name=f"sum{layer}"))
+        if layer < len(sizes) - 2:
+            value = f"r{layer}"
+            nodes.append(make("Relu", [f"a{layer}"], [value], name=f"relu{layer}"))
+        arrays += [onnx.numpy_helper.from_array(array, name) for name, array in held.items()]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [rows, size])
+        for name, size in (("x", sizes[0]), (value, sizes[-1]))
+    ]
+    graph = onnx.helper.make_graph(nodes, "mlp", ends[:1], ends[1:], arrays)
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
+
+
+def _bundle(
+    folder: Path, model: str, engine: str, given: Any, threads: int
+) -> Callable[[], Any] | str:
+    """Build a bundle and return a call of it, or the first finding of an engine that refuses."""
+    import aotc_runtime
+    from aotc.bundle.sign.signer import LocalSigner
+    from aotc.bundle.trust.trust_text import policy_text
+    from aotc.pipeline.build import build
+    from aotc_runtime.base.errors import AotcError
+
+    place = folder / f"{model}-{engine}"
+    place.mkdir(exist_ok=True)
+    # Steps of quantization that two engines round to other sides of.
+    atol = 1e-4 if model == "float32" else 0.1
+    text = MANIFEST.format(engine=engine, model=model, atol=atol, shape=list(given.shape))
+    (place / "manifest.toml").write_text(text, encoding="utf-8")
+    signer, bundle = LocalSigner.ephemeral(), place / "model.aotb"
+    try:
+        build(place / "manifest.toml", output=bundle, signer=signer)
+    except AotcError as error:
+        return f"{error.code}: {error.findings[0].found}"
+    policy = place / "trust.toml"
+    policy.write_text(policy_text("*", [signer.public_pem()]), encoding="utf-8")
+    run = aotc_runtime.load(bundle, trust=policy, threads=threads)["run"]
+    return lambda: run(given)
+
+
+def _session(path: Path, given: Any, threads: int) -> Callable[[], Any]:
+    onnxruntime: Any = import_module("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": given})
+
+
+def _times(
+    calls: Mapping[tuple[str, str], Callable[[], Any]], rounds: int
+) -> Mapping[tuple[str, str], float]:
+    """Return the median of the seconds of each call, in turns, after one round of all."""
+    found: dict[tuple[str, str], list[float]] = {key: [] for key in calls}
+    for number in range(rounds + 1):
+        for key, call in calls.items():
+            started = time.perf_counter()
+            call()
+            if number:
+                found[key].append(time.perf_counter() - started)
+    return {key: statistics.median(each) for key, each in found.items()}
+
+
+def compared(times: Mapping[tuple[str, str], float]) -> Iterator[Mapping[str, Any]]:
+    """Yield each bundle's time, and its ratios to the session's and to float32's."""
+    for (model, engine), seconds in times.items():
+        plain = times.get(("float32", engine))
+        of_session = seconds / times[model, "session"]
+        line = {"model": model, "engine": engine, "us": round(seconds * 1e6)}
+        if engine != "session":
+            line["of_session"] = f"{of_session:.2f} {verdict(of_session, OF_SESSION)}"
+        if plain is not None and model != "float32":
+            line["of_float32"] = f"{seconds / plain:.2f} {verdict(seconds / plain, OF_FLOAT)}"
+        yield line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,469 @@
+"""Quantized programs on engines that take graphs: whole numbers exactly, floats as in plain JAX.
+
+Programs that only look like these keep their arithmetic. Weights are the first arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+
+import aotc_runtime
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.compile.xla.native_target import describe_native
+from aotc.engines.onnx_graphs.graph_compiler import VNNI
+from aotc.engines.onnx_graphs.graph_job import Job
+from aotc.pipeline.build import build
+from tests.engines.conftest import ENGINES
+from tests.engines.search import Case, Loaded, Lowered
+from tests.hostile.tampering import policy_for
+
+RANDOM = np.random.default_rng(0)
+DEPTH, COLUMNS, GROUP = 256, 48, 32
+BLOCKS = DEPTH // GROUP
+
+
+def _whole(dtype: Any, *shape: int) -> Any:
+    limits = ml_dtypes.iinfo(dtype)
+    return RANDOM.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def _scales(*shape: int) -> Any:
+    return RANDOM.uniform(0.005, 0.02, shape).astype(np.float32)
+
+
+X = RANDOM.standard_normal((5, DEPTH)).astype(np.float32)
+W8, W4 = _whole(np.int8, DEPTH, COLUMNS), _whole(ml_dtypes.int4, DEPTH, COLUMNS)
+U8, U4 = _whole(np.uint8, DEPTH, COLUMNS), _whole(ml_dtypes.uint4, DEPTH, COLUMNS)
+ROW, BLOCKED = _scales(COLUMNS), _scales(BLOCKS, COLUMNS)
+ZEROS = _whole(np.int8, BLOCKS, COLUMNS)
+
+
+def wide(w: Any) -> Any:
+    return w.astype(jnp.float32)
+
+
+def by_column(w: Any, scale: Any, x: Any) -> Any:
+    return x @ (wide(w) * scale)
+
+
+def by_block(w: Any, scale: Any, x: Any) -> Any:
+    return x @ (wide(w).reshape(BLOCKS, GROUP, -1) * scale[:, None]).reshape(DEPTH, -1)
+
+
+def by_block_with_zeros(w: Any, scale: Any, zero: Any, x: Any) -> Any:
+    shifted = wide(w).reshape(BLOCKS, GROUP, -1) - wide(zero)[:, None]
+    return x @ (shifted * scale[:, None]).reshape(DEPTH, -1)
+
+
+def with_a_zero(w: Any, scale: Any, zero: Any, x: Any) -> Any:
+    return x @ (wide(w.astype(jnp.int32) - zero.astype(jnp.int32)) * scale)
+
+
+def product(a: Any, b: Any) -> Any:
+    numbers = (((1,), (0,)), ((), ()))
+    return lax.dot_general(a, b, numbers, preferred_element_type=jnp.int32)
+
+
+def less(a: Any, zero: Any) -> Any:
+    return a.astype(jnp.int32) - zero.astype(jnp.int32)
+
+
+def rounded(x: Any, scale: Any, zero: int = 0, dtype: Any = np.int8) -> Any:
+    limits = np.iinfo(dtype)
+    whole = jnp.clip(jnp.round(x / scale) + zero, limits.min, limits.max)
+    return whole.astype(jnp.int32).astype(dtype)
+
+
+def static(w: Any, row: Any, x: Any) -> Any:
+    """Quantize and dequantize before and behind a product, as ONNX's QDQ format has it."""
+    scale = np.float32(0.03)
+    given = wide(less(rounded(x, scale, 3), np.int8(3))) * scale
+    made = given @ (wide(w) * row)
+    return wide(less(rounded(made, np.float32(0.25), 128, np.uint8), np.uint8(128))) * np.float32(
+        0.25
+    )
+
+
+def dynamic(w: Any, row: Any, x: Any) -> Any:
+    scale = jnp.abs(x).max(1, keepdims=True) / 127
+    whole = jnp.clip(jnp.round(x / scale), -127, 127).astype(jnp.int8)
+    return wide(product(whole, w)) * scale * row
+
+
+def batches(a: Any, b: Any) -> Any:
+    numbers = (((2,), (2,)), ((0,), (0,)))
+    return lax.dot_general(a, b, numbers, preferred_element_type=jnp.int32)
+
+
+def convolved(kernel: Any, x: Any) -> Any:
+    words = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        less(x, np.int8(5)),
+        kernel.astype(jnp.int32),
+        (1, 2),
+        "SAME",
+        dimension_numbers=words,
+    )
+
+
+class Program(NamedTuple):
+    """A function of weights, then inputs. operator: of ONNX Runtime, that it is made with."""
+
+    function: Callable[..., Any]
+    weights: tuple[Any, ...]
+    inputs: tuple[Any, ...]
+    operator: str = ""
+
+
+LOW, HIGH = np.full((3, 4096), -128, np.int8), np.full((3, 4096), 255, np.uint8)
+
+WEIGHTED: Mapping[str, Program] = {
+    "8 bits by column": Program(by_column, (W8, ROW), (X,)),
+    "8 bits by block": Program(by_block, (W8, BLOCKED), (X,)),
+    "8 bits, one scale": Program(by_column, (W8, ROW[0]), (X,)),
+    "8 bits, zeros by block": Program(by_block_with_zeros, (W8, BLOCKED, ZEROS), (X,)),
+    "unsigned 8 bits, a zero": Program(with_a_zero, (U8, ROW, np.uint8(131)), (X,)),
+    "unsigned 8 bits": Program(by_column, (U8, ROW), (X,)),
+    "scaled behind": Program(lambda w, s, x: (x @ wide(w)) * s, (W8, ROW), (X,)),
+    "transposed": Program(
+        lambda w, s, x: jnp.einsum("bk,nk->bn", x, wide(w) * s[:, None]), (W8.T.copy(), ROW), (X,)
+    ),
+    "turned": Program(lambda w, s, x: x @ (wide(w) * s[:, None]).T, (W8.T.copy(), ROW), (X,)),
+    "several axes": Program(
+        lambda w, s, x: jnp.einsum("abk,knm->abnm", x.reshape(1, 5, -1), wide(w) * s),
+        (W8.reshape(DEPTH, 6, 8), ROW.reshape(6, 8)),
+        (X,),
+    ),
+}
+"""Products with weights of 8 bits."""
+
+FOUR: Mapping[str, Program] = {
+    "4 bits by column": Program(by_column, (W4, ROW), (X,), "MatMulNBits"),
+    "4 bits by block": Program(by_block, (W4, BLOCKED), (X,), "MatMulNBits"),
+    "unsigned 4 bits": Program(by_column, (U4, ROW), (X,), "MatMulNBits"),
+    "4 bits, a zero": Program(with_a_zero, (W4, ROW, _whole(ml_dtypes.int4, 1)), (X,)),
+    "4 bits, turned": Program(
+        lambda w, s, x: x @ (wide(w) * s[:, None]).T, (W4.T.copy(), ROW), (X,), "MatMulNBits"
+    ),
+}
+
+WHOLE: Mapping[str, Program] = {
+    "signed": Program(lambda w, x: product(x, w), (W8,), (_whole(np.int8, 5, DEPTH),)),
+    "the lowest": Program(lambda w, x: product(x, w), (LOW.T.copy(),), (LOW,)),
+    "the highest": Program(
+        lambda w, x: product(x.astype(np.int32), w.astype(np.int32)), (HIGH.T.copy(),), (HIGH,)
+    ),
+    "both ends": Program(
+        lambda w, x, z: product(less(x, z), w.astype(np.int32)),
+        (LOW.T.copy(),),
+        (HIGH, np.uint8(0)),
+    ),
+    "of a call": Program(product, (), (_whole(np.int8, 5, DEPTH), W8)),
+    "a zero of the left": Program(
+        lambda w, x, z: product(less(x, z), w.astype(np.int32)),
+        (W8,),
+        (_whole(np.uint8, 5, DEPTH), np.uint8(7)),
+    ),
+    "zeros of columns": Program(
+        lambda w, z, x: product(less(x, np.int8(-7)), less(w, z)),
+        (W8, _whole(np.int8, COLUMNS)),
+        (_whole(np.int8, 5, DEPTH),),
+    ),
+    "batches": Program(batches, (), (_whole(np.int8, 2, 3, 64), _whole(np.int8, 2, 5, 64))),
+}
+"""Products of integers, whose sums are exact."""
+
+ODD = np.float32([np.nan, np.inf, -np.inf, 0, 0.5, 1.5, 2.5, -0.5, 127.5, -128.5, 1e30, -1e30, 3.3])
+
+ROUNDED: Mapping[str, Program] = {
+    "int8": Program(lambda x: rounded(x, np.float32(1)), (), (ODD,)),
+    "a scale": Program(lambda x: rounded(x, np.float32(0.3), 5), (), (ODD,)),
+    "uint8": Program(lambda x: rounded(x, np.float32(0.3), 100, np.uint8), (), (ODD,)),
+    "a zero of a call": Program(
+        lambda x, z: jnp.clip(jnp.round(x) + wide(z), 0, 255).astype(np.uint8),
+        (),
+        (ODD, np.uint8(100)),
+    ),
+    "fewer": Program(
+        lambda x: jnp.clip(jnp.round(x), -127, 100).astype(np.int8), (), (ODD,), "QuantizeLinear"
+    ),
+    "rounded last": Program(
+        lambda x: jnp.round(jnp.clip(x, -4, 4)).astype(np.int8), (), (ODD,), "QuantizeLinear"
+    ),
+}
+
+CHAINS: Mapping[str, Program] = {
+    "static": Program(static, (W8, ROW), (X,), "QLinearMatMul"),
+    "dynamic": Program(dynamic, (W8, ROW), (X,), "MatMulInteger"),
+}
+
+STRICT: Mapping[str, Program] = {
+    "a scale of rows": Program(
+        lambda w, s, x: x @ (wide(w) * s[:, None]), (W4, _scales(DEPTH)), (X,)
+    ),
+    "a number that does not fit": Program(
+        lambda w, x: product(x.astype(np.int32) - 300, w.astype(np.int32)),
+        (W8,),
+        (_whole(np.uint8, 5, DEPTH),),
+    ),
+    "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
+    "a conversion that wraps": Program(
+        lambda x: jnp.clip(jnp.round(x), -300, 300).astype(np.int32).astype(np.int8), (), (ODD,)
+    ),
+    "limits without 0": Program(
+        lambda x: jnp.clip(jnp.round(x), 1, 100).astype(np.int8), (), (ODD,)
+    ),
+    "rounded away": Program(
+        lambda x: jnp.clip(lax.round(x), -128, 127).astype(np.int8), (), (ODD,)
+    ),
+    "a scale of a call": Program(
+        lambda x, s: jnp.clip(jnp.round(x / s), -128, 127).astype(np.int8),
+        (),
+        (ODD, np.float32(0.0)),
+    ),
+    "blocks of another axis": Program(
+        lambda w, s, x: x @ (wide(w).reshape(DEPTH, 3, -1) * s[:, :, None]).reshape(DEPTH, COLUMNS),
+        (W4, _scales(DEPTH, 3)),
+        (X,),
+    ),
+    "weights of a call": Program(by_column, (), (W8, ROW, X)),
+}
+"""Programs that are no such products, or whose results another operator changes."""
+
+RIGHT = {**WEIGHTED, **FOUR, **WHOLE, **ROUNDED, **CHAINS}
+ALL = {**RIGHT, **STRICT}
+NEW = ("MatMulNBits", "MatMulInteger", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+ON_GRAPHS = [each.as_param() for each in ENGINES if each.name != "iree"]
+ON_ONNX = ON_GRAPHS[0].marks
+
+
+def results_of(program: Program, engine: str, **job: Any) -> tuple[Any, Any, Mapping[str, int]]:
+    """Return an engine's result, plain JAX's, and how often each operator occurs."""
+    lowered = Lowered(Case("", program.function, False, program.weights, {"": program.inputs}))
+    worker = import_module(f"aotc.engines.{engine}.{engine}_worker")
+    places = tuple(range(len(program.weights)))
+    made = worker.compile_job(Job(lowered.module.artifact, places, **job))
+    assert not made.problem, made.words
+    loaded = Loaded(engine, made.serialized, lowered.weights, program.inputs, lowered.outputs)
+    (found,), (plain,) = loaded.call(program.inputs), lowered.plain(program.inputs)
+    assert found.dtype == plain.dtype and found.shape == plain.shape
+    return found, plain, made.evidence.placement[0].steps
+
+
+def _same(found: Any, plain: Any, tolerance: float = 5e-6) -> bool:
+    """Return whether integers are equal, and floats within a part of the largest."""
+    if plain.dtype.kind != "f":
+        return bool(np.array_equal(found, plain))
+    return bool(np.abs(found - plain).max() <= tolerance * np.abs(plain).max())
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=ON_ONNX) for name in {**WHOLE, **CHAINS}]
+)
+@pytest.mark.skipif(VNNI.isdisjoint(describe_native().features), reason="a processor without VNNI")
+def test_signed_weights_are_exact_with_vnni(name: str) -> None:
+    found, plain, _ = results_of(ALL[name], "onnxruntime", vnni=True)
+    assert _same(found, plain)
+
+
+@pytest.mark.parametrize("engine", ON_GRAPHS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_quantized_program_matches_plain_jax(name: str, engine: Any) -> None:
+    found, plain, _ = results_of(ALL[name], engine.name)
+    assert _same(found, plain)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=ON_ONNX) for name in {**FOUR, **WHOLE, **ROUNDED, **CHAINS}]
+)
+def test_onnx_runtime_has_one_operator_for_it(name: str) -> None:
+    program = ALL[name]
+    _, _, operators = results_of(program, "onnxruntime")
+    kind = "MatMulInteger" if name in WHOLE else "QuantizeLinear" if name in ROUNDED else ""
+    if expected := program.operator or kind:
+        assert operators.get(expected) == 1
+        assert "MatMul" not in operators
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=ON_ONNX) for name in STRICT])
+def test_what_only_looks_like_it_keeps_its_arithmetic(name: str) -> None:
+    found, plain, operators = results_of(ALL[name], "onnxruntime")
+    assert _same(found, plain)
+    assert set(operators) & set(NEW) <= (
+        {"QuantizeLinear"} if name == "a scale of a call" else set()
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("engine", ON_GRAPHS)
+@pytest.mark.parametrize("name", FOUR)
+def test_numbers_without_an_end_stay_so(name: str, engine: Any, rows: int) -> None:
+    given = X[:rows].copy()
+    given[0, 3], given[-1, 7], given[rows // 2, 9] = np.inf, -np.inf, 1e30
+    found, plain, _ = results_of(FOUR[name]._replace(inputs=(given,)), engine.name)
+    assert np.array_equal(np.isnan(found), np.isnan(plain))
+    assert np.array_equal(np.isinf(found), np.isinf(plain))
+    finite = np.isfinite(plain)
+    assert np.allclose(found[finite], plain[finite], rtol=1e-4, atol=1e-5)
+
+
+WRONG: Mapping[str, tuple[Program, Program]] = {
+    "a scale": (
+        ALL["4 bits by column"],
+        Program(by_column, (W4, np.where(np.arange(COLUMNS) == 7, 1.1, 1) * ROW), ()),
+    ),
+    "the sign": (ALL["4 bits by column"], Program(by_column, (W4, -ROW), ())),
+    "nibbles in another order": (
+        ALL["4 bits by column"],
+        Program(by_column, (W4.reshape(-1, 2, COLUMNS)[:, ::-1].reshape(W4.shape), ROW), ()),
+    ),
+    "blocks in another order": (
+        ALL["4 bits by block"],
+        Program(by_block, (W4, BLOCKED[::-1].copy()), ()),
+    ),
+    "another block": (
+        ALL["8 bits by block"],
+        Program(by_block, (W8, np.roll(BLOCKED, 1, 0)), ()),
+    ),
+    "the other axis": (
+        Program(by_column, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)),
+        Program(lambda w, s, x: x @ (wide(w) * s[:, None]), (W8[:COLUMNS], ROW), ()),
+    ),
+    "a zero": (
+        ALL["unsigned 8 bits, a zero"],
+        Program(with_a_zero, (U8, ROW, np.uint8(100)), ()),
+    ),
+}
+"""Programs, and others that differ in what quantized weights are made of."""
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=ON_ONNX) for name in WRONG])
+def test_a_difference_in_the_quantization_is_seen(name: str) -> None:
+    right, wrong = WRONG[name]
+    _, plain, _ = results_of(right, "onnxruntime")
+    wrong = wrong._replace(inputs=right.inputs)
+    weights = tuple(
+        np.asarray(each, np.asarray(w).dtype)
+        for each, w in zip(wrong.weights, right.weights, strict=True)
+    )
+    found, _, _ = results_of(wrong._replace(weights=weights), "onnxruntime")
+    assert not _same(found, plain, 1e-3)
+
+
+@pytest.mark.parametrize("engine", ON_GRAPHS)
+def test_a_convolution_of_integers_is_exact_or_refused(engine: Any) -> None:
+    image, kernel = _whole(np.int8, 1, 8, 9, 8), _whole(np.int8, 3, 3, 8, 4)
+    found, plain, _ = results_of(Program(convolved, (kernel,), (image,)), engine.name)
+    assert np.array_equal(found, plain)
+    many = Program(convolved, (_whole(np.int8, 3, 3, 99, 4),), (_whole(np.int8, 1, 8, 9, 99),))
+    with pytest.raises(AssertionError, match="convolution of 891 integers"):
+        results_of(many, engine.name)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=ON_ONNX) for name in {**WHOLE, **CHAINS} if name != "batches"]
+)
+@pytest.mark.parametrize("vnni", [False, True])
+def test_onnx_runtime_multiplies_signed_weights_only_with_vnni(name: str, vnni: bool) -> None:
+    """Without it, sums of products with signed weights saturate."""
+    onnx: Any = import_module("onnx")
+    program = ALL[name]
+    lowered = Lowered(Case("", program.function, False, program.weights, {"": program.inputs}))
+    worker = import_module("aotc.engines.onnxruntime.onnxruntime_worker")
+    places = tuple(range(len(program.weights)))
+    made = worker.compile_job(Job(lowered.module.artifact, places, vnni=vnni))
+    graph = onnx.load_from_string(made.serialized).graph
+    signed = onnx.TensorProto.INT8
+    constants = {each.name: each.data_type for each in graph.initializer}
+    kinds = {each.name: each.type.tensor_type.elem_type for each in graph.input} | constants
+    for node in graph.node:
+        if node.op_type == "Cast":
+            kinds[node.output[0]] = next(each.i for each in node.attribute if each.name == "to")
+        elif node.op_type in ("MatMulInteger", "QLinearMatMul", "MatMulIntegerToFloat"):
+            factors = [kinds.get(each) for each in node.input]
+            right = (*program.weights, *program.inputs[1 - len(program.weights) :])[0]
+            is_signed = right.dtype == np.int8
+            assert (signed in factors) == (vnni and is_signed)
+            break
+    else:
+        pytest.fail("no product of integers")
+
+
+@pytest.mark.parametrize("name", [pytest.param("8 bits by column", marks=ON_ONNX)])
+def test_sessions_do_not_round_activations_by_themselves(name: str, monkeypatch: Any) -> None:
+    onnxruntime: Any = import_module("onnxruntime")
+    plain, made = onnxruntime.SessionOptions, []
+    monkeypatch.setattr(onnxruntime, "SessionOptions", lambda: made.append(plain()) or made[-1])
+    results_of(ALL[name], "onnxruntime")
+    entry = made[-1].get_session_config_entry("session.qdq_matmulnbits_accuracy_level")
+    assert entry == "1"
+
+
+PROGRAM = """
+import jax.numpy as jnp
+
+def predict(params, x):
+    return jnp.tanh(x @ params["first"]) @ params["second"]
+"""
+
+MANIFEST = """
+schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+engines = ["{engine}"]
+weights.params.source = "params.safetensors"
+
+[precision.small]
+weights = "{bits}"
+
+[entry_points.predict]
+function = "program:predict"
+bind = {{ params = "params" }}
+inputs.x = {{ shape = [3, 64], dtype = "float32" }}
+precision = "small"
+"""
+
+
+@pytest.mark.parametrize("bits", ["int4", "int8"])
+@pytest.mark.parametrize("engine", ["xla", *ON_GRAPHS])
+def test_bundle_of_quantized_weights_says_what_its_engine_widens(
+    bits: str, engine: Any, tmp_path: Path
+) -> None:
+    name = getattr(engine, "name", engine)
+    shapes = {"first": (64, 128), "second": (128, 32)}
+    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
+    (tmp_path / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    manifest = tmp_path / "small.toml"
+    manifest.write_text(MANIFEST.format(engine=name, bits=bits), encoding="utf-8")
+    signer, bundle = LocalSigner.ephemeral(), tmp_path / "small.aotb"
+    made = build(manifest, output=bundle, signer=signer)
+    (target,) = made.bundle.manifests.values()
+    (profile,) = target.entry_points["predict"].profiles
+    if name == "onnxruntime" and bits == "int4":
+        assert profile.thunks["MatMulNBits"] == 2
+    is_widened = name == "xla" or (name == "onnxruntime" and bits == "int8")
+    notes = [each for each in made.notes if each.startswith("predict for")]
+    assert [f"the engine {name} widens weights of {bits}" in each for each in notes] == (
+        [True] if is_widened else []
+    )
+    with aotc_runtime.load(bundle, trust=policy_for(signer, name="small")) as loaded:
+        assert loaded["predict"](np.ones((3, 64), np.float32)).shape == (3, 32)
