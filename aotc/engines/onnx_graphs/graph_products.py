@@ -32,24 +32,13 @@ _TERMS_MAX = 4096
 class Factors(NamedTuple):
     """The factors of a product as [batch, free, contracted] and [batch, contracted, free].
 
-    `free` are the sizes of axes of the left and of the right factor that are not summed over.
+    `shape` is that of the product of these.
     """
 
     left: Tensor
     right: Tensor
-    batch: list[int]
-    free: tuple[list[int], list[int]]
+    shape: tuple[int, ...]
     depth: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the product of these."""
-        return (*self.left.shape[:-1], self.right.shape[-1])
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        """Of the product with its axes apart."""
-        return (*self.batch, *self.free[0], *self.free[1])
 
 
 def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
@@ -69,7 +58,7 @@ def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
     inner_rows = rows if not batch and rows else [prod(rows)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
     right = graph.reshape(right, (*batch, depth, prod(columns)))
-    return Factors(left, right, batch, (rows, columns), depth)
+    return Factors(left, right, (*left.shape[:-1], prod(columns)), depth)
 
 
 def _dot_general(rule: Rule) -> list[Tensor]:
@@ -82,18 +71,18 @@ def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
     wide = _MULTIPLIED.get(result.element, result.element)
     left, right = (graph.cast(each, wide) for each in (left, right))
     factors = arranged(rule, left, right)
-    depth, (rows, columns) = factors.depth, factors.free
+    depth, batch = factors.depth, len(factors.right.shape) - 2
     if depth == 0:
         return graph.constant(0, result.element)
-    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
-        flat = (*factors.batch, depth)
+    if prod(factors.shape[batch:]) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*factors.shape[:batch], depth)
         terms = graph.each("Mul", *(graph.reshape(each, flat) for each in factors[:2]))
-        made = summed(graph, terms, (len(factors.batch),))
+        made = summed(graph, terms, (batch,))
         return graph.cast(graph.reshape(made, result.shape), result.element)
     # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
     operator = "Mul" if depth == 1 else "MatMul"
     made = graph.node(operator, [factors.left, factors.right], factors.shape, wide)
-    made = graph.reshape(made, factors.result)
+    made = graph.reshape(made, result.shape)
     if result.element == "i1":
         return compared(graph, "NE", made, graph.like(0, made))
     return graph.cast(made, result.element)
