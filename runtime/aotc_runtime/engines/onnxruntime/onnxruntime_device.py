@@ -5,8 +5,6 @@ An executable is an ONNX graph, and becomes a session with its weights. Private 
 sessions take some microseconds more for each call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
