@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Tensor
@@ -29,20 +28,8 @@ _TERMS_MAX = 4096
 """Most products that are added one after the other, where a group has one channel of results."""
 
 
-class Factors(NamedTuple):
-    """The factors of a product as [batch, free, contracted] and [batch, contracted, free].
-
-    `shape` is that of the product of these.
-    """
-
-    left: Tensor
-    right: Tensor
-    shape: tuple[int, ...]
-    depth: int
-
-
-def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
-    """Arrange the factors of a `dot_general`, whose numbers an operation has."""
+def arranged(rule: Rule, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors of a `dot_general` as [batch, free, contracted] and [batch, contracted, free]."""
     graph, numbers = rule.graph, rule.operation.attributes["dot_dimension_numbers"]
     left_batch, right_batch = (numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs"))
     left_sum, right_sum = (numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs"))
@@ -57,8 +44,7 @@ def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
     # Without batches, MatMul takes any number of rows' axes as they are.
     inner_rows = rows if not batch and rows else [prod(rows)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
-    right = graph.reshape(right, (*batch, depth, prod(columns)))
-    return Factors(left, right, (*left.shape[:-1], prod(columns)), depth)
+    return left, graph.reshape(right, (*batch, depth, prod(columns)))
 
 
 def _dot_general(rule: Rule) -> list[Tensor]:
@@ -70,18 +56,18 @@ def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
     graph, result = rule.graph, rule.operation.result
     wide = _MULTIPLIED.get(result.element, result.element)
     left, right = (graph.cast(each, wide) for each in (left, right))
-    factors = arranged(rule, left, right)
-    depth, batch = factors.depth, len(factors.right.shape) - 2
+    left, right = arranged(rule, left, right)
+    shape, depth = (*left.shape[:-1], right.shape[-1]), left.shape[-1]
     if depth == 0:
         return graph.constant(0, result.element)
-    if prod(factors.shape[batch:]) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
-        flat = (*factors.shape[:batch], depth)
-        terms = graph.each("Mul", *(graph.reshape(each, flat) for each in factors[:2]))
+    batch = len(right.shape) - 2
+    if prod(shape[batch:]) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*shape[:batch], depth)
+        terms = graph.each("Mul", *(graph.reshape(each, flat) for each in (left, right)))
         made = summed(graph, terms, (batch,))
         return graph.cast(graph.reshape(made, result.shape), result.element)
     # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
-    operator = "Mul" if depth == 1 else "MatMul"
-    made = graph.node(operator, [factors.left, factors.right], factors.shape, wide)
+    made = graph.node("Mul" if depth == 1 else "MatMul", [left, right], shape, wide)
     made = graph.reshape(made, result.shape)
     if result.element == "i1":
         return compared(graph, "NE", made, graph.like(0, made))

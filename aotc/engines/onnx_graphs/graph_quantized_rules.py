@@ -193,13 +193,13 @@ def _whole_dot_general(rule: Rule) -> list[Tensor]:
     right_zero = zeros[1]
     if not graph.names.kernels.signed:
         right, right_zero = _unsigned(graph, right, right_zero)
-    factors = arranged(rule, left, right)
-    if not factors.depth:
+    left, right = arranged(rule, left, right)
+    if 0 in left.shape:
         return [graph.constant(0, "i32")]
-    inputs = [factors.left, factors.right, graph.reshape(left_zero, ())]
+    inputs = [left, right, graph.reshape(left_zero, ())]
     if right_zero is not None:
         inputs.append(_shifted(graph, graph.reshape(right_zero, ()), right.element, 0))
-    made = graph.node("MatMulInteger", inputs, factors.shape, "i32")
+    made = graph.node("MatMulInteger", inputs, (*left.shape[:-1], right.shape[-1]), "i32")
     return [graph.reshape(made, rule.operation.result.shape)]
 
 
@@ -226,31 +226,25 @@ def _less_zeros(rule: Rule, element: str) -> tuple[Tensor, ...]:
 
 def _terms_max(rule: Rule) -> int:
     """The most products of both factors whose sum float32 has exactly."""
-    sizes = [
-        255 if has or value.element == "ui8" else _MIDDLE
-        for has, value in zip(
-            rule.operation.attributes["zeros"], rule.operation.operands[:2], strict=True
-        )
-    ]
+    pairs = zip(rule.operation.attributes["zeros"], rule.operation.operands[:2], strict=True)
+    sizes = [255 if has or value.element == "ui8" else _MIDDLE for has, value in pairs]
     return _EXACT // prod(sizes)
 
 
 def _exact_product(rule: Rule) -> Tensor:
     """Multiply in float32, and add in 32 bits what float32 does not add exactly."""
     graph, most = rule.graph, _terms_max(rule)
-    factors = arranged(rule, *_less_zeros(rule, "f32"))
-    if not factors.depth:
-        return graph.constant(0, "i32")
-    total: Tensor | None = None
-    for start in range(0, factors.depth, most):
-        end = min(start + most, factors.depth)
-        left = graph.part(factors.left, len(factors.left.shape) - 1, start, end)
-        right = graph.part(factors.right, len(factors.right.shape) - 2, start, end)
-        operator = "Mul" if end - start == 1 else "MatMul"
-        made = graph.cast(graph.node(operator, [left, right], factors.shape, "f32"), "i32")
-        total = made if total is None else graph.each("Add", total, made)
-    assert total is not None
-    return graph.reshape(total, rule.operation.result.shape)
+    left, right = arranged(rule, *_less_zeros(rule, "f32"))
+    depth, shape = left.shape[-1], (*left.shape[:-1], right.shape[-1])
+    total = graph.constant(0, "i32")
+    for start in range(0, depth, most):
+        end = min(start + most, depth)
+        one = graph.part(left, len(left.shape) - 1, start, end)
+        other = graph.part(right, len(right.shape) - 2, start, end)
+        made = graph.node("Mul" if end - start == 1 else "MatMul", [one, other], shape, "f32")
+        made = graph.cast(made, "i32")
+        total = graph.each("Add", total, made) if start else made
+    return graph.reshape(total, rule.operation.result.shape) if depth else total
 
 
 def _whole_convolution(rule: Rule) -> list[Tensor]:
