@@ -43,7 +43,8 @@ def commanded(main: Callable[[list[str]], int], arguments: list[str], capfd: Cap
     exit_code = main(arguments)
     printed = capfd.readouterr()
     document = json.loads(printed.out)
-    assert (document["ok"], printed.err) == (exit_code == 0, "")
+    assert document["ok"] == (exit_code == 0)
+    assert not printed.err, printed.err
     if document["ok"]:
         return READY
     assert document["exit_code"] == exit_code
