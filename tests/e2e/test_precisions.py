@@ -325,30 +325,22 @@ tolerance = { rtol = 2e-2, atol = 1e-2 }
 
 
 def test_weights_of_a_model_file_are_quantized(tmp_path: Path) -> None:
-    weight, kernel = params()["first/kernel"], np.ones((1, 1, 3, 3), np.float32)
+    weight = params()["first/kernel"]
 
     def model(x: Any) -> Any:
-        return jnp.tanh(x @ weight) @ weight.T + kernel.sum()
+        return jnp.tanh(x @ weight)
 
     exported = export.export(jax.jit(model))(jax.ShapeDtypeStruct((4, 64), np.float32))
     (tmp_path / "model.jax").write_bytes(exported.serialize())
     text = '[entry_points.f]\nsource = "model.jax"\nprecision = "small"\n'
-    refused_ = refused(tmp_path, text + precision("int8"), head=BARE)
-    assert (refused_.code, "sums over various axes" in refused_.found) == ("AOTC-E809", True)
-
-    def without_transpose(x: Any) -> Any:
-        return jnp.tanh(x @ weight)
-
-    exported = export.export(jax.jit(without_transpose))(jax.ShapeDtypeStruct((4, 64), np.float32))
-    (tmp_path / "model.jax").write_bytes(exported.serialize())
     made = built(tmp_path, text + precision("int4"), head=BARE)
     (manifest,) = made.bundle.manifests.values()
     (weights,) = manifest.weights.values()
     assert sorted(each.dtype.value for each in weights.tensors) == ["float32", "int4"]
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(4).standard_normal((4, 64)).astype(np.float32)
-        found = np.asarray(loaded["f"](x))
-    assert 1e-4 < np.abs(found - np.tanh(x @ weight)).max() < 0.5
+        (result,) = jax.tree.leaves(loaded["f"](x))
+    assert 1e-4 < np.abs(np.asarray(result) - np.tanh(x @ weight)).max() < 0.5
 
 
 def test_results_of_a_framework_are_compared_with_the_weights_of_the_program(
