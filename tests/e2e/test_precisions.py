@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from jax import export
 
 import aotc_runtime
-from aotc.base.errors import BuildManifestError
+from aotc.base.errors import BuildManifestError, ParityError
 from aotc.base.evidence import AppliedPrecision
 from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
@@ -66,6 +69,12 @@ version = "1.0.0"
 targets = ["cpu-x86-64-v3"]
 weights.params.source = "params.safetensors"
 dimensions.batch = { range = [1, 64], profiles = [1, 8] }
+"""
+
+BARE = """schema = 1
+name = "small"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
 """
 
 PREDICT = """
@@ -307,14 +316,54 @@ inputs.x = { shape = [1, 8, 8, 16], dtype = "bfloat16" }
 precision = "small"
 tolerance = { rtol = 2e-2, atol = 1e-2 }
 """
-    without = HEAD.replace('weights.params.source = "params.safetensors"\n', "")
-    without = without.replace("dimensions.batch = { range = [1, 64], profiles = [1, 8] }\n", "")
-    made = built(tmp_path, text + precision("int8", "group = 5"), head=without)
+    made = built(tmp_path, text + precision("int8", "group = 5"), head=BARE)
     (manifest,) = made.bundle.manifests.values()
     assert {each.name: each.dtype.value for each in manifest.weights["kernel"].tensors} == {
         "value:int8:0.1.2": "int8",
         "value:int8:0.1.2:scale": "float32",
     }
+
+
+def test_weights_of_a_model_file_are_quantized(tmp_path: Path) -> None:
+    weight, kernel = params()["first/kernel"], np.ones((1, 1, 3, 3), np.float32)
+
+    def model(x: Any) -> Any:
+        return jnp.tanh(x @ weight) @ weight.T + kernel.sum()
+
+    exported = export.export(jax.jit(model))(jax.ShapeDtypeStruct((4, 64), np.float32))
+    (tmp_path / "model.jax").write_bytes(exported.serialize())
+    text = '[entry_points.f]\nsource = "model.jax"\nprecision = "small"\n'
+    refused_ = refused(tmp_path, text + precision("int8"), head=BARE)
+    assert (refused_.code, "sums over various axes" in refused_.found) == ("AOTC-E809", True)
+
+    def without_transpose(x: Any) -> Any:
+        return jnp.tanh(x @ weight)
+
+    exported = export.export(jax.jit(without_transpose))(jax.ShapeDtypeStruct((4, 64), np.float32))
+    (tmp_path / "model.jax").write_bytes(exported.serialize())
+    made = built(tmp_path, text + precision("int4"), head=BARE)
+    (manifest,) = made.bundle.manifests.values()
+    (weights,) = manifest.weights.values()
+    assert sorted(each.dtype.value for each in weights.tensors) == ["float32", "int4"]
+    with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
+        x = np.random.default_rng(4).standard_normal((4, 64)).astype(np.float32)
+        found = np.asarray(loaded["f"](x))
+    assert 1e-4 < np.abs(found - np.tanh(x @ weight)).max() < 0.5
+
+
+def test_results_of_a_framework_are_compared_with_the_weights_of_the_program(
+    tmp_path: Path,
+) -> None:
+    x = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
+    np.savez(tmp_path / "inputs.npz", x=x)
+    more = 'fixtures = { file = "inputs.npz", expected = "expected.npz" }'
+    text = entry_point(more=more) + precision("int4")
+    np.savez(tmp_path / "expected.npz", result=predicted(params(), x))
+    built(tmp_path, text)
+    np.savez(tmp_path / "expected.npz", result=predicted(params(), x) + np.float32(0.01))
+    with pytest.raises(ParityError) as error:
+        built(tmp_path, text)
+    assert error.value.code == "AOTC-E950"
 
 
 def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
@@ -358,7 +407,7 @@ def test_a_precision_that_cannot_be_built(
     assert all(part in f"{found.found} {found.expected}" for part in parts)
 
 
-def refused(folder: Path, text: str) -> Finding:
+def refused(folder: Path, text: str, head: str = HEAD) -> Finding:
     with pytest.raises(BuildManifestError) as error:
-        built(folder, text)
+        built(folder, text, head=head)
     return error.value.findings[0]

@@ -78,6 +78,14 @@ def _norm(x: Any) -> Any:
     return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+def test_a_norm_of_a_row_whose_sum_is_infinite_is_no_number() -> None:
+    rows = np.where(np.arange(64) % 2 == 0, 2e38, 1e38) * np.float32([[1], [1e-38]])
+    large = rows.astype(np.float32)
+    (found,), (plain,) = results_of(lambda x: _norm(x) * 2 + 1, large)
+    assert np.isnan(plain[0]).all() and np.isfinite(plain[1]).all()
+    assert same(found, plain)
+
+
 def _turned(x: Any) -> Any:
     """Transposes that meet their inverse behind what has to be said of other axes for it."""
     turned = x.transpose(3, 0, 2, 1)

@@ -342,10 +342,22 @@ def test_a_state_that_cannot_be_kept_is_refused(deployed: Deployed, tmp_path: Pa
     (tmp_path / "file").touch()
     assert deployed.answer(state=str(tmp_path / "file")) == "AOTC-E332"
     assert deployed.answer(state="a\0b") == "AOTC-E332"
-    for name in (channel_state.STATE, channel_state.NEW):
-        folder = tmp_path / f"taken-{name}"
-        (folder / name).mkdir(parents=True)
+    for number, take in enumerate((Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path))):
+        folder = tmp_path / f"taken-{number}"
+        folder.mkdir()
+        take(folder / channel_state.STATE)
         assert deployed.answer(state=str(folder)) == "AOTC-E332"
+
+
+def test_a_state_is_not_written_through_a_link(deployed: Deployed, tmp_path: Path) -> None:
+    folder, file = deployed.folder / "seen", tmp_path / "file"
+    folder.mkdir(mode=0o700)
+    file.write_text("mine")
+    (folder / "state.new").symlink_to(file)
+    assert (deployed.answer(), file.read_text()) == (NEVER, "mine")
+    (folder / channel_state.STATE).unlink()
+    (folder / channel_state.STATE).symlink_to(file)
+    assert (deployed.answer(), file.read_text()) == ("AOTC-E332", "mine")
 
 
 def test_what_was_seen_before_is_not_written_again(deployed: Deployed) -> None:
@@ -442,7 +454,7 @@ def test_killed_processes_leave_a_readable_state(deployed: Deployed) -> None:
             process.kill()
             process.join()
         assert deployed.answer() == NEVER
-    left = {path.name for path in (deployed.folder / "seen").iterdir()} - {channel_state.NEW}
+    left = {path.name for path in (deployed.folder / "seen").iterdir()}
     assert left == {channel_state.STATE, channel_state.LOCK}
     deployed.kept("old")
     deployed.renew()

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from in_toto.models.metadata import Metadata
+from securesystemslib.signer import SSlibKey
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.sign.signing_keys import KeyType
@@ -121,6 +124,15 @@ def test_bundle_signed_three_times_is_verified_by_all(built_by_ci: Path) -> None
 def test_both_kinds_of_signatures_are_verified(unpacked: Path) -> None:
     assert run_section(PAGE, OPENSSL, unpacked).stdout.count("this bundle") == 2
     require(LIBRARIES, unpacked)
+
+
+@pytest.mark.parametrize("name", ["ci", "release"])
+def test_in_toto_verifies_with_its_own_classes(unpacked: Path, name: str) -> None:
+    envelope = Metadata.load(str(unpacked / f"{name}.json"))
+    (keyid,) = envelope.signatures
+    public = load_pem_public_key((unpacked / f"{name}.pub").read_bytes())
+    key = SSlibKey.from_crypto(public, keyid=keyid).to_dict()
+    envelope.verify_signature({"keyid": keyid, **key})  # raises
 
 
 def forge(folder: Path, name: str, kind: KeyType) -> None:

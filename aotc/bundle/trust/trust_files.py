@@ -67,7 +67,7 @@ def add_key(
             raise refusal("AOTC-E023", f"{path} {where}", found, cause=cause)
     if table == "keys" and policy.threshold > 1 and "holder" not in stated:
         raise refusal("AOTC-E025", str(path), f"a threshold of {policy.threshold}")
-    after = _write(path, with_key(text, table, {**stated, "public_key": pem}))
+    after = _write(path, text, with_key(text, table, {**stated, "public_key": pem}))
     return key, list(_notes(policy, after, stated.get("holder", "")))
 
 
@@ -131,7 +131,7 @@ def revoke(
         already += [value for value in unique if value in there]
     later = {id: at for id, at in dated.items() if at and policy.revoked.since.get(id) != at}
     if any(added.values()) or later:
-        policy = _write(path, with_revoked(text, **added, since=later))
+        policy = _write(path, text, with_revoked(text, **added, since=later))
         added["keys"] += later
     already += [id for id in dated if id not in later]
     return Changed(policy, added, already)
@@ -142,10 +142,18 @@ def _read(path: Path) -> tuple[str, TrustPolicy]:
     return text, parse_policy(text, path.parent, str(path))
 
 
-def _write(path: Path, text: str) -> TrustPolicy:
+def _write(path: Path, read: str, text: str) -> TrustPolicy:
+    """Replace the text that was read from a policy by another one, and return its policy."""
     policy = parse_policy(text, path.parent, str(path))
     certifier_keys(policy, str(path))
-    write_atomically(path.resolve(), [text.encode()])
+
+    def require_unchanged() -> None:
+        # What another process revoked meanwhile would be valid again.
+        if read_policy_text(path) != read:
+            cause = "trust-policy-changed-while-it-was-edited"
+            raise refusal("AOTC-E024", str(path), "a change by another process", cause=cause)
+
+    write_atomically(path.resolve(), [text.encode()], before=require_unchanged)
     return policy
 
 

@@ -89,13 +89,18 @@ class Request:
     recorded: RecordedCall | None = None
 
     @property
-    def named(self) -> dict[str, str]:
-        """Each parameter that an option names, with that option."""
-        arrays = self.recorded.arrays if self.recorded else {}
-        paths = {path.partition("/")[0]: "--inputs" for path in arrays}
-        paths |= {path.partition("/")[0]: "--input" for path in self.inputs}
+    def by_option(self) -> dict[str, list[str]]:
+        """Return the parameters that each option names, sorted."""
+        inputs = {path.partition("/")[0] for path in self.inputs}
         others = {"--like": self.likes, "--weights": self.weights, "--static": self.static}
-        return paths | {name: option for option, names in others.items() for name in names}
+        return {option: sorted(names) for option, names in {"--input": inputs, **others}.items()}
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Return each parameter that an option names, with that option."""
+        arrays = self.recorded.arrays if self.recorded else {}
+        recorded = {path.partition("/")[0]: "--inputs" for path in arrays}
+        return recorded | {name: o for o, names in self.by_option.items() for name in names}
 
 
 def is_model_file(text: str) -> bool:
@@ -291,15 +296,9 @@ def _names(request: Request) -> Iterator[Finding]:
                 spell(name),
                 f"did you mean `{close}`?" if close else "name it in the axes of an --input",
             )
-    kinds = (("--input", {path.partition("/")[0] for path in request.inputs}),)
-    others = (
-        ("--like", request.likes),
-        ("--weights", request.weights),
-        ("--static", request.static),
-    )
     seen: dict[str, str] = {}
-    for option, parameters in (*kinds, *others):
-        for name in sorted(parameters):
+    for option, parameters in request.by_option.items():
+        for name in parameters:
             if name in seen:
                 found, cause = f"{name}, as in {seen[name]}", "parameter-described-twice"
                 yield finding("AOTC-E080", option, found, cause=cause, expected="")

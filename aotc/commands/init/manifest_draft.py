@@ -308,15 +308,8 @@ class _ParameterReader:
             case SeenPlain() if seen.value != {}:
                 self._cannot(path, "arrays", repr(seen.value))
             case SeenOther():
-                self.problems.append(
-                    finding(
-                        "AOTC-E082",
-                        path,
-                        with_article(seen.kind),
-                        cause="example-has-values-a-manifest-cannot-hold",
-                        hint=f"pass `--like {name}=package.module:function`",
-                    )
-                )
+                hint = f"pass `--like {name}=package.module:function`"
+                self._cannot(path, None, with_article(seen.kind), hint)
         return None
 
     def _array(self, seen: SeenArray, path: str) -> ArrayInput:
@@ -390,41 +383,22 @@ class _ParameterReader:
             f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
             f"--static {name}=1.0, or --example package.module:function"
         )
-        self.problems.append(
-            finding(
-                "AOTC-E081",
-                f"{self.request.function}, parameter {name}",
-                "",
-                hint=hint,
-            )
-        )
+        where = f"{self.request.function}, parameter {name}"
+        self.problems.append(finding("AOTC-E081", where, "", hint=hint))
 
     def _no_such_leaf(self, path: str) -> None:
         hint = "name an array of the example, as the manifest does: PARAMETER/KEY/INDEX"
         self._says(path, "an array of the example", "", hint)
 
-    def _cannot(self, path: str, expected: str, found: str) -> None:
-        self.problems.append(
-            finding(
-                "AOTC-E082",
-                path,
-                found,
-                cause="example-has-values-a-manifest-cannot-hold",
-                expected=expected,
-            )
-        )
+    def _cannot(self, path: str, expected: str | None, found: str, hint: str | None = None) -> None:
+        cause = "example-has-values-a-manifest-cannot-hold"
+        problem = finding("AOTC-E082", path, found, cause=cause, expected=expected, hint=hint)
+        self.problems.append(problem)
 
     def _says(self, path: str, expected: str, found: str, hint: str) -> None:
-        self.problems.append(
-            finding(
-                "AOTC-E083",
-                f"--input {path}",
-                found,
-                cause="input-does-not-match-the-example",
-                expected=expected,
-                hint=hint,
-            )
-        )
+        where, cause = f"--input {path}", "input-does-not-match-the-example"
+        problem = finding("AOTC-E083", where, found, cause=cause, expected=expected, hint=hint)
+        self.problems.append(problem)
 
 
 _DTYPES = {bool: "bool", int: "int32", float: "float32"}

@@ -61,12 +61,12 @@ class Node:
 class Kernels:
     """The kernels that an engine has for quantized numbers.
 
-    `operators` is whether it has those of ONNX and of ONNX Runtime; `activations` is whether a
-    product with quantized weights may round its other factor to 8 bits.
+    `operators` is whether it has those of ONNX and of ONNX Runtime; `signed` is whether sums of
+    products of uint8 and int8 are exact.
     """
 
     operators: bool = True
-    activations: bool = False
+    signed: bool = False
 
 
 ALL_KERNELS = Kernels()

@@ -18,6 +18,9 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith
 FORMAT = "onnx"
 """What writes graphs."""
 
+VNNI = frozenset({"avx512vnni", "avxvnni"})
+"""Features of processors that add products of uint8 and int8 in 32 bits, without saturation."""
+
 
 def versions(engine: Engine) -> dict[str, str]:
     """Return the version of each distribution that compiles for an engine.
@@ -76,8 +79,8 @@ class GraphBackend:
         request = Job(
             artifact=job.module.artifact,
             weights=job.weights,
-            threads=self._word(job, self._engine.option, self._engine.threads),
-            activations=self._word(job, self._engine.precision, self._engine.activations),
+            threads=self._threads(job),
+            vnni=not VNNI.isdisjoint(job.target.features),
         )
         result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
         if result.problem and result.called:
@@ -87,9 +90,10 @@ class GraphBackend:
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)
 
-    def _word(self, job: CompileJob, option: str, words: Sequence[str]) -> str:
+    def _threads(self, job: CompileJob) -> str:
+        option = self._engine.option
         stated = {**job.target.options, **job.options}.get(option, "")
-        return require_word(job, option, stated, words)
+        return require_word(job, option, stated, self._engine.threads)
 
     def stop(self) -> None:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""

@@ -48,11 +48,17 @@ def _rms_norm(rule: Rule) -> list[Tensor]:
 def _layer_norm(rule: Rule) -> list[Tensor]:
     """Apply LayerNormalization to a quarter of the numbers, which has the same result.
 
-    ONNX Runtime subtracts a row's first number, and large ones of both signs would be infinite.
+    ONNX Runtime subtracts a row's first number, and large ones of both signs would be infinite. The
+    program has no number in a row whose sum is infinite; ONNX Runtime would have the bias there.
     """
     graph, value, rows = rule.graph, rule.whole(0), _rows(rule)
     epsilon, squares = (rule.operation.attributes[name] for name in ("epsilon", "squares"))
-    value = graph.each("Mul", value, graph.like(0.25, value))
+    quarter = graph.like(0.25, value)
+    if value.element == "f32" and not squares:
+        row = (*value.shape[:-1], 1)
+        total = graph.node("ReduceSum", [value, graph.ints(-1)], row, value.element, keepdims=1)
+        quarter = graph.each("Add", graph.each("Mul", total, graph.like(0, total)), quarter)
+    value = graph.each("Mul", value, quarter)
     how: dict[str, Attribute] = {"axis": -1, "epsilon": epsilon / 16}
     outputs: list[tuple[Sequence[int], str]] = [(value.shape, value.element)]
     if not squares:

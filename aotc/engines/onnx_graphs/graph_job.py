@@ -10,17 +10,14 @@ to do; one whose threads spin until the call ends.
 """
 
 
-FLOAT32, INT8 = "float32", "int8"
-"""Precision of the numbers that products multiply with quantized weights."""
-
-
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """The module to compile; `weights` are indexes of bound parameters.
 
-    `threads` and `activations` are each one of the words above, "" to leave it to the worker.
+    `threads` is one of the words above, "" to leave it to the worker. `vnni` is whether all
+    processors of the target have these instructions.
     """
 
     artifact: bytes
     weights: tuple[int, ...]
     threads: str = ""
-    activations: str = ""
+    vnni: bool = False

@@ -6,7 +6,6 @@ from typing import ClassVar, NamedTuple
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate, plugin_requirements
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
-from aotc.engines.onnx_graphs.graph_job import FLOAT32
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
 
 
@@ -16,8 +15,7 @@ class Engine(NamedTuple):
     platform: of its targets.  name: in messages.  extra: of aotc, that installs what compiles.
     runtime: the distribution that runs the graphs.  device: what its loader calls the processor.
     threads: the words for who computes a call, that its option takes.  worker: the module that
-    compiles what it finds in its working folder.  activations: the words for how exactly it takes
-    numbers that are multiplied with quantized weights.
+    compiles what it finds in its working folder.
     """
 
     platform: str
@@ -27,17 +25,11 @@ class Engine(NamedTuple):
     device: str
     threads: tuple[str, ...]
     worker: str
-    activations: tuple[str, ...] = (FLOAT32,)
 
     @property
     def option(self) -> str:
         """The option of a target that says who computes a call."""
         return f"{self.platform}-threads"
-
-    @property
-    def precision(self) -> str:
-        """The option that states the precision of numbers multiplied with quantized weights."""
-        return f"{self.platform}-activations"
 
 
 class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):

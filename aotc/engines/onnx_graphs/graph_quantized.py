@@ -63,9 +63,10 @@ def _bounded(value: Value) -> _Bounded:
     low, high = -np.inf, np.inf
     clamp = maker(value, "stablehlo.clamp")
     if clamp is not None:
-        least, inner, most = clamp.operands
-        ends = number_of(least), number_of(most)
-        return _Bounded(value, low, high) if None in ends else _Bounded(inner, *ends)
+        least, most = (number_of(clamp.operands[place]) for place in (0, 2))
+        if least is None or most is None:
+            return _Bounded(value, low, high)
+        return _Bounded(clamp.operands[1], least, most)
     while made_by := maker(value, "stablehlo.minimum", "stablehlo.maximum"):
         found = [(number_of(each), inner) for each, inner in pairs(made_by)]
         end, value = next((each for each in found if each[0] is not None), (None, value))
@@ -100,8 +101,8 @@ def _quantize(operation: Operation, weights: frozenset[int]) -> bool:
             value, shift = rounded, [zero]
             break
     made_by = maker(value, "stablehlo.round_nearest_even")
-    if made_by is None or low > high or low != int(low) or high != int(high):
-        return False
+    if made_by is None or not low <= 0 <= high or low != int(low) or high != int(high):
+        return False  # what is no number becomes 0
     (value,) = made_by.operands
     scale, divided = 1.0, maker(value, "stablehlo.divide")
     if divided is not None:
@@ -189,7 +190,7 @@ def _is_paired(operation: Operation) -> bool:
     one, other = (maker(_source(each), DEQUANTIZE) for each in operation.operands)
     if one is None or other is None or _source(one.operands[1]).size != 1:
         return False
-    one.attributes["is_paired"] = other.attributes["is_paired"] = True
+    one.attributes["paired"] = other.attributes["paired"] = operation.name
     return True
 
 

@@ -21,6 +21,9 @@ _MIDDLE = 128
 _EXACT = 2**24
 """Sums up to which float32 adds integers exactly, in any order."""
 
+_FLOAT32 = 1
+"""MatMulNBits's number of a precision in which it multiplies."""
+
 _BLOCKS = (128, 64, 32, 16)
 """Sizes of blocks that MatMulNBits takes, in order of preference."""
 
@@ -32,18 +35,19 @@ def _quantize(rule: Rule) -> list[Tensor]:
         rule.operation.attributes[name] for name in ("scale", "limits", "is_number")
     )
     zero = rule.operands[1] if len(rule.operands) > 1 else graph.constant(0, "f32")
-    if not is_number:
-        # XLA makes 0 of what is no number.
-        none = graph.each("Mul", graph.each("Neg", zero), graph.like(scale, value))
-        if zero.number is not None:
-            none = graph.like(0.0 - zero.number * scale, value)
-        value = graph.where(graph.is_nan(value), none, value)
+    # XLA makes 0 of what is no number.
+    none = None if is_number else graph.is_nan(value)
+    if none is not None and zero.number is not None:
+        value = graph.where(none, graph.like(0.0 - zero.number * scale, value), value)
+        none = None
     limits, by = np.iinfo(DTYPES[element]), graph.like(scale, value)
     if not graph.names.kernels.operators or prod(zero.shape) != 1:
         made = value if scale == 1 else graph.each("Div", value, by)
         made = graph.each("Add", graph.each("Round", made), zero)
         for operator, end in (("Max", low), ("Min", high)):
             made = graph.each(operator, made, graph.like(end, made))
+        if none is not None:
+            made = graph.where(none, graph.like(0, made), made)
         return [graph.cast(graph.cast(made, "i32"), element)]
 
     def rounded(element: str, shift: int) -> Tensor:
@@ -53,7 +57,7 @@ def _quantize(rule: Rule) -> list[Tensor]:
             made = extreme(graph, "Max", "", made, graph.like(low + shift, made))
         if high < limits.max:
             made = extreme(graph, "Min", "", made, graph.like(high + shift, made))
-        return made
+        return made if none is None else graph.where(none, graph.like(shift, made), made)
 
     made = rounded(element, 0)
     if element == "i8":
@@ -77,7 +81,8 @@ def _dequantize(rule: Rule) -> list[Tensor]:
     numbers = graph.reshape(rule.whole(0), operation.result.shape)
     scale, zeros = rule.operands[1], rule.operands[2:]
     is_fixed = numbers.name in graph.names.fixed
-    is_usable = operation.attributes.get("is_paired", False) if is_fixed else prod(scale.shape) == 1
+    paired = operation.attributes.get("paired", "")
+    is_usable = bool(paired) if is_fixed else prod(scale.shape) == 1
     axes = [axis for axis, size in enumerate(scale.shape) if size != 1]
     if (
         not graph.names.kernels.operators
@@ -90,6 +95,9 @@ def _dequantize(rule: Rule) -> list[Tensor]:
     row = (scale.shape[axes[0]],) if axes else ()
     where = {"axis": axes[0] - len(scale.shape) + len(numbers.shape)} if axes else {}
     zero = zeros[0] if zeros else graph.constant(0, "i32")
+    is_weight = is_fixed and paired != "stablehlo.add"
+    if paired and not (is_weight and graph.names.kernels.signed):
+        numbers, zero = _unsigned(graph, numbers, zero)
     offset = graph.full(_shifted(graph, zero, numbers.element, 0), row)
     inputs = [numbers, graph.reshape(scale, row), offset]
     return [graph.node("DequantizeLinear", inputs, numbers.shape, "f32", **where)]
@@ -106,7 +114,7 @@ def _widened(
 
 
 def _weighted(rule: Rule) -> list[Tensor]:
-    """Multiply by quantized weights: MatMulNBits where ONNX Runtime is fast, else in float32."""
+    """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32."""
     graph, left, packed = rule.graph, rule.whole(0), _packed(rule)
     result = rule.operation.result.shape
     if packed is None:
@@ -126,9 +134,9 @@ def _weighted(rule: Rule) -> list[Tensor]:
         "f32",
         K=blocks * size,
         N=columns,
-        bits=packed.bits,
+        bits=4,
         block_size=size,
-        accuracy_level=4 if graph.names.kernels.activations else 1,
+        accuracy_level=_FLOAT32,
     )
     return [graph.reshape(made, result)]
 
@@ -164,63 +172,47 @@ class _Packed(NamedTuple):
     """Weights of MatMulNBits. shape: columns, blocks of a column, and numbers of a block."""
 
     inputs: list[Tensor]
-    bits: int
     shape: tuple[int, int, int]
 
 
 def _packed(rule: Rule) -> _Packed | None:
-    """Return weights as MatMulNBits takes them; None where they stay as they are.
+    """Return weights of 4 bits as MatMulNBits takes them; None where they stay as they are.
 
-    Of 8 bits, it is fast where it may round the other factor, and slow in float32.
+    Of 8 bits, it is slow unless it rounds the other factor to 8 bits, which no tolerance allows
+    that holds for small and for large numbers.
     """
-    graph, attributes, element = rule.graph, rule.operation.attributes, rule.operation.operands[1]
-    bits, kernels = 4 if element.element in NARROW else 8, graph.names.kernels
-    is_fixed, numbers = rule.operands[1].name in graph.names.fixed, _turned(rule, rule.whole(1))
-    zeros = [_turned(rule, each) for each in rule.operands[3:]]
-    if not kernels.operators or not is_fixed or 0 in numbers.shape:
+    graph, deep = rule.graph, len(rule.operation.attributes["summed"])
+    element, name = rule.operation.operands[1].element, rule.operands[1].name
+    numbers = _turned(rule, rule.whole(1))
+    if not graph.names.kernels.operators or element not in NARROW or len(rule.operands) > 3:
         return None
-    if (bits == 8 and not kernels.activations) or (bits == 4 and zeros):
+    if name not in graph.names.fixed or 0 in numbers.shape:
         return None
-    deep = len(attributes["summed"])
     depth, within = prod(numbers.shape[:deep]), numbers.shape[deep - 1]
     size = next((each for each in _BLOCKS if within % each == 0), 0)
-    if not size:
+    scale = graph.constant(1, "f32") if len(rule.operands) < 3 else rule.operands[2]
+    scale = _turned(rule, scale)
+    if not size or scale.shape[deep - 1] != 1:
         return None
-    columns, blocks = prod(numbers.shape[deep:]), depth // size
+    columns, few, blocks = prod(numbers.shape[deep:]), depth // within, depth // size
 
     def by_column(each: Tensor, *inner: int) -> Tensor:
         """Put the contracted axes last."""
         axes = range(len(each.shape))
         return graph.reshape(graph.transpose(each, (*axes[deep:], *axes[:deep])), (columns, *inner))
 
-    def by_block(each: Tensor) -> Tensor | None:
-        """One number for each block of each column."""
-        if each.shape[deep - 1] != 1:
-            return None
-        few = depth // within
-        each = graph.full(each, (*numbers.shape[: deep - 1], 1, *numbers.shape[deep:]))
-        each = graph.full(by_column(each, few, 1), (columns, few, blocks // few))
-        return graph.reshape(each, (columns, blocks))
-
-    one = graph.constant(np.ones((1,) * len(numbers.shape)), "f32")
-    scales = by_block(_turned(rule, rule.operands[2]) if len(rule.operands) > 2 else one)
-    offsets = by_block(zeros[0] if zeros else graph.cast(one, "i32"))
-    if scales is None or offsets is None:
-        return None
-    middle = 0 if element.element.startswith("u") else 1 << (bits - 1)
-    packed = by_column(_shifted(graph, numbers, "ui8", middle), depth)
-    inputs = [packed, scales]
-    if bits == 4:
-        pairs = graph.cast(graph.reshape(packed, (columns, depth // 2, 2)), "i32")
-        even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
-        high = graph.each("Mul", odd, graph.like(16, odd))
-        inputs[0] = graph.cast(graph.each("Add", even, high), "ui8")
-    if zeros:
-        inputs.append(_shifted(graph, offsets, "ui8", middle))
-    elif not middle:
-        inputs.append(graph.constant(np.zeros((columns, -(-blocks * bits // 8))), "ui8"))
-    inputs[0] = graph.reshape(inputs[0], (columns, blocks, size * bits // 8))
-    return _Packed(inputs, bits, (columns, blocks, size))
+    # One scale for each block of each column.
+    scale = graph.full(scale, (*numbers.shape[: deep - 1], 1, *numbers.shape[deep:]))
+    scale = graph.full(by_column(scale, few, 1), (columns, few, blocks // few))
+    middle = 0 if element.startswith("u") else 8
+    pairs = _shifted(graph, by_column(numbers, depth // 2, 2), "i32", middle)
+    even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
+    bytes_ = graph.each("Add", even, graph.each("Mul", odd, graph.like(16, odd)))
+    weights = graph.reshape(graph.cast(bytes_, "ui8"), (columns, blocks, size // 2))
+    inputs = [weights, graph.reshape(scale, (columns, blocks))]
+    if not middle:
+        inputs.append(graph.constant(np.zeros((columns, -(-blocks // 2))), "ui8"))
+    return _Packed(inputs, (columns, blocks, size))
 
 
 def _whole_zeros(rule: Rule) -> list[Tensor | None]:
@@ -232,8 +224,8 @@ def _whole_zeros(rule: Rule) -> list[Tensor | None]:
 def _whole_dot_general(rule: Rule) -> list[Tensor]:
     """Multiply small integers and add in 32 bits, as MatMulInteger does.
 
-    Its factors are unsigned, but for weights on the right: of others ONNX Runtime has slow code, or
-    code that saturates on processors of some years ago. Of weights it keeps that code away.
+    The left factor is unsigned: of others ONNX Runtime has slow code. So is the right one where
+    sums may saturate (`session.x64quantprecision` keeps ONNX Runtime from it only in part).
     """
     graph, (left_zero, right_zero) = rule.graph, _whole_zeros(rule)
     left, right = rule.whole(0), rule.whole(1)
@@ -245,7 +237,7 @@ def _whole_dot_general(rule: Rule) -> list[Tensor]:
     if right_zero is not None and right_row is None:
         return [_wide_product(rule)]
     left, left_zero = _unsigned(graph, left, left_zero)
-    if right.name not in graph.names.fixed:
+    if not graph.names.kernels.signed:
         right, right_row = _unsigned(graph, right, right_row)
     factors = arranged(rule, left, right)
     if not factors.depth:

@@ -15,7 +15,7 @@ from aotc.base.evidence import (
     Place,
 )
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
-from aotc.engines.onnx_graphs.graph_job import CALLING, INT8, POOL, Job
+from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
 
 if TYPE_CHECKING:
     from aotc.engines.onnx_graphs.graph_builder import Graph
@@ -73,7 +73,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             "temp": sum(main.arguments[place].size_bytes for place in job.weights),
         }
         started = time.perf_counter()
-        kernels = Kernels(operators=engine == ONNX_RUNTIME, activations=job.activations == INT8)
+        kernels = Kernels(operators=engine == ONNX_RUNTIME, signed=job.vnni)
         graph = translate(main, job.weights, kernels)
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))

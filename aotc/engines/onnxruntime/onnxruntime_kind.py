@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from aotc.compile.cpu.cpu_kind import ProcessorModel
-from aotc.engines.onnx_graphs.graph_job import CALLING, FLOAT32, INT8, POOL, SPINNING
+from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, SPINNING
 from aotc.engines.onnx_graphs.graph_kind import Engine, GraphKind
 from aotc_runtime.engines.onnxruntime.onnxruntime_names import ENGINE, PROVIDER, RUNTIME
 
@@ -32,5 +32,4 @@ class OnnxKind(GraphKind[OnnxModel]):
         device=PROVIDER,
         threads=(CALLING, POOL, SPINNING),
         worker="aotc.engines.onnxruntime.onnxruntime_worker",
-        activations=(FLOAT32, INT8),
     )

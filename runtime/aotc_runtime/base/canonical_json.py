@@ -12,8 +12,6 @@ key twice, since readers differ in which of the two they take.
 `decode_toml` is that of policies and build manifests.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from typing import Any

@@ -4,8 +4,6 @@
 file: `aotc_runtime.base.errors` does both when there is something to report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Digests as the OCI image specification writes them: `sha256:` and 64 lower-case hex digits."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ the codes are in `error_codes.toml`, read by `aotc_runtime.base.codes`. That mod
 are imported inside functions, because a load that succeeds needs neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar
 

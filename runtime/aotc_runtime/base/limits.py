@@ -1,7 +1,5 @@
 """Every limit of the reader, each with its reason. All are checked before anything is allocated."""
 
-from __future__ import annotations
-
 INDEX_BYTES_MAX = 4 * 2**20
 """index.json and root index: a few hundred bytes per target or signature; 4 MiB is thousands."""
 

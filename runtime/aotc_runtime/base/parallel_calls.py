@@ -1,7 +1,5 @@
 """Calls a function on each of several items, on several threads."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 

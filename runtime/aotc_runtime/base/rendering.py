@@ -1,7 +1,5 @@
 """Render findings as text and JSON, documents of commands, and an engine's error as one line."""
 
-from __future__ import annotations
-
 import json
 import sys
 import traceback

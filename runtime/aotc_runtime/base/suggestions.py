@@ -1,7 +1,5 @@
 """Words for errors: near misses among names. Imported where an error is made, never before."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from difflib import get_close_matches
 

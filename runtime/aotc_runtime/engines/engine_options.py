@@ -1,7 +1,5 @@
 """The options of `load` for engines, and their errors."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -21,8 +21,6 @@ engine raises while an executable runs is an instance of `Device.error`, which t
 AOTC-E755. docs/reference/targets.md shows a whole engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Facts about every installed engine, for commands without a bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points

@@ -1,7 +1,5 @@
 """Names of values in the graphs that aotc makes, for compilers and engines."""
 
-from __future__ import annotations
-
 OPSET = 26
 """The opset of ONNX's own operators in every graph; BitCast came with it."""
 

@@ -3,8 +3,6 @@
 The library is a distribution that a host may lack (`engine_protocol.Engine`).
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from abc import abstractmethod

@@ -5,8 +5,6 @@ from aotc_runtime.exporters.opentelemetry import observe
 observe(metrics.get_meter("server"), lambda: [bundle])
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation

@@ -5,8 +5,6 @@ from aotc_runtime.exporters.prometheus import BundleCollector
 REGISTRY.register(BundleCollector(lambda: [bundle]))
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import (

@@ -1,7 +1,5 @@
 """The protocol through which the files and blobs of a bundle are read."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 

@@ -4,8 +4,6 @@ Its type is `aotc_runtime.formats.in_toto.CERTIFICATE_TYPE`; bundle-format.md ha
 Only read where the running version is none of those that a bundle accepts by itself.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

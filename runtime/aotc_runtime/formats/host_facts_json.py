@@ -1,7 +1,5 @@
 """A host as a JSON document: what `host-info` prints and `aotc compat --hosts` reads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ https://protobuf.dev/programming-guides/encoding/. protobuf itself makes an obje
 bytes of two bytes; the walker makes none, and follows no length beyond the end of a message.
 """
 
-from __future__ import annotations
-
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED = {FIXED64: 8, FIXED32: 4}
 

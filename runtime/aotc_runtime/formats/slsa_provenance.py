@@ -1,7 +1,5 @@
 """The parsed fields of SLSA provenance v1: https://slsa.dev/spec/v1.0/provenance."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated
 

@@ -6,8 +6,6 @@ a bundle may be repacked by any tar. Only regular files are accepted: links, dev
 extension records have no business in a bundle.
 """
 
-from __future__ import annotations
-
 import re
 
 from msgspec import Struct

@@ -5,8 +5,6 @@ and whether the file is valid is for `tomllib` to say. It gives an answer for an
 nesting. A key path is a tuple of keys and array indices.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """`load`: open, verify, map, deserialize, run the fixtures. The bundle it returns is ready."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

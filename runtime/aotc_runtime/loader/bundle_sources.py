@@ -5,8 +5,6 @@ as the scheme, whose value is a module with the functions of `BundleSource`. aot
 and `channel`.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterator, Mapping

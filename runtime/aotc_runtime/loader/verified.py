@@ -1,7 +1,5 @@
 """`verify`, and `load` afterwards, perhaps in other processes: hashed once, loaded many times."""
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """The report of `aotc verify` and `aotc-runtime verify`, as JSON and text."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext

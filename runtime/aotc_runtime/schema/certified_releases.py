@@ -1,7 +1,5 @@
 """Values that certificates state about a target and a release of its engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from msgspec import Struct

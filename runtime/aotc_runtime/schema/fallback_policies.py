@@ -1,7 +1,5 @@
 """The policies of an entry point for calls whose sizes match no profile."""
 
-from __future__ import annotations
-
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     EntryPoint,

@@ -1,7 +1,5 @@
 """Numbers that padding is filled with, as a bundle manifest writes them: "0", "nan", "-1e9"."""
 
-from __future__ import annotations
-
 from aotc_runtime.schema.bundle_manifest import DType
 
 _BOOLEANS = {"False": False, "True": True, "0": False, "1": True}

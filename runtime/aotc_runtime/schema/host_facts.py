@@ -3,8 +3,6 @@
 `aotc_runtime.system.host_probe` gathers them, and `aotc_runtime.verification` evaluates them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ They are the names of its parts in errors, reports and counters, and the paramet
 passes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Result types for registered classes and named tuples, which are not imported here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Self

@@ -3,8 +3,6 @@
 They were observed with jaxlib 0.11.2 and 0.12.0.1.
 """
 
-from __future__ import annotations
-
 import re
 
 CUDA_BUILT_IN = ("__cublas$", "__cudnn$", "__cub$", "__gpu$TopK", "TopK")

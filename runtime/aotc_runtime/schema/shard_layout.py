@@ -3,8 +3,6 @@
 Imported only for bundles that have a mesh.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any

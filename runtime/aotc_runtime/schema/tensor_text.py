@@ -1,7 +1,5 @@
 """Tensors of an entry point as text, for errors and reports."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from aotc_runtime.schema.bundle_manifest import KeyImpl, TensorSpec

@@ -1,7 +1,5 @@
 """A call of an entry point that also tells which executable served it, and how."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any

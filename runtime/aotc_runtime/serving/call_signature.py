@@ -1,7 +1,5 @@
 """Binding a call's arguments to parameters, by Python's own rules."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Running one executable on the input leaves of a call, and using up what the call donates."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """Taking the leaves out of arguments by `schema.tree`, without jax."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays of a jax that the server itself imported; nothing here imports it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

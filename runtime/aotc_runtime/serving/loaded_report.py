@@ -1,7 +1,5 @@
 """The report of a loaded bundle, and errors of one that is not ready."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

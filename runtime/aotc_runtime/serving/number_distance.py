@@ -3,8 +3,6 @@
 Imported for results whose bits differ from their reference's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

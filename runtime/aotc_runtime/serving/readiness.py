@@ -3,8 +3,6 @@
 Each executable also runs with another input. A `Difference` is the result of a comparison.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence

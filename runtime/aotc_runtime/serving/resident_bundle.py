@@ -1,7 +1,5 @@
 """A verified bundle in memory: weights in place, executables deserialized. Not callable yet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

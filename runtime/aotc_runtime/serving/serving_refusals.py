@@ -3,8 +3,6 @@
 Each function makes one error. Imported when an error occurs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import zip_longest
 from typing import Any

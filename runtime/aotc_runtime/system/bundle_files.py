@@ -5,8 +5,6 @@ Replacing a loaded bundle by renaming another over it is safe; writing into the 
 (docs/reference/trust-policy.md).
 """
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -5,8 +5,6 @@ what the kernel tells every process when it starts: it may write the features of
 into /proc/cpuinfo, and emulators older than qemu 8.2 show that of their own host.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path

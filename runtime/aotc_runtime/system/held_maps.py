@@ -1,7 +1,5 @@
 """Maps of files that are used some time after they were hashed."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

@@ -1,7 +1,5 @@
 """Probe this host for `HostFacts`: system, libraries and memory; engines add the rest."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle that is an OCI layout folder: its files, of which each has to be a regular one."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

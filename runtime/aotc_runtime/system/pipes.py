@@ -1,7 +1,5 @@
 """Reading pipes, such as a shell's `<(command)`."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -6,8 +6,6 @@ alone does not, runs anywhere but knows only some of the features, and names one
 first, which looks at cpuid and at what the operating system saves (XGETBV).
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

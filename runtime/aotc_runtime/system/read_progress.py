@@ -1,7 +1,5 @@
 """Progress of reading a large bundle, on a terminal."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

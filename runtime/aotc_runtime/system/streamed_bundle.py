@@ -5,8 +5,6 @@ them in memory at a time. The system keeps the pages as long as it has room for 
 nothing is read from the disk again meanwhile.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from mmap import ALLOCATIONGRANULARITY as PAGE

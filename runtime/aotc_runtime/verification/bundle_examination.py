@@ -3,8 +3,6 @@
 The stages are those of verification; contents are also read from bundles that are not trusted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct

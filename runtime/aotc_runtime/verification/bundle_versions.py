@@ -5,8 +5,6 @@ One to four numbers, compared by value. What follows them decides second: a suff
 behind `+` names a build of the same version and decides nothing.
 """
 
-from __future__ import annotations
-
 import re
 
 _VERSION = re.compile(

@@ -7,8 +7,6 @@ executables that the manifest names. Where several count, one that did not pass 
 did.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct

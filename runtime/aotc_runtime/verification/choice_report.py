@@ -1,7 +1,5 @@
 """Which target was chosen, and by which certificate, as JSON for reports."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -4,8 +4,6 @@ Nothing is decided here that a load does not decide again, of what was fetched; 
 here can be used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from aotc_runtime.base.errors import raise_if

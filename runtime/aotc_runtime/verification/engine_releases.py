@@ -3,8 +3,6 @@
 Imported only where a policy names certifiers and a target does not fit by itself.
 """
 
-from __future__ import annotations
-
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding

@@ -5,8 +5,6 @@ other sizes. The texts are here instead of in the catalogue, which takes many mi
 a load that succeeds checks all targets of a bundle, including those that cannot run here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import UNSET

@@ -4,8 +4,6 @@ The types say what each field may hold; this says what they may hold together: i
 somewhere, one shape per leaf, names that Python accepts.
 """
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Why too few keys of a policy vouch for a root, in words; imported where that is so."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 

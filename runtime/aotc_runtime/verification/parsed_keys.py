@@ -4,8 +4,6 @@ These are all but the plain spelling of an Ed25519 key. The module is imported f
 them, since that takes milliseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

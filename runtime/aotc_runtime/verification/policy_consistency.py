@@ -5,8 +5,6 @@ passes, every result of a padded or split call has a known shape, and the loader
 and lengths that it passes.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

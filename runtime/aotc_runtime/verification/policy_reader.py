@@ -1,7 +1,5 @@
 """Trust policies: read from their file, checked, and their keys."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

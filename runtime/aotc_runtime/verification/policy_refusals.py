@@ -1,7 +1,5 @@
 """Errors of trust policies. Imported when there is one."""
 
-from __future__ import annotations
-
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
 

@@ -4,8 +4,6 @@ Each yields what it rejects and what would satisfy it. Verification imports them
 policy and bundle that one of them may reject.
 """
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 

@@ -4,8 +4,6 @@ msgspec stops at its first complaint; this asks it once per value, so that a pol
 one go, and says in TOML's words what would do. Only a document that was refused comes here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from typing import Annotated, Any, get_args

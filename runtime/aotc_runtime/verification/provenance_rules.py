@@ -5,8 +5,6 @@ which of two accounts is true cannot be known. What `aotc sign` adds describes n
 for the threshold, and neither satisfies nor breaks a rule on builds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 

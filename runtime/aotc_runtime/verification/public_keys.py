@@ -4,8 +4,6 @@ What is needed of cryptography is imported inside the functions: most of it is o
 keys and files that a process may never see.
 """
 
-from __future__ import annotations
-
 import binascii
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ These are engines beside XLA, or several; meshes; random keys; metrics; precisio
 tuples, records and dicts with integer keys. Imported for a manifest that has some.
 """
 
-from __future__ import annotations
-
 import keyword
 from collections.abc import Iterator, Sequence, Set
 from math import prod

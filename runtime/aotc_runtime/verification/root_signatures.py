@@ -1,7 +1,5 @@
 """Signatures over a root digest: which of a policy's keys vouch for it, and with what statement."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -4,8 +4,6 @@ Imported where a policy names authorities.
 https://www.rfc-editor.org/rfc/rfc3161
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

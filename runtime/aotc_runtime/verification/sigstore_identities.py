@@ -6,8 +6,6 @@ root that the policy has. Imported where a policy names identities.
 https://github.com/sigstore/protobuf-specs
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -206,32 +206,6 @@ def test_fractional_resize_is_whole(transform: str, scales: tuple[float, float],
     np.testing.assert_allclose(run(made, x)["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
-@pytest.mark.parametrize("size", [1, 2, 5, 7])
-@pytest.mark.parametrize("old", [2, 6])
-def test_resize_of_a_region_keeps_its_start(old: int, size: int, mode: str) -> None:
-    """By the formula of Resize's text: one element is the middle of the region."""
-    transform = "tf_crop_and_resize"
-    start, end = 0.3, 0.95
-    last = old - 1
-    step = (end - start) * last / (size - 1) if size > 1 else 0
-    places = (
-        [start * last + i * step for i in range(size)] if size > 1 else [(start + end) / 2 * last]
-    )
-    x = np.arange(old, dtype=np.float32)[None]
-    how = {"mode": mode, "coordinate_transformation_mode": transform, "cubic_coeff_a": -0.5}
-    nodes = [N("Resize", ["x", "roi", "", "sizes"], ["y"], **how)]
-    roi, sizes = floats(0, start, 1, end), np.array([1, size])
-    found = run(simple(nodes, x.shape, roi=roi, sizes=sizes), x)["y"][0]
-    if mode == "linear":
-        np.testing.assert_allclose(found, places, rtol=1e-5)
-    elif mode == "nearest":
-        assert found.tolist() == [np.ceil(place - 0.5) for place in places]
-    else:
-        inner = [i for i, place in enumerate(places) if 1 <= place <= last - 1]
-        np.testing.assert_allclose(found[inner], np.array(places)[inner], rtol=1e-5)
-
-
 DYNAMIC = (
     (0, 0, 0),
     (0.0, -0.0),

@@ -80,6 +80,61 @@ def test_known_nan_passes_arguments_known_only_at_run_time(name: str) -> None:
     assert not constant_nan.known_nan(optimized(UNKNOWN[name]))
 
 
+HLO: dict[str, tuple[list[str], bool]] = {
+    "a constant": (["%a = f32[] constant(nan)"], True),
+    "another constant": (["%a = f32[] constant(1)"], False),
+    "a parameter": (["%a = f32[] parameter(0)"], False),
+    "a slice of constants": (
+        ["%c = f32[2]{0} constant({1, nan})", "%a = f32[1]{0} slice(%c), slice={[1:2]}"],
+        True,
+    ),
+    "an iota by itself": (
+        ["%i = f32[4]{0} iota(), iota_dimension=0", "%a = f32[4]{0} divide(%i, %i)"],
+        True,
+    ),
+    "an iota": (["%a = f32[4]{0} iota(), iota_dimension=0"], False),
+    "a selection": (
+        [
+            "%p = pred[] parameter(0)",
+            "%x = f32[] parameter(1)",
+            "%c = f32[] constant(nan)",
+            "%a = f32[] select(%p, %x, %c)",
+        ],
+        True,
+    ),
+    "an operation": (["%c = f32[] constant(-1)", "%a = f32[] log(%c)"], True),
+    "an operation of numbers": (["%c = f32[] constant(2)", "%a = f32[] log(%c)"], False),
+    "an unknown operation of a constant": (
+        ["%c = f32[] constant(2)", "%a = f32[] erf(%c)"],
+        True,
+    ),
+    "an unknown operation of a parameter": (
+        ["%c = f32[] parameter(0)", "%a = f32[] erf(%c)"],
+        False,
+    ),
+    "a comparison": (
+        ["%c = f32[] constant(nan)", "%a = f32[] compare(%c, %c), direction=EQ"],
+        False,
+    ),
+    "as many constants as are followed": (
+        [f"%a = f32[64]{{0}} constant({{{', '.join(map(str, range(64)))}}})"],
+        False,
+    ),
+    "more constants than are followed": (
+        [f"%a = f32[65]{{0}} constant({{{', '.join(map(str, range(65)))}}})"],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HLO)
+def test_known_nan_follows_constants_of_each_instruction(name: str) -> None:
+    lines, is_known = HLO[name]
+    body = "\n".join(f"  {line}" for line in [*lines, "ROOT %e = f32[] exponential(%a)"])
+    found = constant_nan.known_nan(f"ENTRY %main () -> f32[] {{\n{body}\n}}\n")
+    assert found == (("e",) if is_known else ())
+
+
 @pytest.mark.parametrize("name", KNOWN)
 def test_compile_keeps_known_nan_from_exp(name: str, v3: Target) -> None:
     result = compiled(KNOWN[name], v3)

@@ -56,6 +56,8 @@ def _conv(x: Any, w: Any) -> Any:
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=numbers)
 
 
+LAYER_NORM = ["ReduceSum", "Mul", "Add", "Mul", "LayerNormalization"]
+
 NODES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
     "a softmax": (jax.nn.softmax, (ROWS,), ["Softmax"]),
     "a logarithm of it": (jax.nn.log_softmax, (ROWS,), ["LogSoftmax"]),
@@ -63,14 +65,15 @@ NODES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], list[str]]] = {
     "a GELU of tanh": (jax.nn.gelu, (ROWS,), ["Gelu"]),
     "a SiLU": (jax.nn.silu, (ROWS,), ["Neg", "Exp", "Add", "Div"]),
     "a ReLU": (jax.nn.relu, (ROWS,), ["Relu"]),
-    "a layer norm": (_norm, (ROWS, ROW, ROW), ["Mul", "LayerNormalization"]),
+    # The sum says where the mean is infinite.
+    "a layer norm": (_norm, (ROWS, ROW, ROW), LAYER_NORM),
     # The mean says where the difference of the squares is no number.
     "flax's layer norm": (
         _norm_by_squares,
         (ROWS, ROW, ROW),
         ["Mul", "LayerNormalization", "Mul", "Mul", "Mul", "Add"],
     ),
-    "one with a root": (_norm_by_root, (ROWS, ROW, ROW), ["Mul", "LayerNormalization"]),
+    "one with a root": (_norm_by_root, (ROWS, ROW, ROW), LAYER_NORM),
     "an RMS norm": (
         lambda x, s: x * lax.rsqrt((x**2).mean(-1, keepdims=True) + 1e-6) * s,
         (ROWS, ROW),

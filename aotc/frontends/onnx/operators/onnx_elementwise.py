@@ -230,7 +230,7 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
     if target in FLOAT8 and call.attribute("saturate", 1) and _ieee(x.dtype):
         return saturated(x, target)
     if target.name == "float8_e8m0fnu":
-        return _power_of_two(x, target, call)
+        call.lacks("a conversion to float8e8m0")
     if target.name.startswith("float4"):
         return saturated(x, target)
     if target == np.bool_:
@@ -244,20 +244,6 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
     if _ieee(x.dtype) and jnp.issubdtype(target, jnp.signedinteger) and target.itemsize < 4:
         return x.astype(jnp.int32).astype(target)
     return converted(x, target)
-
-
-def _power_of_two(x: Any, target: np.dtype[Any], call: Call) -> Any:
-    """float8e8m0 holds powers of two; rounding is an attribute."""
-    bits = lax.bitcast_convert_type(jnp.abs(x.astype(jnp.float32)), jnp.uint32)
-    exponent, rest = bits >> 23, bits & 0x7FFFFF
-    mode = call.attribute("round_mode", "up")
-    if mode == "up":
-        exponent = exponent + (rest != 0)
-    elif mode == "nearest":
-        exponent = exponent + (rest >= 0x400000)
-    exponent = jnp.where(exponent > 254, 254, exponent)
-    exponent = jnp.where(~jnp.isfinite(x.astype(jnp.float32)) & jnp.isnan(x), 255, exponent)
-    return lax.bitcast_convert_type(exponent.astype(jnp.uint8), target)
 
 
 operator("Cast")(lambda call, x: cast(call, x, call.dtype(call.attribute("to"))))

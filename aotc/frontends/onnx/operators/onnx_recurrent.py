@@ -61,12 +61,11 @@ def _recurrent(
     gates: int,
     step: Callable[..., Any],
     inputs: Sequence[Value],
-    peepholes: Value = None,
 ) -> tuple[Any, ...]:
     """Compute all directions of a layer.
 
-    `step` maps states, the row's share of the gates, R, its bias, the peepholes and the activations
-    to states. `inputs` are x, W, R, bias, lengths of sequences, and the initial value of each
+    `step` maps states, the row's share of the gates, R, its bias and the activations to states.
+    `inputs` are x, W, R, bias, lengths of sequences, and the initial value of each
     state, the hidden one first.
     """
     x, w, r, bias, lengths, *initial = inputs
@@ -98,7 +97,7 @@ def _recurrent(
         if backward:
             rows = lax.rev(x, (0,)) if counts is None else reversed_steps(x, counts)
         shares = jnp.einsum("sbi,gi->sbg", rows, w[d]) + bias[d, : gates * hidden]
-        rest = r[d], bias[d, gates * hidden :], None if peepholes is None else peepholes[d]
+        rest = r[d], bias[d, gates * hidden :]
 
         def one(carried: Any, entry: Any, rest: Any = rest, d: int = d) -> Any:
             index, share = entry
@@ -133,7 +132,7 @@ def _given(inputs: Sequence[Value], count: int) -> list[Value]:
 
 @operator("RNN")
 def rnn(call: Call, *inputs: Value) -> tuple[Value, ...]:
-    def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
+    def step(states: Any, share: Any, r: Any, rb: Any, functions: Any, bound: Any) -> Any:
         (h,) = states
         return (functions[0](_bounded(share + h @ r.T + rb, bound)),)
 
@@ -144,7 +143,7 @@ def rnn(call: Call, *inputs: Value) -> tuple[Value, ...]:
 def gru(call: Call, *inputs: Value) -> tuple[Value, ...]:
     before = bool(call.attribute("linear_before_reset"))
 
-    def step(states: Any, share: Any, r: Any, rb: Any, _: Any, functions: Any, bound: Any) -> Any:
+    def step(states: Any, share: Any, r: Any, rb: Any, functions: Any, bound: Any) -> Any:
         (h,) = states
         f, g = functions
         size = h.shape[-1]
@@ -165,19 +164,19 @@ def gru(call: Call, *inputs: Value) -> tuple[Value, ...]:
 def lstm(call: Call, *inputs: Value) -> tuple[Value, ...]:
     *rest, peepholes = _given(inputs, 8)
     coupled = bool(call.attribute("input_forget"))
-    peeped = None if peepholes is None else call.traced(peepholes)
+    if peepholes is not None:
+        call.lacks("LSTM with peepholes")
 
-    def step(states: Any, share: Any, r: Any, rb: Any, p: Any, functions: Any, bound: Any) -> Any:
+    def step(states: Any, share: Any, r: Any, rb: Any, functions: Any, bound: Any) -> Any:
         h, c = states
         f, g, out = functions
         gates = share + h @ r.T + rb
         i, o, forget, new = jnp.split(gates, 4, -1)
-        pi, po, pf = (0, 0, 0) if p is None else jnp.split(p, 3)
-        i = f(_bounded(i + pi * c, bound))
-        forget = 1 - i if coupled else f(_bounded(forget + pf * c, bound))
+        i = f(_bounded(i, bound))
+        forget = 1 - i if coupled else f(_bounded(forget, bound))
         c = forget * c + i * g(_bounded(new, bound))
-        o = f(_bounded(o + po * c, bound))
+        o = f(_bounded(o, bound))
         return o * out(c), c
 
     default = ("Sigmoid", "Tanh", "Tanh")
-    return _recurrent(call, default, 4, step, rest, peeped)
+    return _recurrent(call, default, 4, step, rest)

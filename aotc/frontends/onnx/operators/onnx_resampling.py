@@ -65,9 +65,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
     return weights
 
 
-def _coordinate(
-    call: Call, mode: str, i: float, scale: float, old: int, new: int, roi: Sequence[float]
-) -> float:
+def _coordinate(call: Call, mode: str, i: float, scale: float, old: int, new: int) -> float:
     """Return where element `i` of a resized axis lies in the input, as Resize's own text has it.
 
     The reference evaluator of ONNX takes `scale * old` for `length_resized`, which has a fraction;
@@ -77,23 +75,13 @@ def _coordinate(
         return 0.0 if new == 1 else i * (old - 1) / (new - 1)
     if mode == "asymmetric":
         return i / scale
-    if mode == "tf_crop_and_resize":
-        start, end = roi
-        if new == 1:
-            return 0.5 * (start + end) * (old - 1)
-        return start * (old - 1) + i * (end - start) * (old - 1) / (new - 1)
     if mode == "pytorch_half_pixel":
         return 0.0 if new == 1 else (i + 0.5) / scale - 0.5
     if mode == "half_pixel":
         return (i + 0.5) / scale - 0.5
     if mode == "tf_half_pixel_for_nn":
         return (i + 0.5) / scale
-    if mode == "half_pixel_symmetric":
-        adjustment = new / (scale * old)
-        centre = old / 2
-        return centre * (1 - adjustment) + (i + 0.5) / scale - 0.5
-    call.damaged(f"the coordinate_transformation_mode {mode!r}")
-    return 0.0
+    return call.lacks(f"the coordinate_transformation_mode {mode!r}")
 
 
 def _taps(
@@ -103,17 +91,15 @@ def _taps(
     old: int,
     new: int,
     scale: float,
-    roi: Sequence[float],
     exclude: bool,
-) -> tuple[Taps, np.ndarray[Any, Any]]:
-    """The taps of an axis, and which elements of the result lie outside of the input."""
+) -> Taps:
+    """Return the taps of an axis."""
     if call.attribute("mode") == "nearest":
         # Which element is the nearest one hangs on how this is rounded; runtimes do so.
         scale = np.float32(scale)  # type: ignore[assignment]
-    indices, shares, outside = [], [], []
+    indices, shares = [], []
     for i in range(new):
-        at = _coordinate(call, transform, type(scale)(i), scale, old, new, roi)
-        outside.append(transform == "tf_crop_and_resize" and not 0 <= at <= old - 1)
+        at = _coordinate(call, transform, type(scale)(i), scale, old, new)
         ratio = 1.0 if at == int(at) else at - math.floor(at)
         coefficients = weights(ratio)
         count = len(coefficients)
@@ -125,7 +111,7 @@ def _taps(
             coefficients = coefficients / coefficients.sum()
         indices.append(np.clip(places, 0, old - 1))
         shares.append(coefficients)
-    return (np.array(indices, np.int32), np.array(shares)), np.array(outside, bool)
+    return np.array(indices, np.int32), np.array(shares)
 
 
 def _applied(x: Any, axis: int, taps: Taps) -> Any:
@@ -160,7 +146,6 @@ def _resized(
     axes: Sequence[int],
     new: Sequence[int],
     scales: Sequence[float],
-    roi: Sequence[tuple[float, float]],
 ) -> Any:
     mode = call.attribute("mode")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
@@ -170,10 +155,9 @@ def _resized(
     exclude = bool(call.attribute("exclude_outside", 0))
     antialias = bool(call.attribute("antialias", 0))
     dtype = x.dtype
-    beyond: Any = None
-    for axis, size, scale, part in zip(axes, new, scales, roi, strict=True):
+    for axis, size, scale in zip(axes, new, scales, strict=True):
         old = x.shape[axis]
-        if size == old and scale == 1 and transform != "tf_crop_and_resize":
+        if size == old and scale == 1:
             continue
         if size > LARGEST_AXIS or old > LARGEST_AXIS:
             call.lacks(f"an axis of more than {LARGEST_AXIS} elements")
@@ -185,16 +169,9 @@ def _resized(
             weights = _antialiased(mode, scale, a)
         else:
             weights = _linear if mode == "linear" else _cubic(a)
-        taps, outside = _taps(call, weights, transform, old, size, scale, part, exclude)
+        taps = _taps(call, weights, transform, old, size, scale, exclude)
         call.shaped([size if i == axis else n for i, n in enumerate(x.shape)])
         x = _applied(x, axis, taps)
-        if outside.any():
-            shape = [1] * x.ndim
-            shape[axis] = -1
-            mask = jnp.asarray(outside).reshape(shape)
-            beyond = mask if beyond is None else beyond | mask
-    if beyond is not None:
-        x = jnp.where(beyond, jnp.asarray(call.attribute("extrapolation_value"), x.dtype), x)
     if jnp.issubdtype(dtype, jnp.integer) and not jnp.issubdtype(x.dtype, jnp.integer):
         info = jnp.iinfo(dtype)
         x = jnp.clip(jnp.rint(x) if mode != "nearest" else x, info.min, info.max)
@@ -207,7 +184,7 @@ def resize(
 ) -> Value:
     x = call.traced(x)
     if call.version < 11:
-        roi, scales = None, roi
+        scales = roi
     axes = list(axes_of(call, None, x.ndim) or range(x.ndim))
     old: list[Any] = [x.shape[axis] for axis in axes]
     if scales is not None and call.known(scales, "scales").size:
@@ -233,19 +210,11 @@ def resize(
         factors = [goal / size for goal, size in zip(stated, old, strict=True)]
         policy = call.attribute("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            one = (min if policy == "not_larger" else max)(factors)
-            factors = [one] * len(axes)
-            stated = tuple(math.floor(one * size + 0.5) for size in old)
+            call.lacks(f"the keep_aspect_ratio_policy {policy!r}")
         new = list(stated)
     else:
         call.damaged("neither scales nor sizes")
-    parts = [(0.0, 1.0)] * len(axes)
-    if call.attribute("coordinate_transformation_mode", "") == "tf_crop_and_resize":
-        flat = [float(value) for value in call.known(roi, "roi").reshape(-1)]
-        if len(flat) != 2 * len(axes):
-            call.damaged(f"the roi {flat}")
-        parts = [(flat[i], flat[i + len(axes)]) for i in range(len(axes))]
-    return _resized(call, x, axes, new, factors, parts)
+    return _resized(call, x, axes, new, factors)
 
 
 def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
@@ -265,7 +234,7 @@ def upsample(call: Call, x: Value, scales: Value = None) -> Value:
     old = [x.shape[axis] for axis in axes]
     _require_numbers(call, old)
     new = [math.floor(size * f) for size, f in zip(old, factors, strict=True)]
-    return _resized(call, x, axes, new, factors, [(0.0, 1.0)] * len(axes))
+    return _resized(call, x, axes, new, factors)
 
 
 expanded("AffineGrid", deciding=(1,))

@@ -212,15 +212,6 @@ def average_pool(call: Call, x: Value) -> Value:
     return total / reduced(counted, zero, lax.add, window, extra=False)
 
 
-@operator("LpPool")
-def lp_pool(call: Call, x: Value) -> Value:
-    x, p = call.traced(x), call.attribute("p")
-    window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
-    powers = jnp.square(x) if p == 2 else jnp.abs(x) ** p
-    total = reduced(powers, np.zeros((), x.dtype), lax.add, window)
-    return jnp.sqrt(total) if p == 2 else total ** (1 / p)
-
-
 def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
     x = call.traced(x)
     return reduce(x, tuple(range(2, x.ndim)), keepdims=True)
@@ -228,12 +219,6 @@ def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
 
 operator("GlobalAveragePool")(partial(_global, reduce=jnp.mean))
 operator("GlobalMaxPool")(partial(_global, reduce=jnp.max))
-
-
-@operator("GlobalLpPool")
-def global_lp_pool(call: Call, x: Value) -> Value:
-    x, p = call.traced(x), call.attribute("p")
-    return jnp.sum(jnp.abs(x) ** p, tuple(range(2, x.ndim)), keepdims=True) ** (1 / p)
 
 
 @operator("DeformConv")

@@ -276,25 +276,15 @@ def _keys(x: Array, a: float) -> Array:
 
 
 def _smooth(
-    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, cubic: bool
+    x: Array, axis: int, wanted: Any, align: bool, scale: float | None, *, method: str
 ) -> Array:
-    """Antialiased: the kernel is as wide as an element of the result."""
-    size = x.shape[axis]
-    with _while_tracing(size, wanted):
-        step = _scale(size, wanted, align, scale)
-        wide_ = jnp.maximum(step, 1)
-        centre = step * (jnp.arange(wanted).astype(jnp.float32) + 0.5)
-        reach = (2.0 if cubic else 1.0) * wide_
-        low = jnp.maximum((centre - reach + 0.5).astype(jnp.int32), 0)
-        high = jnp.minimum((centre + reach + 0.5).astype(jnp.int32), size)
-    places = jnp.arange(size)
-    apart = (places[None, :] - centre[:, None] + 0.5) / wide_
-    weights = _keys(apart, -0.5) if cubic else jnp.maximum(1 - jnp.abs(apart), 0)
-    inside = (places[None, :] >= low[:, None]) & (places[None, :] < high[:, None])
-    weights = jnp.where(inside, weights, 0)
-    weights = weights / jnp.sum(weights, 1, keepdims=True)
-    made = jnp.tensordot(x, weights, ((axis,), (1,)), precision=lax.Precision.HIGHEST)
-    return jnp.moveaxis(made, -1, axis)
+    """Resize antialiased: the kernel is as wide as an element of the result."""
+    if align:
+        raise Unsupported("antialiased resizing with aligned corners")
+    step = _scale(x.shape[axis], wanted, align, scale)
+    shape = [wanted if each == axis else size for each, size in enumerate(x.shape)]
+    scales, none = jnp.reshape(1 / step, 1), jnp.zeros(1)
+    return jax.image.scale_and_translate(x, shape, (axis,), scales, none, method, antialias=True)
 
 
 def _wanted(
@@ -354,8 +344,8 @@ _RESIZERS: list[tuple[str, int, Callable[..., Array]]] = [
     ("upsample_bilinear2d", 2, _linear),
     ("upsample_trilinear3d", 3, _linear),
     ("upsample_bicubic2d", 2, _cubic),
-    ("_upsample_bilinear2d_aa", 2, partial(_smooth, cubic=False)),
-    ("_upsample_bicubic2d_aa", 2, partial(_smooth, cubic=True)),
+    ("_upsample_bilinear2d_aa", 2, partial(_smooth, method="linear")),
+    ("_upsample_bicubic2d_aa", 2, partial(_smooth, method="cubic")),
 ]
 for _name, _rank, _one_axis in _RESIZERS:
     op(_name, f"{_name}.vec")(partial(_resize, rank=_rank, one_axis=_one_axis))

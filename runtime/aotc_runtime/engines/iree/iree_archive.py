@@ -6,8 +6,6 @@ machine's code, and optionally large constants, whose names end in `.bin`, and a
 processor, whose name ends in `.so`.
 """
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Private names of iree-base-runtime 3.13.0: `iree._runtime_libs._runtime`, the li
 package `iree.runtime` wraps; the wrapper takes 60 ms to import and 10 us for each call.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence

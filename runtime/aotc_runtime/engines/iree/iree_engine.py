@@ -1,7 +1,5 @@
 """IREE as an engine: the processor, in this process."""
 
-from __future__ import annotations
-
 from aotc_runtime.engines.iree.iree_device import IreeDevice
 from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
 from aotc_runtime.engines.processor_engine import Library, ProcessorEngine

@@ -1,7 +1,5 @@
 """Names within modules compiled with IREE, for its compiler and its engine."""
 
-from __future__ import annotations
-
 IREE = "iree"
 """The engine, and the platform of processors that it runs on."""
 

@@ -5,8 +5,6 @@ and a graph that refers to anything else is rejected. Fields are numbered as in 
 (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

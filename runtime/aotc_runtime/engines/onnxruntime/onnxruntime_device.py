@@ -5,8 +5,6 @@ An executable is an ONNX graph, and becomes a session with its weights. Private 
 sessions take some microseconds more for each call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -223,9 +221,7 @@ class OnnxDevice(ProcessorDevice):
         spinning = "1" if executable.spinning else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        # Without these, products of integers overflow on processors without VNNI, and products with
-        # dequantized weights round their other factor to 8 bits.
-        options.add_session_config_entry("session.x64quantprecision", "1")
+        # By default, products with dequantized weights round their other factor to 8 bits.
         options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         lacking = [place for place in executable.needs if place not in weights]
         if lacking:

@@ -1,7 +1,5 @@
 """ONNX Runtime as an engine: the processor, in this process."""
 
-from __future__ import annotations
-
 from aotc_runtime.engines.onnxruntime.onnxruntime_device import OnnxDevice
 from aotc_runtime.engines.onnxruntime.onnxruntime_names import ENGINE, PROVIDER, RUNTIME
 from aotc_runtime.engines.processor_engine import Library, ProcessorEngine

@@ -1,7 +1,5 @@
 """Names within graphs for ONNX Runtime, for the compiler and the engine."""
 
-from __future__ import annotations
-
 ENGINE = "onnxruntime"
 """The engine, and the platform of processors that it runs on."""
 

@@ -7,8 +7,6 @@ call. Such parts are therefore computed here, and constants of the graph take th
 Private names of openvino 2026.4.1: those of `openvino._pyopenvino`, as in `device`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any

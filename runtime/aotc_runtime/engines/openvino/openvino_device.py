@@ -5,8 +5,6 @@ a bundle is ready. Private names of openvino 2026.4.1: `openvino._pyopenvino`, t
 package wraps, whose own requests take tens of microseconds more for each call.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """OpenVINO as an engine: the processor, in this process."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

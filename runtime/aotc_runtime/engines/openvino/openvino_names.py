@@ -1,7 +1,5 @@
 """Names within executables for OpenVINO, for the compiler and the engine."""
 
-from __future__ import annotations
-
 ENGINE = "openvino"
 """The engine, and the platform of processors that it runs on."""
 

@@ -5,8 +5,6 @@ come with the driver and with nothing else. Which devices there are is for CUDA_
 say, as libcuda reads it. No context is made, and nothing is allocated on a device.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version

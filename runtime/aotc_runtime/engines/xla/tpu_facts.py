@@ -4,8 +4,6 @@ From the PCI devices below /sys, by the numbers in jax/_src/hardware_utils.py (j
 libtpu knows more, and a process that starts it has the chips to itself.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,5 @@
 """The common parts of accelerators: memory of their own, and no compilation."""
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cached_property
 from pathlib import Path

@@ -16,8 +16,6 @@ There is one client per process and platform, made on first use. Executables com
 a policy allows it. None of these calls imports jax.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -11,8 +11,6 @@ are registered. Private names beside those of `client`:
     jax_cuda13_plugin: cuda_plugin_extension, registrations() of its kernels
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import importlib.util

@@ -4,8 +4,6 @@ It holds the process's processor, which other devices need too, and the platform
 on.
 """
 
-from __future__ import annotations
-
 import threading
 
 from aotc_runtime.base.errors import refusal

@@ -5,8 +5,6 @@ is imported only if `XLA_FLAGS` is set. The child reads the flags, no bundle and
 XLA's own error counts; if no child can run, XLA is started all the same.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

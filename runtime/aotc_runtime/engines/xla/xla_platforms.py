@@ -1,7 +1,5 @@
 """The platforms of XLA beside the processor's, each imported when it is asked for."""
 
-from __future__ import annotations
-
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.xla.xla_client import XlaDevice

@@ -6,8 +6,6 @@ jaxlib beside those of `xla_client`:
     ArrayImpl._to_np_array_did_copy
 """
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -7,8 +7,6 @@
     GSPMDSharding, SingleDeviceSharding, OpSharding.Type.REPLICATED, batched_device_put
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any

@@ -4,8 +4,6 @@ The client is made as in jax/_src/xla_bridge.py of 0.11.2 and 0.12.0.1 (`make_tp
 never run on a TPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

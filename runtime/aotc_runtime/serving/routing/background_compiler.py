@@ -1,7 +1,5 @@
 """Compiles executables in the background, for sizes of calls that no profile of the bundle has."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Callable

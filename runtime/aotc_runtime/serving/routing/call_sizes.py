@@ -4,8 +4,6 @@ AOTC-E612: shapes that no sizes of the dimensions give.  AOTC-E613: sizes that t
 accept. AOTC-E611: sizes that are accepted and that no profile serves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding, ShapeError, finding, refusal

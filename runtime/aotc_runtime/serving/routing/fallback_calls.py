@@ -1,7 +1,5 @@
 """One entry point's calls that no profile fits: which way each is served, or why it is not."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

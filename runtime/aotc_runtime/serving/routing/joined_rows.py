@@ -4,8 +4,6 @@ Their rows are concatenated along a split dimension, and each is padded in the o
 it would be alone. The build tests this with the same functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 

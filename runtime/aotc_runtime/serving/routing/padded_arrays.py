@@ -3,8 +3,6 @@
 The build proves padding with these same functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Masks and lengths of dimensions that may be padded: inputs that the loader passes itself."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

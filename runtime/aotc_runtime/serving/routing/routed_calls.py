@@ -5,8 +5,6 @@ and gives its results in order: device buffers, or numpy arrays
 where a result had to be cut or joined.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Protocol

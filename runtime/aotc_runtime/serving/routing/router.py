@@ -4,8 +4,6 @@ Padded: to the cheapest profile that covers it. Split: along one dimension, into
 serve, as many of the largest as leave a rest that the others add up to, and so on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 

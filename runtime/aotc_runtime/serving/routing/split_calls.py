@@ -1,7 +1,5 @@
 """Cutting a call into several along one dimension, and joining their results; numpy, pure."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

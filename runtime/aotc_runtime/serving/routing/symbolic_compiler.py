@@ -6,8 +6,6 @@ once, before anything else is compiled. And for each executable there must be en
 calls.
 """
 
-from __future__ import annotations
-
 from math import prod
 from typing import NoReturn
 

@@ -24,10 +24,8 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.system.bundle_files import read_file
 
-STATE, LOCK, NEW, WORK = "state", "lock", "state.new", "work-"
-"""Names in a state's folder: the file, what is locked, what replaces the file, and the beginning of
-folders that python-tuf works in.
-"""
+STATE, LOCK, WORK = "state", "lock", "work-"
+"""Names in a state's folder: the file, what is locked, and the start of python-tuf's folders."""
 
 _WRITABLE = "channel-state-is-writable-by-other-users"
 
@@ -67,9 +65,9 @@ def kept(folder: Path) -> Iterator[Path]:
                 try:
                     yield work
                 except AotcError:
-                    _write(folder, before, collected(work))
+                    _write(folder, work, before)
                     raise
-                _write(folder, before, collected(work))
+                _write(folder, work, before)
         except OSError as error:
             raise _unusable(folder, error) from error
     finally:
@@ -136,11 +134,13 @@ def forget(files: Iterable[Path]) -> None:
         path.unlink()
 
 
-def _write(folder: Path, before: Files, files: Files) -> None:
+def _write(folder: Path, work: Path, before: Files) -> None:
+    files = collected(work)
     if files == before:
         return
     text = msgspec.json.encode(files, order="sorted")
-    new = folder / NEW
+    # In a folder that is new: a link to another file, or a pipe, would be written to.
+    new = work / STATE
     with new.open("wb") as file:
         file.write(sha256(text).encode() + b"\n" + text)
         file.flush()

@@ -1,12 +1,16 @@
 """Policies changed as text: what is added is there, and everything else stays as it was."""
 
 import tomllib
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.trust.trust_files import with_key, with_revoked
+from aotc.bundle.trust.trust_files import revoke, with_key, with_revoked
+from aotc.bundle.trust.trust_text import policy_text
+from tests.conftest import ROOT
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc=\n-----END PUBLIC KEY-----\n"
 HEAD = 'schema = 1 # version\nname = "x"\n'
@@ -89,3 +93,19 @@ def test_what_the_other_parser_cannot_read_is_not_changed() -> None:
     with pytest.raises(UsageError) as refused:
         with_revoked("a = " + "[" * 240 + "]" * 240, keys=["m"])
     assert refused.value.code == "AOTC-E024"
+
+
+def test_what_another_process_revokes_meanwhile_stays_revoked(tmp_path: Path) -> None:
+    golden = ROOT / "tests" / "golden"
+    policy = tmp_path / "trust.toml"
+    policy.write_text(policy_text("digits", [(golden / "golden.pub").read_text()]))
+    first, second = (f"sha256:{letter * 64}" for letter in "ab")
+
+    def given_after_the_policy_was_read() -> Iterator[str]:
+        revoke(policy, [], [first], [])
+        yield second
+
+    with pytest.raises(UsageError) as caught:
+        revoke(policy, [], given_after_the_policy_was_read(), [])  # type: ignore[arg-type]
+    assert caught.value.code == "AOTC-E024"
+    assert tomllib.loads(policy.read_text())["revoked"]["roots"] == [first]

@@ -13,8 +13,7 @@ from aotc.bundle.sign.bundle_signing import endorse
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form, pack
 from aotc.commands.extract.extracted_bundle import extract
-from aotc.commands.merge.bundle_parts import target_parts_of
-from aotc.commands.merge.merged_bundle import merge
+from aotc.commands.merge.merged_bundle import merge, target_parts_of
 from aotc_runtime.base.errors import IncompatibleHostError
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.schema.host_facts import HostFacts

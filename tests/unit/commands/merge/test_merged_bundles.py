@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from aotc.base.errors import UsageError
 from aotc.bundle.write.bundle_writer import Assembled, Form, pack
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.commands.merge.bundle_parts import TargetPart, target_parts_of
-from aotc.commands.merge.merged_bundle import check_same_source, merge
+from aotc.commands.merge.merged_bundle import TargetPart, check_same_source, merge, target_parts_of
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.bundle_files import open_bundle

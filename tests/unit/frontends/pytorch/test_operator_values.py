@@ -145,7 +145,7 @@ RESIZED: dict[str, Callable[[Any], Any]] = {
     "linear": lambda x: torch_pooling._linear(x, 2, 7, False, None),
     "linear aligned": lambda x: torch_pooling._linear(x, 2, 7, True, None),
     "cubic": lambda x: torch_pooling._cubic(x, 2, 7, False, None),
-    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, cubic=False),
+    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, method="linear"),
 }
 
 
