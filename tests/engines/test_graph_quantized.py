@@ -113,11 +113,7 @@ def batches(a: Any, b: Any) -> Any:
 def convolved(kernel: Any, x: Any) -> Any:
     words = ("NHWC", "HWIO", "NHWC")
     return lax.conv_general_dilated(
-        less(x, np.int8(5)),
-        kernel.astype(jnp.int32),
-        (1, 2),
-        "SAME",
-        dimension_numbers=words,
+        less(x, np.int8(5)), kernel.astype(jnp.int32), (1, 2), "SAME", dimension_numbers=words
     )
 
 
@@ -349,18 +345,12 @@ WRONG: Mapping[str, tuple[Program, Program]] = {
         ALL["4 bits by block"],
         Program(by_block, (W4, BLOCKED[::-1].copy()), ()),
     ),
-    "another block": (
-        ALL["8 bits by block"],
-        Program(by_block, (W8, np.roll(BLOCKED, 1, 0)), ()),
-    ),
+    "another block": (ALL["8 bits by block"], Program(by_block, (W8, np.roll(BLOCKED, 1, 0)), ())),
     "the other axis": (
         Program(by_column, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)),
         Program(lambda w, s, x: x @ (wide(w) * s[:, None]), (W8[:COLUMNS], ROW), ()),
     ),
-    "a zero": (
-        ALL["unsigned 8 bits, a zero"],
-        Program(with_a_zero, (U8, ROW, np.uint8(100)), ()),
-    ),
+    "a zero": (ALL["unsigned 8 bits, a zero"], Program(with_a_zero, (U8, ROW, np.uint8(100)), ())),
 }
 """Programs, and others that differ in what quantized weights are made of."""
 
