@@ -31,7 +31,7 @@ MANIFEST = """
 schema = 1
 name = "model"
 version = "1.0.0"
-targets = ["native"]
+targets = ["{target}"]
 engines = ["{engine}"]
 [entry_points.run]
 source = "../{model}.onnx"
@@ -47,6 +47,7 @@ def main() -> None:
         prog="python -m benchmarks.quantized", description=main.__doc__
     )
     parser.add_argument("--engines", default=",".join(ENGINES), help=f"some of {','.join(ENGINES)}")
+    parser.add_argument("--target", default="native", help="of the bundles (default native)")
     parser.add_argument("--sizes", default="256,512,512,64", help="of the layers")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=31)
@@ -59,7 +60,7 @@ def main() -> None:
     calls: dict[tuple[str, str], Callable[[], Any]] = {}
     for model in write_models(folder, sizes, given):
         for engine in options.engines.split(","):
-            found = _bundle(folder, model, engine, given, options.threads)
+            found = _bundle(folder / model, engine, options.target, given, options.threads)
             if callable(found):
                 calls[model, engine] = found
             else:
@@ -124,7 +125,7 @@ def _network(onnx: Any, sizes: Sequence[int], rows: int, quantized: bool) -> Any
 
 
 def _bundle(
-    folder: Path, model: str, engine: str, given: Any, threads: int
+    model: Path, engine: str, target: str, given: Any, threads: int
 ) -> Callable[[], Any] | str:
     """Build a bundle and return a call of it, or the first finding of an engine that refuses."""
     import aotc_runtime
@@ -133,11 +134,13 @@ def _bundle(
     from aotc.pipeline.build import build
     from aotc_runtime.base.errors import AotcError
 
-    place = folder / f"{model}-{engine}"
+    place = model.with_name(f"{model.name}-{engine}")
     place.mkdir(exist_ok=True)
-    # Steps of quantization that two engines round to other sides of.
-    atol = 1e-4 if model == "float32" else 0.1
-    text = MANIFEST.format(engine=engine, model=model, atol=atol, shape=list(given.shape))
+    # Two engines may round a number to different steps.
+    atol = 1e-4 if model.name == "float32" else 0.1
+    text = MANIFEST.format(
+        target=target, engine=engine, model=model.name, atol=atol, shape=list(given.shape)
+    )
     (place / "manifest.toml").write_text(text, encoding="utf-8")
     signer, bundle = LocalSigner.ephemeral(), place / "model.aotb"
     try:

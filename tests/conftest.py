@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -23,6 +24,9 @@ os.environ["AOTC_CACHE"] = "off"
 
 Bundle = tuple[Path, Path]
 """A bundle and the trust policy it loads with."""
+
+Run = Callable[..., Any]
+"""Runs a command of `aotc`: the fixtures `aotc` and `refused`."""
 
 Once = Callable[[str, Callable[[Path], object]], Path]
 

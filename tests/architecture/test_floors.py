@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Bundle
+
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
 SERVE = ROOT / "runtime" / "serve" / "aotc_serve"
@@ -85,7 +87,7 @@ def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None
     assert not loaded & set(FORBIDDEN)
 
 
-def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: tuple[Path, Path]) -> None:
+def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     loaded = modules_after(
         "import aotc_runtime, numpy\n"
@@ -97,7 +99,7 @@ def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: tuple[Path, 
     assert "aotc_runtime.base.codes" not in loaded, "nothing was refused"
 
 
-def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: tuple[Path, Path]) -> None:
+def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     for arguments in (["verify", str(bundle), "--trust", str(policy)], ["inspect", str(bundle)]):
         loaded = modules_after(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 MODULES_MAX, LINES_MAX = 45, 3_900
 

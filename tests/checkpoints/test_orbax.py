@@ -167,7 +167,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "one that leaves data out": (
         "ocdbt",
         edited(lambda d: d.update(store_array_data_equal_to_fill_value=False)),
-        "leaves out fill values",
+        "leaves out data",
     ),
     "metadata that is cut off": ("ocdbt", cut("_METADATA"), "_METADATA"),
     "another format than it says": ("ocdbt", edited(lambda d: d.update(use_zarr3=True)), "exist"),

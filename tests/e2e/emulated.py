@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax_free import MANIFESTS, Server
 
+from tests.conftest import Bundle
 from tests.engines.conftest import ENGINES
 
 OUT = Path(__file__).parents[2] / "out"
@@ -69,7 +70,7 @@ class Emulator(NamedTuple):
 
     def load(
         self,
-        bundle: tuple[Path, Path],
+        bundle: Bundle,
         x: np.ndarray[Any, Any] | None = None,
         *,
         target: str = "",
@@ -89,7 +90,7 @@ class Emulator(NamedTuple):
         with np.load(returned) as archive:
             return said._replace(outputs=[archive[name] for name in archive.files])
 
-    def verify(self, bundle: tuple[Path, Path]) -> Said:
+    def verify(self, bundle: Bundle) -> Said:
         """Run `python -m aotc_runtime verify`."""
         return self._run("-m", "aotc_runtime", "verify", bundle[0], "--trust", bundle[1], "--json")
 

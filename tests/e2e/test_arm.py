@@ -14,7 +14,7 @@ from example_programs import EXAMPLES, require_same
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
-from tests.conftest import MANIFESTS, Once
+from tests.conftest import MANIFESTS, Bundle, Once
 
 pytestmark = [pytest.mark.arm, pytest.mark.limit(3600)]
 
@@ -27,7 +27,6 @@ ON = {
 }
 """Each target with the least of qemu's processors that has its features."""
 
-Bundle = tuple[Path, Path]
 
 On = Callable[[str], emulated.Emulator]
 

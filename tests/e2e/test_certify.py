@@ -19,8 +19,8 @@ from aotc.commands.certify.certify_process import runtime_copy
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 
-Bundle = tuple[Path, Path]
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
 
 pytestmark = [pytest.mark.index, pytest.mark.limit(3600)]

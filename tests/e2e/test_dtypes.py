@@ -1,6 +1,5 @@
 """Every element type, in and out, as weights and as a fixture."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import jax_free
@@ -11,6 +10,7 @@ from small_programs import build_signed
 
 from aotc_runtime import LoadedBundle
 from aotc_runtime.schema.bundle_manifest import DType
+from tests.conftest import Bundle, Once
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ def manifest() -> str:
 
 
 @pytest.fixture(scope="module")
-def bundle(once: Callable[[str, Callable[[Path], object]], Path]) -> tuple[Path, Path]:
+def bundle(once: Once) -> Bundle:
     folder = once("dtypes", lambda folder: build_signed(folder, "dtypes", PROGRAM, manifest()))
     return folder / "dtypes.aotb", folder / "trust.toml"
 
@@ -93,7 +93,7 @@ def call_every_way(bundle: LoadedBundle, _: Arrays) -> Arrays:
     return {"count": np.array(len(x)), **{k: v.astype(complex) for k, v in shifted.items()}}
 
 
-def test_every_dtype_goes_in_and_out_unchanged(bundle: tuple[Path, Path], tmp_path: Path) -> None:
+def test_every_dtype_goes_in_and_out_unchanged(bundle: Bundle, tmp_path: Path) -> None:
     outputs, _ = jax_free.run(call_every_way, bundle, tmp_path, {})
     assert outputs["count"] == len(DType)
     assert outputs["int4"].tolist() == list(range(-2, 6))

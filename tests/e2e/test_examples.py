@@ -16,8 +16,9 @@ import aotc_runtime
 from aotc.cli.command_group import cli
 from aotc_runtime import LoadedBundle
 from lm.model import HEAD_WIDTH, HEADS, LAYERS, MAX_LENGTH
+from tests.conftest import Bundle
 
-type Built = Callable[[str], tuple[Path, Path]]
+type Built = Callable[[str], Bundle]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -74,7 +75,7 @@ def watch_the_cache(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
     }
 
 
-def test_cache_stays_on_device_and_is_used_up(lm_bundle: tuple[Path, Path], tmp_path: Path) -> None:
+def test_cache_stays_on_device_and_is_used_up(lm_bundle: Bundle, tmp_path: Path) -> None:
     outputs, _ = jax_free.run(watch_the_cache, lm_bundle, tmp_path, prompts())
 
     np.testing.assert_array_equal(outputs["tokens"], generated(prompts())["2x32"])
@@ -87,7 +88,7 @@ def test_cache_stays_on_device_and_is_used_up(lm_bundle: tuple[Path, Path], tmp_
     assert outputs["code"] == "AOTC-E631"
 
 
-def test_bundle_lists_entry_points_that_need_lapack(gp_bundle: tuple[Path, Path]) -> None:
+def test_bundle_lists_entry_points_that_need_lapack(gp_bundle: Bundle) -> None:
     answer = CliRunner().invoke(cli, ["inspect", str(gp_bundle[0]), "--json"])
     (target,) = json.loads(answer.stdout)["targets"].values()
     needed = {"lapack_dpotrf_ffi", "lapack_dtrsm_ffi"}

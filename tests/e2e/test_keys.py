@@ -20,6 +20,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import Bundle, Once
 
 PROGRAM = """
 from typing import NamedTuple
@@ -88,12 +89,11 @@ inputs.rbg = { shape = [], dtype = "key<rbg>" }
 inputs.urbg = { shape = [], dtype = "key<urbg>" }
 """
 
-Bundle = tuple[Path, Path]
 STEPS = 4
 
 
 @pytest.fixture(scope="module")
-def bundle(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+def bundle(once: Once) -> Bundle:
     folder = once("keys", lambda folder: build_signed(folder, "keys", PROGRAM, MANIFEST))
     return folder / "keys.aotb", folder / "trust.toml"
 

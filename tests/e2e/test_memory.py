@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Bundle
 from tests.e2e.peak_memory import MALLOC
-
-Bundle = tuple[Path, Path]
 
 LARGE = 128 * 1024
 SCRIPT = Path(__file__).with_name("peak_memory.py")

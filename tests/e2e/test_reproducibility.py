@@ -15,7 +15,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import MANIFESTS, Once
+from tests.conftest import MANIFESTS, Bundle, Once
 
 VARIED = """
 import jax
@@ -135,7 +135,7 @@ def build(place: Place, folder: Path, sources: Path, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def both(once: Once) -> tuple[Path, Path]:
+def both(once: Once) -> Bundle:
     """The digits example and a program with library calls, control flow, LAPACK and a closed-over
     array in one bundle, unsigned, by two people in two places.
     """
@@ -161,7 +161,7 @@ def blobs(bundle: MappedBundle) -> dict[str, bytes]:
     return {digest: bytes(bundle.blob(digest) or b"") for digest in bundle.digests()}
 
 
-def test_two_builds_in_different_places_are_the_same_file(both: tuple[Path, Path]) -> None:
+def test_two_builds_in_different_places_are_the_same_file(both: Bundle) -> None:
     first, second = both
     manifests = [read_unverified(open_bundle(path))[0].manifests for path in both]
     assert manifests[0] == manifests[1]
@@ -169,7 +169,7 @@ def test_two_builds_in_different_places_are_the_same_file(both: tuple[Path, Path
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path: Path) -> None:
+def test_signing_changes_only_the_attestation(both: Bundle, tmp_path: Path) -> None:
     unsigned = both[0]
     signed = tmp_path / "signed.aotb"
     shutil.copy(unsigned, signed)
@@ -190,7 +190,7 @@ def test_signing_changes_only_the_attestation(both: tuple[Path, Path], tmp_path:
     )
 
 
-def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:
+def test_no_blob_names_a_place_or_a_person(both: Bundle) -> None:
     for path in both:
         folder = str(path.parent).encode()
         private_names = (folder, b"alice", b"barbara", b"site-packages", b"/home", b"aotc-build-")
@@ -198,7 +198,7 @@ def test_no_blob_names_a_place_or_a_person(both: tuple[Path, Path]) -> None:
             assert [name for name in private_names if name in data] == [], digest
 
 
-def test_modules_and_executables_hold_no_program_names(both: tuple[Path, Path]) -> None:
+def test_modules_and_executables_hold_no_program_names(both: Bundle) -> None:
     bundle = open_bundle(both[0])
     for manifest in read_unverified(bundle)[0].manifests.values():
         for entry_point in manifest.entry_points.values():

@@ -27,13 +27,13 @@ from aotc_runtime.serving.call_metrics import Padding
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.serving.routing.routed_calls import PaddedCall
 from aotc_runtime.system import host_probe
-from tests.conftest import Bundle
+from tests.conftest import Bundle, Once
 
 Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(scope="module")
-def built(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+def built(once: Once) -> Bundle:
     folder = once("shapes", lambda folder: build_signed(folder, "shapes", PROGRAM, MANIFEST))
     return folder / "shapes.aotb", folder / "trust.toml"
 

@@ -3,7 +3,6 @@
 What its users read without jax is what plain JAX gives, as these tests spell it out by hand.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import Bundle, Once
 
 PROGRAM = """
 import collections
@@ -114,11 +114,9 @@ def logarithm(x):
 
 MANIFEST = Path(__file__).with_name("structures.toml").read_text("utf-8")
 
-Bundle = tuple[Path, Path]
-
 
 @pytest.fixture(scope="module")
-def bundle(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+def bundle(once: Once) -> Bundle:
     build = lambda folder: build_signed(folder, "structures", PROGRAM, MANIFEST)  # noqa: E731
     folder = once("structures", build)
     return folder / "structures.aotb", folder / "trust.toml"

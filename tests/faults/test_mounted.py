@@ -14,11 +14,10 @@ import pytest
 
 from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
 from aotc.bundle.trust.trust_text import write_policy
+from tests.conftest import Bundle
 
 from .mounted import UNSHARE
 from .tiny import MANIFEST, PROGRAM
-
-Bundle = tuple[Path, Path]
 
 
 def can_mount() -> bool:

@@ -18,6 +18,7 @@ import pytest
 from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
 from aotc_runtime.base import limits
 from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE
+from tests.conftest import Bundle
 
 from .archives import on_disk
 from .doors import toolchain
@@ -77,7 +78,7 @@ def scale() -> Iterator[Scale]:
 
 
 @pytest.fixture(scope="module")
-def whole(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
+def whole(digits_bundle: Bundle) -> MemoryBundle:
     return in_memory(digits_bundle[0])
 
 
@@ -249,7 +250,7 @@ def over(cost: Cost, good: Cost) -> None:
 
 
 @pytest.fixture(scope="module")
-def good(scale: Scale, digits_bundle: tuple[Path, Path]) -> Cost:
+def good(scale: Scale, digits_bundle: Bundle) -> Cost:
     found = scale.cost("verify", *digits_bundle)
     assert found.code == 0
     return found
@@ -257,7 +258,7 @@ def good(scale: Scale, digits_bundle: tuple[Path, Path]) -> Cost:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_what_cost_gigabytes_is_refused_before_it_costs_anything(
-    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: tuple[Path, Path]
+    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: Bundle
 ) -> None:
     cost = scale.cost("verify", attack(name, "archive"), digits_bundle[1])
     assert cost.code == 5
@@ -266,7 +267,7 @@ def test_what_cost_gigabytes_is_refused_before_it_costs_anything(
 
 @pytest.mark.parametrize("name", FITTING)
 def test_the_most_that_fits_costs_64_mib_and_a_second(
-    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: tuple[Path, Path]
+    name: str, attack: Attacks, scale: Scale, good: Cost, digits_bundle: Bundle
 ) -> None:
     path = attack(name, "archive")
     assert path.stat().st_size < limits.ATTESTATIONS_BYTES_MAX + 2**20
@@ -308,12 +309,7 @@ MATERIALS: dict[str, Callable[[MemoryBundle], list[dict[str, str]]]] = {
 @pytest.mark.parametrize("times", [1, 8])
 @pytest.mark.parametrize("name", MATERIALS)
 def test_junk_of_sigstores_costs_no_more_where_a_policy_names_identities(
-    name: str,
-    times: int,
-    whole: MemoryBundle,
-    scale: Scale,
-    digits_bundle: tuple[Path, Path],
-    tmp_path: Path,
+    name: str, times: int, whole: MemoryBundle, scale: Scale, digits_bundle: Bundle, tmp_path: Path
 ) -> None:
     policy = tmp_path / "identities.toml"
     root = json.dumps(Sigstore().trusted_root())
@@ -402,7 +398,7 @@ def test_whoever_reads_attestations_does_so_within_the_same_bounds(
     attack: Attacks,
     scale: Scale,
     key: Path,
-    digits_bundle: tuple[Path, Path],
+    digits_bundle: Bundle,
     tmp_path: Path,
 ) -> None:
     genuine = on_disk(whole, form, tmp_path)

@@ -14,11 +14,11 @@ import pytest
 import aotc_runtime
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.verify_bundle import Compatible
+from tests.conftest import Bundle
 
 loading = importlib.import_module("aotc_runtime.loader.bundle_loader")
 """The module; the package's `load` is its function."""
 
-Bundle = tuple[Path, Path]
 Change = Callable[[Path], None]
 
 

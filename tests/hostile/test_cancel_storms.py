@@ -19,11 +19,11 @@ import pytest
 from served import Served, binary_request, serving
 from waiting import until
 
+from tests.conftest import Bundle
 from tests.unit.runtime.serve.conftest import joins
 
 __all__ = ["joins"]
 
-Bundle = tuple[Path, Path]
 
 STORMS, CLIENTS, REQUESTS, SWAPS = 4, 4, 60, 2
 

@@ -17,7 +17,8 @@ from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.commands.reproduce.build_recipe import read_recipe
-from aotc.commands.reproduce.rebuilt_bundle import Install, _module_text, reproduce
+from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
+from aotc.commands.reproduce.stage_differences import module_text
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import ResourceError, TrustError
 from aotc_runtime.system.bundle_files import open_bundle
@@ -206,7 +207,7 @@ def test_irregular_file_is_no_source(forged: Forge, tmp_path: Path, kind: str) -
 
 
 def test_a_module_that_jaxlib_cannot_read_is_read_elsewhere_and_told() -> None:
-    assert _module_text(b"ML\xefR no module").startswith("jaxlib cannot read it: exit status")
+    assert module_text(b"ML\xefR no module").startswith("jaxlib cannot read it: exit status")
 
 
 def test_a_manifest_is_found_by_its_name_as_it_is_and_not_as_a_pattern(forged: Forge) -> None:

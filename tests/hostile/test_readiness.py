@@ -15,6 +15,7 @@ from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine as xla
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from tests.conftest import Bundle
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer
@@ -116,7 +117,7 @@ def test_unchanged_bundle_is_ready(documents: Documents, ours: LocalSigner, tmp_
 
 
 def test_a_load_that_failed_half_way_stands_in_nobodys_way(
-    documents: Documents, ours: LocalSigner, digits_bundle: tuple[Path, Path], tmp_path: Path
+    documents: Documents, ours: LocalSigner, digits_bundle: Bundle, tmp_path: Path
 ) -> None:
     """Whoever keeps its error keeps the executables alive that had been loaded by then."""
     *_, last = documents.manifest["entry_points"]["predict"]["profiles"]
@@ -130,7 +131,7 @@ def test_a_load_that_failed_half_way_stands_in_nobodys_way(
         assert loaded.report()["compilations"] == 0
 
 
-def test_process_that_compiled_is_not_ready(digits_bundle: tuple[Path, Path]) -> None:
+def test_process_that_compiled_is_not_ready(digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     with aotc_runtime.load(bundle, trust=policy):
         device = xla.processor()

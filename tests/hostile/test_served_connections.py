@@ -15,6 +15,8 @@ import pytest
 from served import Served, binary_request, serving
 from waiting import SECONDS, until
 
+from tests.conftest import Bundle
+
 MIB = 2**20
 X = np.random.default_rng(3).random((8, 64), np.float32)
 INPUTS = {"image": ("FP32", X)}
@@ -22,7 +24,7 @@ INFER = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\n"
 
 
 @pytest.fixture(scope="module")
-def served(digits_bundle: tuple[Path, Path]) -> Iterator[Served]:
+def served(digits_bundle: Bundle) -> Iterator[Served]:
     limits = ["--max-body", "4M", "--max-memory", "16M", "--max-connections", "50"]
     limits += ["--header-seconds", "1.5", "--body-seconds", "1.5", "--idle-seconds", "1.5"]
     limits += ["--write-seconds", "1.5"]
@@ -248,7 +250,7 @@ def test_more_header_fields_than_allowed_are_refused(served: Served) -> None:
 
 
 @pytest.mark.parametrize("part", ["header", "requests"])
-def test_waiting_headers_are_counted(part: str, digits_bundle: tuple[Path, Path]) -> None:
+def test_waiting_headers_are_counted(part: str, digits_bundle: Bundle) -> None:
     """60 KiB of a header that does not end; thousands of requests behind one without its body."""
     sent = b"GET / HTTP/1.1\r\nx: " + b"y" * 60_000
     if part == "requests":
@@ -278,7 +280,7 @@ def test_requests_behind_one_another_are_bounded(served: Served) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "half a body"])
-def test_silent_clients_make_room_for_others(what: str, digits_bundle: tuple[Path, Path]) -> None:
+def test_silent_clients_make_room_for_others(what: str, digits_bundle: Bundle) -> None:
     """They take every connection, and would have a minute to send the rest."""
     options = ["--max-connections", "40", "--header-seconds", "60"]
     sent = b"" if what == "nothing" else f"{INFER}Content-Length: 100\r\n\r\n{{".encode()
@@ -293,7 +295,7 @@ def test_silent_clients_make_room_for_others(what: str, digits_bundle: tuple[Pat
             client.close()
 
 
-def test_storm_of_connects_does_not_stop_the_server(digits_bundle: tuple[Path, Path]) -> None:
+def test_storm_of_connects_does_not_stop_the_server(digits_bundle: Bundle) -> None:
     """All of them are accepted in one turn of the event loop, or as many as there is room for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with serving(digits_bundle[:1], digits_bundle[1:], "--max-connections", "100") as server:
@@ -323,7 +325,7 @@ def test_slash_at_the_end_is_no_redirection_to_another_host(served: Served, path
 
 
 @pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
-def test_refused_is_released(options: tuple[str, ...], digits_bundle: tuple[Path, Path]) -> None:
+def test_refused_is_released(options: tuple[str, ...], digits_bundle: Bundle) -> None:
     """Python frees what holds itself now and then only, and an error holds all that it came by."""
     with serving(digits_bundle[:1], digits_bundle[1:], *options) as server:
         short = {"image": ("FP64", np.zeros((16 * MIB // 8, 1)))}
@@ -342,7 +344,7 @@ AMPLE: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "part"), AMPLE.values(), ids=AMPLE)
-def test_json_memory_is_bounded(text: str, part: str, digits_bundle: tuple[Path, Path]) -> None:
+def test_json_memory_is_bounded(text: str, part: str, digits_bundle: Bundle) -> None:
     tensor = '{"name": "image", "datatype": "FP32", "shape": [8, 64], %s}'
     filled = text % (part * (4_000_000 // len(part)))
     body = (f'{{"inputs": [{tensor}]}}' % filled).encode()
@@ -451,7 +453,7 @@ def connections(served: Served) -> float:
     return float(found[1])
 
 
-def test_thousands_of_connections_use_bounded_memory(digits_bundle: tuple[Path, Path]) -> None:
+def test_thousands_of_connections_use_bounded_memory(digits_bundle: Bundle) -> None:
     """3,500 may be there; each is asked and answered, and whoever comes beyond them is told. In a
     system that lets a process have fewer files, so many.
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc_runtime.formats import oci_layout
+from tests.conftest import Bundle
 from tests.hostile.tampering import MemoryBundle, digest_of, in_memory, to_json
 from tests.hostile.test_amplification import FITTING, TABLE, WORST, Cost, Scale, over, root_of
 from tests.registries.oci_server import OciServer
@@ -93,7 +94,7 @@ def scale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scale]:
 
 
 @pytest.fixture(scope="module")
-def good(digits_bundle: tuple[Path, Path]) -> MemoryBundle:
+def good(digits_bundle: Bundle) -> MemoryBundle:
     return in_memory(digits_bundle[0])
 
 
@@ -110,7 +111,7 @@ def test_every_door_asks_who_vouches_before_it_reads_more(
     server: OciServer,
     good: MemoryBundle,
     attacks: dict[str, MemoryBundle],
-    digits_bundle: tuple[Path, Path],
+    digits_bundle: Bundle,
     tmp_path: Path,
 ) -> None:
     policy = digits_bundle[1]

@@ -17,7 +17,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
-from tests.conftest import ROOT
+from tests.conftest import ROOT, Bundle
 from tests.documented import code_of, in_shell
 from tests.registries.docker_registry import (
     MARKS,
@@ -30,8 +30,6 @@ from tests.registries.docker_registry import (
 )
 
 pytestmark = MARKS
-
-Bundle = tuple[Path, Path]
 
 
 @pytest.fixture

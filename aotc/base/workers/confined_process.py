@@ -168,7 +168,10 @@ _CHANGES = _WRITE_FILE | 0b1_1111_1111 << 4
 """Writing to a file, and creating or removing one of any kind; in later versions of Landlock also
 moving one to another folder (2), and truncating one (3).
 """
-_DEVICES = 1 << 6 | 1 << 11
+_SPECIAL = 1 << 6 | 0b1111 << 9
+"""Creating devices, sockets, pipes and symbolic links. The process that reads the folder afterwards
+may read the key: a link to that would have it put into the bundle, a pipe would make it wait.
+"""
 _DEVICES_FOLDER = "/dev"
 _HARMLESS = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 """Devices that may be read. Others are disks, whose bytes are those of every file, memory that
@@ -219,7 +222,7 @@ def _landlock(hidden: list[str], folder: str) -> None:
     ruleset = _checked(libc.syscall(_LANDLOCK_CREATE, attribute, len(attribute), 0))
     allowed = [(path, _READ_FILE) for path in _others(hidden)]
     allowed += [(path, _READ_FILE) for path in _HARMLESS if hidden]
-    allowed += [(folder, changes & ~_DEVICES), (os.devnull, changes & (_WRITE_FILE | _TRUNCATE))]
+    allowed += [(folder, changes & ~_SPECIAL), (os.devnull, changes & (_WRITE_FILE | _TRUNCATE))]
     try:
         for path, rights in allowed:
             with suppress(OSError):  # gone meanwhile, or not ours to open

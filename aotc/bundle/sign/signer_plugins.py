@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol, cast
 
-from aotc.base.entry_points import load
 from aotc.base.errors import refusal
 from aotc_runtime.base.errors import AotcError, TrustError
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -86,7 +85,7 @@ def open_signer(uri: str, ask: Ask) -> PluginSigner:
     scheme = scheme_of(uri)
     point = _plugin(scheme)
     with _as_finding(scheme, "import"):
-        open_key = cast(OpenKey, load(point))
+        open_key = cast(OpenKey, point.load())
     with _as_finding(scheme, "opening the key"):
         key = open_key(uri, ask)
     with _as_finding(scheme, "public key"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -51,7 +52,7 @@ def import_signature(
     Raises CaptureError: AOTC-E843 for what is no SavedModel, and for a Python without TensorFlow;
     E844 with the operations that cannot be exported; E840 for files that changed meanwhile.
     """
-    digest = _digest(saved_model)
+    digest, size = _digest(saved_model)
     job = {
         "saved_model": str(saved_model.absolute()),
         "digest": digest,
@@ -61,10 +62,9 @@ def import_signature(
     }
     with temporary_folder(Path(tempfile.gettempdir()), "aotc-tensorflow-", "") as folder:
         (folder / "job.json").write_bytes(msgspec.json.encode(job))
-        size = sum(path.stat().st_size for path in _files(saved_model))
         run_script(python, EXPORTER, folder, str(saved_model), size)
         # TensorFlow opens files by name: what it read is told by nothing else.
-        if _digest(saved_model) != digest:
+        if _digest(saved_model) != (digest, size):
             raise changed_meanwhile(str(saved_model), "a file of it")
         expected = folder / "expected.npz"
         return Imported(
@@ -73,26 +73,37 @@ def import_signature(
         )
 
 
-def _digest(saved_model: Path) -> str:
-    """Return a digest of the files of a SavedModel and their names.
+def _digest(saved_model: Path) -> tuple[str, int]:
+    """Return a digest of the files of a SavedModel and their names, and the number of their bytes.
 
     Raises:
-        CaptureError: AOTC-E843 for a folder without a model, or that cannot be read.
+        CaptureError: AOTC-E843 for a folder without a model, that cannot be read, or that holds
+            anything but files and folders.
     """
     graph = saved_model / "saved_model.pb"
     try:
         with open_regular(graph):
-            pass  # TensorFlow would wait for what a pipe gives
-        told = {str(path.relative_to(saved_model)): digest_of(path) for path in _files(saved_model)}
+            pass
+        files = _files(saved_model)
+        told = {str(path.relative_to(saved_model)): digest_of(path) for path in files}
+        size = sum(path.stat().st_size for path in files)
     except OSError as error:
         found = f"{error.filename or graph}: {error.strerror}"
         raise refusal("AOTC-E843", str(saved_model), found, expected="a SavedModel") from error
-    return sha256(json.dumps(told, sort_keys=True).encode())
+    return sha256(json.dumps(told, sort_keys=True).encode()), size
 
 
 def _files(saved_model: Path) -> list[Path]:
-    """Return the files of a SavedModel."""
-    return sorted(path for path in saved_model.rglob("*") if path.is_file())
+    """Return the files of a SavedModel.
+
+    Raises OSError for a pipe, which TensorFlow would wait for, and for a link to a folder, whose
+    files it would read although they are in no digest.
+    """
+    found = sorted(saved_model.rglob("*"))
+    for path in found:
+        if not path.is_file() and (path.is_symlink() or not path.is_dir()):
+            raise OSError(errno.EINVAL, "neither a file nor a folder", str(path))
+    return [path for path in found if path.is_file()]
 
 
 def write(imported: Imported, output: Path, expected: Path | None) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Tensor
@@ -29,31 +28,8 @@ _TERMS_MAX = 4096
 """Most products that are added one after the other, where a group has one channel of results."""
 
 
-class Factors(NamedTuple):
-    """The factors of a product as [batch, free, contracted] and [batch, contracted, free].
-
-    `free` are the sizes of axes of the left and of the right factor that are not summed over.
-    """
-
-    left: Tensor
-    right: Tensor
-    batch: list[int]
-    free: tuple[list[int], list[int]]
-    depth: int
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the product of these."""
-        return (*self.left.shape[:-1], self.right.shape[-1])
-
-    @property
-    def result(self) -> tuple[int, ...]:
-        """Of the product with its axes apart."""
-        return (*self.batch, *self.free[0], *self.free[1])
-
-
-def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
-    """Arrange the factors of a `dot_general`, whose numbers an operation has."""
+def arranged(rule: Rule, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors of a `dot_general` as [batch, free, contracted] and [batch, contracted, free]."""
     graph, numbers = rule.graph, rule.operation.attributes["dot_dimension_numbers"]
     left_batch, right_batch = (numbers[f"{side}_batching_dimensions"] for side in ("lhs", "rhs"))
     left_sum, right_sum = (numbers[f"{side}_contracting_dimensions"] for side in ("lhs", "rhs"))
@@ -68,8 +44,7 @@ def arranged(rule: Rule, left: Tensor, right: Tensor) -> Factors:
     # Without batches, MatMul takes any number of rows' axes as they are.
     inner_rows = rows if not batch and rows else [prod(rows)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
-    right = graph.reshape(right, (*batch, depth, prod(columns)))
-    return Factors(left, right, batch, (rows, columns), depth)
+    return left, graph.reshape(right, (*batch, depth, prod(columns)))
 
 
 def _dot_general(rule: Rule) -> list[Tensor]:
@@ -81,19 +56,19 @@ def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
     graph, result = rule.graph, rule.operation.result
     wide = _MULTIPLIED.get(result.element, result.element)
     left, right = (graph.cast(each, wide) for each in (left, right))
-    factors = arranged(rule, left, right)
-    depth, (rows, columns) = factors.depth, factors.free
+    left, right = arranged(rule, left, right)
+    shape, depth = (*left.shape[:-1], right.shape[-1]), left.shape[-1]
     if depth == 0:
         return graph.constant(0, result.element)
-    if prod(rows) == prod(columns) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
-        flat = (*factors.batch, depth)
-        terms = graph.each("Mul", *(graph.reshape(each, flat) for each in factors[:2]))
-        made = summed(graph, terms, (len(factors.batch),))
+    batch = len(right.shape) - 2
+    if prod(shape[batch:]) == 1 and depth > long_sums.TERMS_MAX and wide in FLOATS:
+        flat = (*shape[:batch], depth)
+        terms = graph.each("Mul", *(graph.reshape(each, flat) for each in (left, right)))
+        made = summed(graph, terms, (batch,))
         return graph.cast(graph.reshape(made, result.shape), result.element)
     # OpenVINO's compiler ends in a crash where one of a product's numbers is known beforehand.
-    operator = "Mul" if depth == 1 else "MatMul"
-    made = graph.node(operator, [factors.left, factors.right], factors.shape, wide)
-    made = graph.reshape(made, factors.result)
+    made = graph.node("Mul" if depth == 1 else "MatMul", [left, right], shape, wide)
+    made = graph.reshape(made, result.shape)
     if result.element == "i1":
         return compared(graph, "NE", made, graph.like(0, made))
     return graph.cast(made, result.element)

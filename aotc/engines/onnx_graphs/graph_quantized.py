@@ -9,7 +9,6 @@ match exactly stays as it is.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -51,32 +50,22 @@ def fuse(program: Block, weights: Collection[int]) -> None:
                 _is_paired(operation) or _whole(operation) or _weighted(operation)
 
 
-class _Bounded(NamedTuple):
-    """A value and the limits that it is kept within."""
-
-    value: Value
-    low: float
-    high: float
-
-
-def _bounded(value: Value) -> _Bounded:
+def _bounded(value: Value) -> tuple[Value, float, float]:
+    """Return a value without its limits, and these."""
     low, high = -np.inf, np.inf
-    clamp = maker(value, "stablehlo.clamp")
-    if clamp is not None:
-        least, most = (number_of(clamp.operands[place]) for place in (0, 2))
-        if least is None or most is None:
-            return _Bounded(value, low, high)
-        return _Bounded(clamp.operands[1], least, most)
-    while made_by := maker(value, "stablehlo.minimum", "stablehlo.maximum"):
-        found = [(number_of(each), inner) for each, inner in pairs(made_by)]
-        end, value = next((each for each in found if each[0] is not None), (None, value))
-        if end is None:
-            break
-        if made_by.name == "stablehlo.minimum":
-            high = min(high, end)
+    while made_by := maker(value, "stablehlo.clamp", "stablehlo.minimum", "stablehlo.maximum"):
+        ends = [number_of(each) for each in made_by.operands]
+        if made_by.name == "stablehlo.clamp":
+            least, _, most = ends
+            place = 1
         else:
-            low = max(low, end)
-    return _Bounded(value, low, high)
+            place = 0 if ends[1] is not None else 1
+            end = ends[1 - place]
+            least, most = (end, np.inf) if made_by.name == "stablehlo.maximum" else (-np.inf, end)
+        if least is None or most is None:
+            break
+        value, low, high = made_by.operands[place], max(low, least), min(high, most)
+    return value, low, high
 
 
 def _quantize(operation: Operation, weights: frozenset[int]) -> bool:

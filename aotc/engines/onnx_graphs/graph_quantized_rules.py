@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from aotc.engines.onnx_graphs import graph_quantized
-from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
+from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import extreme
 from aotc.engines.onnx_graphs.graph_products import arranged, convolved, product
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
@@ -89,7 +88,7 @@ def _dequantize(rule: Rule) -> list[Tensor]:
         or not is_usable
         or operation.operands[0].element in NARROW
         or len(axes) > 1
-        or any(prod(each.shape) not in (1, prod(scale.shape)) for each in zeros)
+        or any(prod(each.shape) != 1 and each.shape != scale.shape for each in zeros)
     ):
         return [_widened(graph, numbers, scale, zeros)]
     row = (scale.shape[axes[0]],) if axes else ()
@@ -103,116 +102,73 @@ def _dequantize(rule: Rule) -> list[Tensor]:
     return [graph.node("DequantizeLinear", inputs, numbers.shape, "f32", **where)]
 
 
-def _widened(
-    graph: Graph, numbers: Tensor, scale: Tensor | None, zeros: Sequence[Tensor]
-) -> Tensor:
+def _widened(graph: Graph, numbers: Tensor, scale: Tensor, zeros: Sequence[Tensor]) -> Tensor:
     """Small integers less their zero points, times a scale."""
     wide = graph.cast(numbers, "f32")
     for zero in zeros:
         wide = graph.each("Sub", wide, graph.cast(zero, "f32"))
-    return wide if scale is None else graph.each("Mul", wide, scale)
+    return wide if scale.number == 1 else graph.each("Mul", wide, scale)
 
 
 def _weighted(rule: Rule) -> list[Tensor]:
-    """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32."""
-    graph, left, packed = rule.graph, rule.whole(0), _packed(rule)
-    result = rule.operation.result.shape
-    if packed is None:
-        numbers, *others = (_flat(rule, each) for each in range(1, len(rule.operands)))
-        right = _widened(graph, numbers, next(iter(others), None), others[1:])
-        right = graph.full(right, numbers.shape)
-        right = graph.reshape(right, (prod(right.shape[:-1]), right.shape[-1]))
-        return [graph.reshape(product(rule, left, right), result)]
-    (axis,) = _contracted(rule)
-    free = [each for each in range(len(left.shape)) if each != axis]
-    left = graph.transpose(left, (*free, axis))
-    columns, blocks, size = packed.shape
-    made = graph.node(
-        "MatMulNBits",
-        [left, *packed.inputs],
-        (*left.shape[:-1], columns),
-        "f32",
-        K=blocks * size,
-        N=columns,
-        bits=4,
-        block_size=size,
-        accuracy_level=_FLOAT32,
-    )
+    """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32.
+
+    Of 8 bits, MatMulNBits is slow unless it rounds the other factor to 8 bits, which no tolerance
+    allows that holds for small and for large numbers.
+    """
+    graph, left, result = rule.graph, rule.whole(0), rule.operation.result.shape
+    numbers, *others = (_flat(rule, place) for place in range(1, len(rule.operands)))
+    *many, within, columns = numbers.shape
+    size = next((each for each in _BLOCKS if within % each == 0), 0)
+    scale, depth = others[0] if others else graph.constant([[1]], "f32"), prod(many) * within
+    if (
+        not graph.names.kernels.operators
+        or rule.operation.operands[1].element not in NARROW
+        or numbers.name not in graph.names.fixed
+        or len(others) > 1
+        or 0 in (size, columns)
+        or scale.shape[-2] != 1
+    ):
+        right = graph.full(_widened(graph, numbers, scale, others[1:]), numbers.shape)
+        return [product(rule, left, graph.reshape(right, (depth, columns)))]
+    last = (len(numbers.shape) - 1, *range(len(numbers.shape) - 1))
+    scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
+    scale = graph.reshape(scale, (columns, prod(many), 1))
+    scale = graph.full(scale, (columns, prod(many), within // size))
+    middle = 0 if rule.operation.operands[1].element.startswith("u") else 8
+    pairs = graph.reshape(graph.transpose(numbers, last), (columns, depth // 2, 2))
+    pairs = _shifted(graph, pairs, "i32", middle)
+    even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
+    packed = graph.cast(graph.each("Add", even, graph.each("Mul", odd, graph.like(16, odd))), "ui8")
+    shape = (columns, depth // size)
+    inputs = [graph.reshape(packed, (*shape, size // 2)), graph.reshape(scale, shape)]
+    if not middle:
+        inputs.append(graph.constant(np.zeros((columns, -(-shape[1] // 2))), "ui8"))
+    (axis,) = rule.operation.attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
+    left = graph.transpose(left, (*(each for each in range(len(left.shape)) if each != axis), axis))
+    how: dict[str, Attribute] = {"K": depth, "N": columns, "bits": 4, "block_size": size}
+    whole = (*left.shape[:-1], columns)
+    made = graph.node("MatMulNBits", [left, *inputs], whole, "f32", accuracy_level=_FLOAT32, **how)
     return [graph.reshape(made, result)]
 
 
-def _contracted(rule: Rule) -> Sequence[int]:
-    axes: Sequence[int] = rule.operation.attributes["dot_dimension_numbers"][
-        "lhs_contracting_dimensions"
-    ]
-    return axes
-
-
-def _turned(rule: Rule, tensor: Tensor) -> Tensor:
-    """Quantized numbers, or what is repeated for them, with the contracted axes first."""
-    blocks, free, summed = (
-        rule.operation.attributes[name] for name in ("blocks", "free", "summed")
-    )
-    if prod(tensor.shape) == prod(blocks):
-        tensor = rule.graph.reshape(tensor, blocks)
-    shape = (1,) * (len(blocks) - len(tensor.shape)) + tensor.shape
-    return rule.graph.transpose(rule.graph.reshape(tensor, shape), (*summed, *free))
-
-
 def _flat(rule: Rule, place: int) -> Tensor:
-    """An operand as `_turned`, with one axis for all columns: OpenVINO takes no others."""
-    deep, tensor = len(rule.operation.attributes["summed"]), _turned(rule, rule.operands[place])
-    columns = _turned(rule, rule.whole(1)).shape[deep:]
-    if prod(tensor.shape[deep:]) != 1:
-        tensor = rule.graph.full(tensor, (*tensor.shape[:deep], *columns))
-    return rule.graph.reshape(tensor, (*tensor.shape[:deep], prod(tensor.shape[deep:])))
+    """Quantized numbers, or what is repeated for them: contracted axes, then one for all columns.
 
-
-class _Packed(NamedTuple):
-    """Weights of MatMulNBits. shape: columns, blocks of a column, and numbers of a block."""
-
-    inputs: list[Tensor]
-    shape: tuple[int, int, int]
-
-
-def _packed(rule: Rule) -> _Packed | None:
-    """Return weights of 4 bits as MatMulNBits takes them; None where they stay as they are.
-
-    Of 8 bits, it is slow unless it rounds the other factor to 8 bits, which no tolerance allows
-    that holds for small and for large numbers.
+    OpenVINO takes no others.
     """
-    graph, deep = rule.graph, len(rule.operation.attributes["summed"])
-    element, name = rule.operation.operands[1].element, rule.operands[1].name
-    numbers = _turned(rule, rule.whole(1))
-    if not graph.names.kernels.operators or element not in NARROW or len(rule.operands) > 3:
-        return None
-    if name not in graph.names.fixed or 0 in numbers.shape:
-        return None
-    depth, within = prod(numbers.shape[:deep]), numbers.shape[deep - 1]
-    size = next((each for each in _BLOCKS if within % each == 0), 0)
-    scale = graph.constant(1, "f32") if len(rule.operands) < 3 else rule.operands[2]
-    scale = _turned(rule, scale)
-    if not size or scale.shape[deep - 1] != 1:
-        return None
-    columns, few, blocks = prod(numbers.shape[deep:]), depth // within, depth // size
-
-    def by_column(each: Tensor, *inner: int) -> Tensor:
-        """Put the contracted axes last."""
-        axes = range(len(each.shape))
-        return graph.reshape(graph.transpose(each, (*axes[deep:], *axes[:deep])), (columns, *inner))
-
-    # One scale for each block of each column.
-    scale = graph.full(scale, (*numbers.shape[: deep - 1], 1, *numbers.shape[deep:]))
-    scale = graph.full(by_column(scale, few, 1), (columns, few, blocks // few))
-    middle = 0 if element.startswith("u") else 8
-    pairs = _shifted(graph, by_column(numbers, depth // 2, 2), "i32", middle)
-    even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
-    bytes_ = graph.each("Add", even, graph.each("Mul", odd, graph.like(16, odd)))
-    weights = graph.reshape(graph.cast(bytes_, "ui8"), (columns, blocks, size // 2))
-    inputs = [weights, graph.reshape(scale, (columns, blocks))]
-    if not middle:
-        inputs.append(graph.constant(np.zeros((columns, -(-blocks // 2))), "ui8"))
-    return _Packed(inputs, (columns, blocks, size))
+    graph, tensor = rule.graph, rule.operands[place]
+    blocks, free, summed = (
+        rule.operation.attributes[each] for each in ("blocks", "free", "summed")
+    )
+    if place == 1:
+        tensor = graph.reshape(rule.whole(place), blocks)
+    shape = (1,) * (len(blocks) - len(tensor.shape)) + tensor.shape
+    tensor = graph.transpose(graph.reshape(tensor, shape), (*summed, *free))
+    depth = tensor.shape[: len(summed)]
+    if prod(tensor.shape[len(summed) :]) != 1:
+        tensor = graph.full(tensor, (*depth, *(blocks[axis] for axis in free)))
+    return graph.reshape(tensor, (*depth, prod(tensor.shape[len(summed) :])))
 
 
 def _whole_zeros(rule: Rule) -> list[Tensor | None]:
@@ -227,39 +183,24 @@ def _whole_dot_general(rule: Rule) -> list[Tensor]:
     The left factor is unsigned: of others ONNX Runtime has slow code. So is the right one where
     sums may saturate (`session.x64quantprecision` keeps ONNX Runtime from it only in part).
     """
-    graph, (left_zero, right_zero) = rule.graph, _whole_zeros(rule)
+    graph, zeros = rule.graph, _whole_zeros(rule)
     left, right = rule.whole(0), rule.whole(1)
     if not graph.names.kernels.operators:
         return [_exact_product(rule)]
-    if left_zero is not None and prod(left_zero.shape) != 1:
-        return [_wide_product(rule)]
-    right_row = _row(rule, right_zero, right)
-    if right_zero is not None and right_row is None:
-        return [_wide_product(rule)]
-    left, left_zero = _unsigned(graph, left, left_zero)
+    if any(each is not None and prod(each.shape) != 1 for each in zeros):
+        return [product(rule, *_less_zeros(rule, "i32"))]
+    left, left_zero = _unsigned(graph, left, zeros[0])
+    right_zero = zeros[1]
     if not graph.names.kernels.signed:
-        right, right_row = _unsigned(graph, right, right_row)
-    factors = arranged(rule, left, right)
-    if not factors.depth:
+        right, right_zero = _unsigned(graph, right, right_zero)
+    left, right = arranged(rule, left, right)
+    if 0 in left.shape:
         return [graph.constant(0, "i32")]
-    inputs = [factors.left, factors.right, graph.reshape(left_zero, ())]
-    if right_row is not None:
-        inputs.append(_shifted(graph, right_row, right.element, 0))
-    made = graph.node("MatMulInteger", inputs, factors.shape, "i32")
-    return [graph.reshape(made, factors.result)]
-
-
-def _row(rule: Rule, zero: Tensor | None, right: Tensor) -> Tensor | None:
-    """The zero point of a right factor as a number, or one for each column; None without one."""
-    if zero is None or prod(zero.shape) == 1:
-        return zero if zero is None else rule.graph.reshape(zero, ())
-    numbers = rule.operation.attributes["dot_dimension_numbers"]
-    shape = (1,) * (len(right.shape) - len(zero.shape)) + zero.shape
-    summed = numbers["rhs_contracting_dimensions"]
-    if numbers["rhs_batching_dimensions"] or any(shape[axis] != 1 for axis in summed):
-        return None
-    free = [1 if axis in summed else size for axis, size in enumerate(right.shape)]
-    return rule.graph.reshape(rule.graph.full(zero, free), (prod(free),))
+    inputs = [left, right, graph.reshape(left_zero, ())]
+    if right_zero is not None:
+        inputs.append(_shifted(graph, graph.reshape(right_zero, ()), right.element, 0))
+    made = graph.node("MatMulInteger", inputs, (*left.shape[:-1], right.shape[-1]), "i32")
+    return [graph.reshape(made, rule.operation.result.shape)]
 
 
 def _unsigned(graph: Graph, tensor: Tensor, zero: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -283,37 +224,27 @@ def _less_zeros(rule: Rule, element: str) -> tuple[Tensor, ...]:
     return tuple(made)
 
 
-def _wide_product(rule: Rule) -> Tensor:
-    return product(rule, *_less_zeros(rule, "i32"))
-
-
 def _terms_max(rule: Rule) -> int:
     """The most products of both factors whose sum float32 has exactly."""
-    sizes = [
-        255 if has or value.element == "ui8" else _MIDDLE
-        for has, value in zip(
-            rule.operation.attributes["zeros"], rule.operation.operands[:2], strict=True
-        )
-    ]
+    pairs = zip(rule.operation.attributes["zeros"], rule.operation.operands[:2], strict=True)
+    sizes = [255 if has or value.element == "ui8" else _MIDDLE for has, value in pairs]
     return _EXACT // prod(sizes)
 
 
 def _exact_product(rule: Rule) -> Tensor:
     """Multiply in float32, and add in 32 bits what float32 does not add exactly."""
     graph, most = rule.graph, _terms_max(rule)
-    factors = arranged(rule, *_less_zeros(rule, "f32"))
-    if not factors.depth:
-        return graph.constant(0, "i32")
-    total: Tensor | None = None
-    for start in range(0, factors.depth, most):
-        end = min(start + most, factors.depth)
-        left = graph.part(factors.left, len(factors.left.shape) - 1, start, end)
-        right = graph.part(factors.right, len(factors.right.shape) - 2, start, end)
-        operator = "Mul" if end - start == 1 else "MatMul"
-        made = graph.cast(graph.node(operator, [left, right], factors.shape, "f32"), "i32")
-        total = made if total is None else graph.each("Add", total, made)
-    assert total is not None
-    return graph.reshape(total, factors.result)
+    left, right = arranged(rule, *_less_zeros(rule, "f32"))
+    depth, shape = left.shape[-1], (*left.shape[:-1], right.shape[-1])
+    total = graph.constant(0, "i32")
+    for start in range(0, depth, most):
+        end = min(start + most, depth)
+        one = graph.part(left, len(left.shape) - 1, start, end)
+        other = graph.part(right, len(right.shape) - 2, start, end)
+        made = graph.node("Mul" if end - start == 1 else "MatMul", [one, other], shape, "f32")
+        made = graph.cast(made, "i32")
+        total = graph.each("Add", total, made) if start else made
+    return graph.reshape(total, rule.operation.result.shape) if depth else total
 
 
 def _whole_convolution(rule: Rule) -> list[Tensor]:

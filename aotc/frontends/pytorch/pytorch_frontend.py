@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+
 from aotc.base.errors import raise_if, refusal
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
 from aotc.capture.model_files.model_archive import (
@@ -18,7 +20,7 @@ from aotc.frontends.pytorch import torch_graph_checks, torch_states
 from aotc.frontends.pytorch.torch_bindings import Bindings, bind
 from aotc.frontends.pytorch.torch_interpreter import Function, function_of
 from aotc.frontends.pytorch.torch_plan import Plan, plan
-from aotc.frontends.pytorch.torch_results import Structure, read_structure
+from aotc.frontends.pytorch.torch_results import read_structure
 from aotc.frontends.pytorch.torch_schema import MAJOR, Program, Range, TensorMeta, Versions, decode
 from aotc.frontends.pytorch.torch_symbols import described, evaluate, solved, symbol_of, symbols_in
 
@@ -83,7 +85,7 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
     made = plan(program.graph_module.graph)
     if len(signature.input_specs) != len(made.inputs):
         raise Damaged(f"{len(signature.input_specs)} inputs of the graph", str(len(made.inputs)))
-    structure, results = _results(program, made)
+    results = _results(program, made)
     made, changes = torch_states.find(made, signature)
     found = torch_graph_checks.findings(made, file.text, file.enable_x64)
     if any(step.target == torch_graph_checks.SUBCLASS for step in made.steps):
@@ -91,7 +93,7 @@ def _model(file: ModelFile, archive: Archive, model: str, program: Program) -> M
     bindings = bind(file, archive, model, signature, made, changes)
     raise_if([*found, *bindings.found])
     return Model(
-        function=_function(file.text, made, bindings, structure, results, changes),
+        function=_function(file.text, made, bindings, results, changes),
         inputs=tuple(given for given, _ in bindings.inputs),
         weights=bindings.weights,
         ranges=_ranges(bindings.inputs, program.range_constraints),
@@ -121,8 +123,8 @@ def _layers(made: Plan) -> dict[str, tuple[str, ...]]:
     return {layer: tuple(found) for layer, found in lines.items()}
 
 
-def _results(program: Program, made: Plan) -> tuple[Structure, list[int]]:
-    """The structure of the results, and which of the graph's outputs they are."""
+def _results(program: Program, made: Plan) -> Any:
+    """Return the structure of the results, with the number of one of the graph's outputs each."""
     specs = program.graph_module.signature.output_specs
     if len(specs) != len(made.outputs):
         raise Damaged(f"{len(specs)} results of the graph", str(len(made.outputs)))
@@ -131,7 +133,7 @@ def _results(program: Program, made: Plan) -> tuple[Structure, list[int]]:
     if not calls or calls[0].fqn or calls[0].signature is None:
         raise Damaged("the call of the model itself", "none")
     named = program.graph_module.treespec_namedtuple_fields
-    return read_structure(calls[0].signature.out_spec, len(results), named), results
+    return read_structure(calls[0].signature.out_spec, results, named)
 
 
 def _ranges(
@@ -144,12 +146,7 @@ def _ranges(
 
 
 def _function(
-    where: str,
-    made: Plan,
-    bindings: Bindings,
-    structure: Structure,
-    results: list[int],
-    changes: torch_states.Changes,
+    where: str, made: Plan, bindings: Bindings, results: Any, changes: torch_states.Changes
 ) -> Callable[..., Any]:
     run: Function = function_of(made, where, {})
 
@@ -157,7 +154,7 @@ def _function(
         _check_sizes(where, bindings.inputs, given)
         values = [each.value(weights, given) for each in bindings.bound]
         outputs = run(*values)
-        result = structure.build(iter([outputs[i] for i in results]))
+        result = jax.tree.map(lambda number: outputs[number], results)
         before = {each.name: value for each, value in zip(bindings.bound, values, strict=True)}
         return torch_states.with_states(result, outputs, before, changes, bindings.state)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import count
 from typing import Any
+
+import jax
 
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.frontends.pytorch.torch_schema import NamedTupleFields, TreeSpec, decode
@@ -13,55 +15,39 @@ from aotc.frontends.pytorch.torch_schema import NamedTupleFields, TreeSpec, deco
 DEPTH_MAX = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """kind: "leaf", "dict", "list" or "tuple".  names: keys of a dict."""
+def read_structure(text: str, results: Sequence[int], named: Mapping[str, NamedTupleFields]) -> Any:
+    """Return the structure that a text describes, with a number of `results` as each leaf.
 
-    kind: str
-    names: tuple[str, ...] = ()
-    children: tuple[Structure, ...] = ()
-
-    def build(self, leaves: Iterator[Any]) -> Any:
-        """Build the structure from leaves."""
-        if self.kind == "leaf":
-            return next(leaves)
-        items = [child.build(leaves) for child in self.children]
-        if self.kind == "dict":
-            return dict(zip(self.names, items, strict=True))
-        return items if self.kind == "list" else tuple(items)
-
-
-def read_structure(text: str, leaves: int, named: Mapping[str, NamedTupleFields]) -> Structure:
-    """The structure that a text describes. Raises Damaged if it has another number of leaves."""
+    Raises Damaged if it has another number of leaves.
+    """
     _, spec = decode(text.encode(), tuple[int, TreeSpec], "the structure of the results")
-    made = _structure(spec, named, 0)
-    if _leaves(made) != leaves:
-        raise Damaged(f"a structure of {leaves} results", f"one of {_leaves(made)}")
-    return made
+    numbers = count()
+    made = _structure(spec, named, 0, numbers)
+    if (found := next(numbers)) != len(results):
+        raise Damaged(f"a structure of {len(results)} results", f"one of {found}")
+    return jax.tree.map(lambda number: results[number], made)
 
 
-def _leaves(structure: Structure) -> int:
-    return 1 if structure.kind == "leaf" else sum(map(_leaves, structure.children))
-
-
-def _structure(spec: TreeSpec, named: Mapping[str, NamedTupleFields], depth: int) -> Structure:
+def _structure(
+    spec: TreeSpec, named: Mapping[str, NamedTupleFields], depth: int, numbers: Iterator[int]
+) -> Any:
     if depth > DEPTH_MAX:
         raise Damaged(f"results at most {DEPTH_MAX} deep", "more")
     if spec.type is None:
         if spec.children_spec:
             raise Damaged("leaves without children", "others")
-        return Structure("leaf")
-    children = tuple(_structure(child, named, depth + 1) for child in spec.children_spec)
+        return next(numbers)
+    children = [_structure(child, named, depth + 1, numbers) for child in spec.children_spec]
     if spec.type in ("builtins.list", "builtins.tuple"):
-        return Structure(spec.type.removeprefix("builtins."), (), children)
+        return children if spec.type == "builtins.list" else tuple(children)
     names = _names(spec, named, len(children))
-    return Structure("tuple", (), children) if names is None else Structure("dict", names, children)
+    return tuple(children) if names is None else dict(zip(names, children, strict=True))
 
 
 def _names(
-    spec: TreeSpec, named: Mapping[str, NamedTupleFields], count: int
+    spec: TreeSpec, named: Mapping[str, NamedTupleFields], size: int
 ) -> tuple[str, ...] | None:
-    """Names of fields or keys, if the file has them: dicts, named tuples, transformers' results."""
+    """Return names of fields or keys that the file has: of dicts, named tuples, transformers."""
     context = spec.context
     if isinstance(context, str):
         try:
@@ -72,10 +58,10 @@ def _names(
         context = list(named[context].field_names)
     if isinstance(context, Sequence) and len(context) == 2 and isinstance(context[1], list):
         # Some classes write themselves before their keys.
-        context = context[1] if len(context[1]) == count else context
-    if not isinstance(context, list) or len(context) != count:
+        context = context[1] if len(context[1]) == size else context
+    if not isinstance(context, list) or len(context) != size:
         return None
     names = tuple(str(name) for name in context)
-    if len(set(names)) != count or not all(name and name.isprintable() for name in names):
+    if len(set(names)) != size or not all(name and name.isprintable() for name in names):
         raise Damaged("distinct printable names of results", repr(names)[:200])
     return names

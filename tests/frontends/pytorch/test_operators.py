@@ -143,11 +143,7 @@ def has_arrays(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.dtype)
 
 
-ANY_OF_EQUAL = {
-    "aten.median.dim",
-    "aten.nanmedian.dim",
-    "aten.topk.default",
-}
+ANY_OF_EQUAL = {"aten.median.dim", "aten.nanmedian.dim", "aten.topk.default"}
 
 FIRST_RESULT = {
     *(f"aten.adaptive_max_pool{rank}d.default" for rank in (1, 2, 3)),

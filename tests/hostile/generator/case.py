@@ -48,10 +48,7 @@ BOTH_FORMS = ("archive", "folder")
 
 
 def contents(
-    name: str,
-    code: str,
-    make: Callable[[Kit], MemoryBundle],
-    forms: tuple[str, ...] = BOTH_FORMS,
+    name: str, code: str, make: Callable[[Kit], MemoryBundle], forms: tuple[str, ...] = BOTH_FORMS
 ) -> Case:
     """The same bad contents as an archive and as a folder, where the form may matter."""
 

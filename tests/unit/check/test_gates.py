@@ -1,7 +1,7 @@
 """Each gate is about one thing, names what goes beyond it and where, and lets the rest through."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Once
 
 PROGRAM = """
 import jax
@@ -53,7 +54,6 @@ tolerance = { rtol = 1e-3, atol = 1e-3 }
 """
 
 type Gated = tuple[BuildManifest, list[TargetParts]]
-type Once = Callable[[str, Callable[[Path], object]], Path]
 
 V3, V4 = "f for cpu-x86-64-v3", "f for cpu-x86-64-v4"
 

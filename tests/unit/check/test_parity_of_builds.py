@@ -13,6 +13,7 @@ from aotc.pipeline.build import build
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 
 MANIFEST = """
 schema = 1
@@ -73,7 +74,7 @@ def test_a_target_that_this_host_cannot_run_is_recorded_as_not_run(tmp_path: Pat
 
 @pytest.mark.parametrize(("damaged", "code"), [(False, "AOTC-E3"), (True, ("AOTC-E1", "AOTC-E2"))])
 def test_a_bundle_that_is_refused_is_never_not_run_here(
-    digits_bundle: tuple[Path, Path], tmp_path: Path, damaged: bool, code: str | tuple[str, ...]
+    digits_bundle: Bundle, tmp_path: Path, damaged: bool, code: str | tuple[str, ...]
 ) -> None:
     data = bytearray(digits_bundle[0].read_bytes())
     data[-5000] ^= damaged
@@ -87,7 +88,7 @@ def test_a_bundle_that_is_refused_is_never_not_run_here(
     assert caught.value.findings[0].found.startswith(code)
 
 
-def test_every_built_executable_runs(digits_bundle: tuple[Path, Path], tmp_path: Path) -> None:
+def test_every_built_executable_runs(digits_bundle: Bundle, tmp_path: Path) -> None:
     outcomes = parity_process.run(*digits_bundle, "cpu-x86-64-v3", tmp_path, Processes())
     labels = [key.label for key, _ in outcomes.fixtures]
     assert labels == ["predict[batch=1]", "predict[batch=8]", "predict[batch=64]"]

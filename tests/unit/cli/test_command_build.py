@@ -1,14 +1,12 @@
 """`aotc build` refusing before it has traced or compiled anything."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aotc.compile.target_files import builtin_folder
+from tests.conftest import Run
 
-Run = Callable[..., Any]
 DIGITS = Path(__file__).parents[3] / "manifests" / "digits.toml"
 
 

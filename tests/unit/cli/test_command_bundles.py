@@ -1,14 +1,11 @@
 """`aotc verify`, `inspect` and `sign` on a real bundle, and on what is none."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle, Run
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
@@ -13,8 +11,7 @@ from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import load_signer
 from aotc.bundle.sign.signing_keys import key_id, load_private_key
 from aotc_runtime.verification.public_keys import load_public_key
-
-Run = Callable[..., Any]
+from tests.conftest import Run
 
 
 def mode(path: Path) -> int:

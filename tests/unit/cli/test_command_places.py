@@ -1,17 +1,15 @@
 """Places that a command line names: no file to read, or none to write, is said at once."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
-from typing import Any
 
 import pytest
 
 from aotc.base.errors import UsageError
 from aotc.bundle.read.host_matches import read_hosts
-
-Run = Callable[..., Any]
+from tests.conftest import Run
 
 HANGS_SECONDS = 30
 """A command that waits for a pipe is let go after so long, and then says something else."""

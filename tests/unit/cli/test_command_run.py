@@ -1,16 +1,12 @@
 """`aotc run`: inputs from files and fills, results to files, comparisons."""
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.conftest import Bundle
-
-Run = Callable[..., Any]
+from tests.conftest import Bundle, Run
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tarfile
 import termios
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ import pytest
 
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
+from tests.conftest import Bundle, Run
 from tests.waiting import said_at, started
-
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 
 SIGNER = """
 import os

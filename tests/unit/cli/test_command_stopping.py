@@ -19,10 +19,9 @@ import pytest
 
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
-from tests.conftest import Bundle
+from tests.conftest import Bundle, Run
 from tests.waiting import SECONDS, said_at, started, until
 
-Run = Callable[..., Any]
 AOTC = (sys.executable, "-m", "aotc.cli.main")
 
 STOPS = [

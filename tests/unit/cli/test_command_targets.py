@@ -1,13 +1,11 @@
 """`aotc targets`: the machines that can be named, and what they are."""
 
-from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from aotc.compile.cpu import cpu_isa
+from tests.conftest import Run
 
-Run = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 
 

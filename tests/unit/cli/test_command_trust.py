@@ -1,14 +1,11 @@
 """`aotc trust init`: policies that the runtime reads, and nothing in them but public keys."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
-
-Run = Callable[..., Any]
+from tests.conftest import Run
 
 UNHELD = (
     "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "

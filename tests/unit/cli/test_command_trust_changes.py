@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ import pytest
 
 from aotc_runtime.schema.trust_policy import Revoked
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
-from tests.conftest import Bundle
+from tests.conftest import Bundle, Run
 from tests.hostile.authorities import authority
-
-Run = Callable[..., Any]
 
 COMMENTED = """\
 # whom we believe

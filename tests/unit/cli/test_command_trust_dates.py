@@ -1,17 +1,14 @@
 """`aotc trust revoke --since`: a key that is revoked from a time on."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
+from tests.conftest import Run
 from tests.hostile.authorities import authority
-
-Run = Callable[..., Any]
 
 REVOKE = ("trust", "revoke", "trust.toml", "--key", "ci.pub")
 

@@ -4,18 +4,14 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
-from tests.conftest import Bundle
+from tests.conftest import Bundle, Run
 from tests.documented import code_of
 from tests.hostile.identities import IDENTITY, ISSUER, Sigstore
-
-Run = Callable[..., Any]
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,8 +5,6 @@ import resource
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import click
 import pytest
@@ -14,8 +12,8 @@ import pytest
 from aotc.cli.command_group import COMMANDS, _hindered, cli
 from aotc.cli.command_registry import MORE, SECTIONS
 from aotc_runtime.loader import bundle_sources
+from tests.conftest import Run
 
-Run = Callable[..., Any]
 # Command lines, with the command that tells how it is used, and what is found.
 MISUSED = [
     ("nonsense", "aotc", "nonsense"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from aotc.base.errors import BuildManifestError, refusal
+from aotc.base.errors import BuildManifestError, finding, refusal
 from aotc.base.stages import Executable
 from aotc.compile.target_files import read_target
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
@@ -187,3 +187,8 @@ def test_what_a_compiler_refuses_falls_and_a_missing_compiler_does_not() -> None
         "box is compiled by xla, because iree cannot compile predict for box (AOTC-E916: 'x.y' op)"
     )
     assert (fallen.refusal.engine, fallen.refusal.code) == ("iree", "AOTC-E916")
+    failed = finding("AOTC-E953", "predict for box", "no buffer", cause="engine-fails-at-a-call")
+    fallen = EngineFallback("box", "iree", "xla", (failed,))
+    assert fallen.sentence == (
+        "box is compiled by xla, because iree cannot run predict for box (AOTC-E953: no buffer)"
+    )

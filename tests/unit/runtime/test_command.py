@@ -9,6 +9,7 @@ import pytest
 from unit.cli.conftest import Aotc
 
 from aotc_runtime.__main__ import main
+from tests.conftest import Bundle
 
 BLOCKED = """
 import runpy, sys
@@ -40,8 +41,8 @@ CASES: dict[str, tuple[list[str], int]] = {
 @pytest.mark.parametrize(("changes", "exit_code"), CASES.values(), ids=CASES.keys())
 def test_it_prints_what_aotc_verify_prints_where_only_the_runtime_is_installed(
     aotc: Aotc,
-    digits_bundle: tuple[Path, Path],
-    train_bundle: tuple[Path, Path],
+    digits_bundle: Bundle,
+    train_bundle: Bundle,
     changes: list[str],
     exit_code: int,
     options: list[str],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Bundle
+
 ROOT = Path(__file__).parents[3]
 
 NEEDED = ("numpy", "msgspec", "cryptography", "cffi", "_cffi_backend", "jaxlib", "ml_dtypes")
@@ -53,7 +55,7 @@ def run(alone: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_a_bundle_is_verified_and_loaded(alone: Path, digits_bundle: tuple[Path, Path]) -> None:
+def test_a_bundle_is_verified_and_loaded(alone: Path, digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     done = run(alone, "-m", "aotc_runtime", "verify", bundle, "--trust", policy)
     assert done.returncode == 0 and done.stdout.startswith("ok "), done.stderr
@@ -62,7 +64,7 @@ def test_a_bundle_is_verified_and_loaded(alone: Path, digits_bundle: tuple[Path,
     assert done.stdout.startswith("AOTC-E406 ") and "./runtime/serve" in done.stdout
 
 
-def test_serving_names_what_to_install(alone: Path, digits_bundle: tuple[Path, Path]) -> None:
+def test_serving_names_what_to_install(alone: Path, digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     done = run(alone, "-m", "aotc_runtime", "serve", bundle, "--trust", policy)
     assert done.returncode == 6

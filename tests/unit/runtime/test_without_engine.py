@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from aotc_runtime.engines.engine_registry import detect
-
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 WITHOUT_JAXLIB = """
 import sys

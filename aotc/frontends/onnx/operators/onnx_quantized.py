@@ -29,11 +29,15 @@ def _spread(call: Call, scale: Any, x: Any) -> Any:
     block = call.attribute("block_size", 0)
     if block:
         return lax.slice_in_dim(jnp.repeat(scale, block, axis), 0, x.shape[axis], axis=axis)
-    if scale.ndim == 1:
-        shape = [1] * x.ndim
-        shape[axis] = -1
-        return scale.reshape(shape)
-    return scale
+    return _along(scale, axis, x.ndim)
+
+
+def _along(values: Any, axis: int, rank: int) -> Any:
+    """Return numbers so that they broadcast: one number, one for each slice of an axis, or all."""
+    if values.ndim > 1:
+        return values
+    shape = [-1 if each == axis else 1 for each in range(rank)]
+    return values.reshape(() if values.size == 1 else shape)
 
 
 def quantized(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
@@ -106,13 +110,7 @@ def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
     if zero is None:
         return wide
     offset = call.traced(zero).astype(jnp.int32)
-    if offset.size == 1 and offset.ndim <= 1:
-        return wide - offset.reshape(())
-    if offset.ndim == 1:
-        shape = [1] * x.ndim
-        shape[axis] = -1
-        offset = offset.reshape(shape)
-    return wide - offset
+    return wide - _along(offset, axis, x.ndim)
 
 
 def _whole_product(call: Call, a: Any, b: Any, a_zero: Value, b_zero: Value) -> Any:

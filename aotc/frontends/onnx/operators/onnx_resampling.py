@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.ndimage import map_coordinates
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
@@ -24,17 +26,17 @@ def _linear(ratio: float) -> np.ndarray[Any, Any]:
 def _cubic(a: float) -> Callable[[float], np.ndarray[Any, Any]]:
     def weights(ratio: float) -> np.ndarray[Any, Any]:
         apart = np.array([ratio + 1, ratio, 1 - ratio, 2 - ratio])
-        return np.asarray(_keys(np, apart, a))
+        return np.asarray(_keys(apart, a))
 
     return weights
 
 
-def _keys(xp: Any, x: Any, a: float) -> Any:
-    """Keys' kernel of cubic convolution, https://doi.org/10.1109/TASSP.1981.1163711."""
-    x = xp.abs(x)
+def _keys(x: Any, a: float) -> Any:
+    """Return Keys' kernel of cubic convolution: https://doi.org/10.1109/TASSP.1981.1163711."""
+    x = np.abs(x)
     near = (a + 2) * x**3 - (a + 3) * x**2 + 1
     far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
-    return xp.where(x <= 1, near, xp.where(x < 2, far, 0))
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
 def _nearest(mode: str) -> Callable[[float], np.ndarray[Any, Any]]:
@@ -59,7 +61,7 @@ def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndar
 
     def weights(ratio: float) -> np.ndarray[Any, Any]:
         x = scale * (np.arange(start, 2 - start) - ratio)
-        taps = np.clip(1 - np.abs(x), 0, 1) if mode == "linear" else _keys(np, x, a)
+        taps = np.clip(1 - np.abs(x), 0, 1) if mode == "linear" else _keys(x, a)
         return np.asarray(taps / taps.sum())
 
     return weights
@@ -252,59 +254,25 @@ def _reflected(at: Any, low: float, high: float) -> Any:
 @operator("GridSample")
 def grid_sample(call: Call, x: Value, grid: Value) -> Value:
     x, grid = call.traced(x), call.traced(grid)
-    mode = call.attribute("mode")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
-    corners, padding = bool(call.attribute("align_corners")), call.attribute("padding_mode")
+    mode, padding = call.attribute("mode"), call.attribute("padding_mode")
+    if mode in ("cubic", "bicubic"):
+        call.lacks(f"the mode {mode!r}")
+    corners, is_nearest = bool(call.attribute("align_corners")), mode == "nearest"
     space = x.shape[2:]
-    dims = len(space)
     wide = jnp.promote_types(grid.dtype, jnp.float32)
-    places = []
-    for axis, size in enumerate(space):
-        at = grid[..., dims - 1 - axis].astype(wide)
-        at = (at + 1) / 2 * (size - 1) if corners else ((at + 1) * size - 1) / 2
-        places.append(at)
 
-    def bounded(at: Any, size: int) -> Any:
-        if padding == "border":
-            return jnp.clip(at, 0, size - 1)
+    def place(axis: int, size: int) -> Any:
+        at = grid[..., len(space) - 1 - axis].astype(wide)
+        at = (at + 1) / 2 * (size - 1) if corners else ((at + 1) * size - 1) / 2
         if padding == "reflection":
             low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
-            return jnp.clip(_reflected(at, low, high), 0, size - 1)
-        return at
+            at = _reflected(at, low, high)
+        at = jnp.clip(at, -1, size) if padding == "zeros" else jnp.clip(at, 0, size - 1)
+        return jnp.rint(at) if is_nearest else at
 
-    if mode != "cubic":
-        places = [bounded(at, size) for at, size in zip(places, space, strict=True)]
-    taps = []
-    for at in places:
-        if mode == "nearest":
-            taps.append([(jnp.rint(at), None)])
-            continue
-        base = jnp.floor(at)
-        ratio = at - base
-        if mode == "linear":
-            taps.append([(base, 1 - ratio), (base + 1, ratio)])
-        else:
-            apart = (ratio + 1, ratio, 1 - ratio, 2 - ratio)
-            weights = [_keys(jnp, each, -0.75) for each in apart]
-            taps.append([(base + i - 1, weights[i]) for i in range(4)])
-    moved = jnp.moveaxis(x, 1, -1)
-    batch = jnp.arange(x.shape[0]).reshape((-1,) + (1,) * dims)
-    total: Any = 0
-    for combination in np.ndindex(*(len(entry) for entry in taps)):
-        index: list[Any] = [batch]
-        share: Any = None
-        inside: Any = None
-        for axis, chosen in enumerate(combination):
-            place, weight = taps[axis][chosen]
-            size = space[axis]
-            if mode == "cubic":
-                place = bounded(place, size)
-            fits = (place >= 0) & (place <= size - 1)
-            inside = fits if inside is None else inside & fits
-            index.append(jnp.clip(place, 0, size - 1).astype(jnp.int32))
-            if weight is not None:
-                share = weight if share is None else share * weight
-        found = moved[tuple(index)]
-        found = jnp.where(inside[..., None], found, jnp.zeros((), found.dtype))
-        total = total + (found if share is None else found * share[..., None])
-    return jnp.moveaxis(total, -1, 1).astype(x.dtype)
+    def sample(channel: Any, places: list[Any]) -> Any:
+        return map_coordinates(channel, places, order=0 if is_nearest else 1)
+
+    given = x if is_nearest else x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    places = [place(axis, size) for axis, size in enumerate(space)]
+    return jax.vmap(jax.vmap(sample, (0, None)))(given, places).astype(x.dtype)

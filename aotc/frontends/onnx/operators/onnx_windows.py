@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.ndimage import map_coordinates
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
@@ -256,20 +257,9 @@ def deform_conv(
 
 def _between(x: Any, y: Any, z: Any) -> Any:
     """Interpolate (n, parts, channels, rows, columns) linearly at (n, parts, …), zero outside."""
-    n, parts = x.shape[:2]
-    batch, part = jnp.arange(n)[:, None, None, None], jnp.arange(parts)[None, :, None, None]
-    y0, z0 = jnp.floor(y), jnp.floor(z)
-    total: Any = 0
-    for dy in (0, 1):
-        for dz in (0, 1):
-            row, column = y0 + dy, z0 + dz
-            inside = (row >= 0) & (row < x.shape[3]) & (column >= 0) & (column < x.shape[4])
-            share = (1 - jnp.abs(y - row)) * (1 - jnp.abs(z - column)) * inside
-            picked = jnp.moveaxis(x, 2, -1)[
-                batch,
-                part,
-                jnp.clip(row, 0, x.shape[3] - 1).astype(jnp.int32),
-                jnp.clip(column, 0, x.shape[4] - 1).astype(jnp.int32),
-            ]
-            total = total + jnp.moveaxis(picked, -1, 2) * share[:, :, None]
-    return total
+
+    def sample(channel: Any, row: Any, column: Any) -> Any:
+        return map_coordinates(channel, [row, column], order=1)
+
+    places = (jnp.clip(at, -1, size) for at, size in zip((y, z), x.shape[3:], strict=True))
+    return jax.vmap(jax.vmap(jax.vmap(sample, (0, None, None))))(x, *places)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.scipy.ndimage import map_coordinates
 
 from aotc.frontends.pytorch.operators.torch_convolution import Numbers, each
 from aotc.frontends.pytorch.operators.torch_operator_table import Family
@@ -360,28 +361,15 @@ def grid_sample(
         raise Unsupported(
             "grid_sample with bicubic interpolation, reflection, or in three dimensions"
         )
-    n, _, height, width = input.shape
+    height, width = input.shape[-2:]
 
     def place(value: Array, size: int) -> Array:
         at = (value + 1) / 2 * (size - 1) if align_corners else ((value + 1) * size - 1) / 2
-        return jnp.clip(at, 0, size - 1) if padding_mode == 1 else at
+        at = jnp.clip(at, 0, size - 1) if padding_mode == 1 else jnp.clip(at, -1, size)
+        return jnp.round(at) if interpolation_mode == 1 else at
 
-    x, y = place(grid[..., 0], width), place(grid[..., 1], height)
+    def sample(channel: Array, y: Array, x: Array) -> Array:
+        return map_coordinates(channel, [y, x], order=1 - interpolation_mode)
 
-    def pick(row: Array, column: Array) -> Array:
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        r = jnp.clip(row, 0, height - 1).astype(jnp.int32)
-        c = jnp.clip(column, 0, width - 1).astype(jnp.int32)
-        taken = input[jnp.arange(n)[:, None, None], :, r, c]
-        return jnp.moveaxis(jnp.where(inside[..., None], taken, 0), -1, 1)
-
-    if interpolation_mode == 1:
-        return pick(jnp.round(y), jnp.round(x))
-    left, top = jnp.floor(x), jnp.floor(y)
-    right, low = (x - left)[:, None], (y - top)[:, None]
-    return (
-        pick(top, left) * (1 - right) * (1 - low)
-        + pick(top, left + 1) * right * (1 - low)
-        + pick(top + 1, left) * (1 - right) * low
-        + pick(top + 1, left + 1) * right * low
-    )
+    sample_all = jax.vmap(jax.vmap(sample, (0, None, None)))
+    return sample_all(input, place(grid[..., 1], height), place(grid[..., 0], width))

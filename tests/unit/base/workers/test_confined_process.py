@@ -69,6 +69,8 @@ found = {
     "shared": tried(lambda: os.rename(folder + "/beside", folder + "/below/beside")),
     "device": tried(lambda: read(device)),
     "device changed": tried(lambda: open(device, "r+").close()),
+    "link made": tried(lambda: os.symlink(key, folder + "/model")),
+    "pipe made": tried(lambda: os.mkfifo(folder + "/pipe")),
     "discarded": tried(lambda: open("/dev/null", "w").close()),
     "made": tried(lambda: open(folder + "/made", "w").close()),
     "seconds": resource.getrlimit(resource.RLIMIT_CPU)[0] <= 31 * len(os.sched_getaffinity(0)),
@@ -118,8 +120,9 @@ def test_model_file_process_is_limited_without_keys_or_network(tmp_path: Path) -
     if any("not kept away here" in line for line in found["said"]):
         pytest.skip("; ".join(found["said"]))
     require_kept_apart(found)
-    outside = ("elsewhere", "overwritten", "removed", "device", "device changed")
-    assert {found[name] for name in outside} == {"PermissionError"}
+    refused = ("elsewhere", "overwritten", "removed", "device", "device changed")
+    refused += ("link made", "pipe made")
+    assert {found[name] for name in refused} == {"PermissionError"}
 
 
 def test_without_landlock_the_key_lies_behind_a_mount(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 
 NOW = datetime.now(UTC)
 
@@ -25,7 +26,7 @@ type Repack = Callable[[Callable[[bytes], bytes] | None], MappedBundle]
 
 
 @pytest.fixture
-def repack(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Repack:
+def repack(digits_bundle: Bundle, tmp_path: Path) -> Repack:
     def run(change: Callable[[bytes], bytes] | None) -> MappedBundle:
         """The bundle with other evidence, or without any, put together correctly."""
         contents, _ = read_unverified(open_bundle(digits_bundle[0]))
@@ -49,7 +50,7 @@ def repack(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Repack:
     return run
 
 
-def test_evidence_is_optional(repack: Repack, digits_bundle: tuple[Path, Path]) -> None:
+def test_evidence_is_optional(repack: Repack, digits_bundle: Bundle) -> None:
     bundle = repack(None)
     found = review(bundle, None, NOW)
     assert [e.evidence for e in found.executables()] == [None] * 3

@@ -2,7 +2,6 @@
 
 import dataclasses
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequirements
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle
 
 PROGRAM = CapturedProgram(
     entry_points={},
@@ -31,7 +31,7 @@ FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 @pytest.fixture
-def bill(digits_bundle: tuple[Path, Path]) -> dict[str, Any]:
+def bill(digits_bundle: Bundle) -> dict[str, Any]:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
     built = list(contents.manifests.values())
     first = sbom(ROOT, PROGRAM, built, FINISHED)
@@ -63,7 +63,7 @@ IREE = {
 
 
 @pytest.mark.parametrize("is_mixed", [False, True])
-def test_runtime_needs_are_the_engines(digits_bundle: tuple[Path, Path], is_mixed: bool) -> None:
+def test_runtime_needs_are_the_engines(digits_bundle: Bundle, is_mixed: bool) -> None:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
     (xla,) = contents.manifests.values()
     program = dataclasses.replace(PROGRAM, packages={**PROGRAM.packages, **IREE})

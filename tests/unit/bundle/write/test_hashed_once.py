@@ -10,8 +10,7 @@ from aotc_runtime.base.errors import IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.streamed_bundle import look_into
 from aotc_runtime.verification.bundle_examination import read_unverified
-
-type Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 
 def weights_of(bundle: Path) -> list[tuple[str, bytes]]:

@@ -20,8 +20,7 @@ from aotc_runtime.system.bundle_files import map_file
 from aotc_runtime.system.streamed_bundle import look_into, pass_file
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
-
-type Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 WEIGHTS = os.urandom(2**20 + 12_345)
 

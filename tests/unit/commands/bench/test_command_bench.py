@@ -12,9 +12,7 @@ from aotc.commands.bench import bench_processes
 from aotc.commands.bench.bench_processes import measure, thread_counts
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine
-from tests.conftest import Bundle
-
-Run = Callable[..., Any]
+from tests.conftest import Bundle, Run
 
 
 @pytest.fixture(autouse=True)

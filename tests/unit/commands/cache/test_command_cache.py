@@ -1,15 +1,13 @@
 """`aotc cache`, and what `aotc build` says of its tasks."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
+from tests.conftest import Run
 
-Run = Callable[..., Any]
 MANIFEST = """
 schema = 1
 name = "tiny"

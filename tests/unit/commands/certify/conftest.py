@@ -11,10 +11,11 @@ from unit.cli.conftest import aotc
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.engines.xla import xla_engine
+from tests.conftest import Bundle
 
 __all__ = ["aotc"]
 
-Made = Callable[..., tuple[Path, Path]]
+Made = Callable[..., Bundle]
 ELSEWHERE = "0.12.98"
 """A version of jaxlib that nobody runs."""
 
@@ -25,7 +26,7 @@ def builder() -> LocalSigner:
 
 
 @pytest.fixture
-def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_path: Path) -> Made:
+def built_elsewhere(digits_bundle: Bundle, builder: LocalSigner, tmp_path: Path) -> Made:
     """Write the digits bundle as another jaxlib's, with a policy that trusts it."""
     genuine = in_memory(digits_bundle[0])
 
@@ -33,7 +34,7 @@ def built_elsewhere(digits_bundle: tuple[Path, Path], builder: LocalSigner, tmp_
         change: Callable[[Documents], object] = lambda documents: None,
         form: str = "archive",
         more: str = "",
-    ) -> tuple[Path, Path]:
+    ) -> Bundle:
         documents = take_apart(genuine)
         documents.manifest["accepts_jaxlib"] = [ELSEWHERE]
         documents.manifest["built_with"]["jaxlib"] = ELSEWHERE

@@ -3,20 +3,18 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Bundle, Run
+
 pytest.importorskip("tuf", reason="pip install 'aotc[channel]'")
 
 from aotc.commands.channel import channel_host
 from aotc.commands.channel.channel_repository import Repository
-
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 
 
 @pytest.fixture

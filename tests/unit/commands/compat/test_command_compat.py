@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from aotc.commands.compat.compat_text import WIDTH
+from tests.conftest import Bundle, Run
 
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 BUILT = "cpu-x86-64-v3"
 
 

@@ -34,6 +34,7 @@ from aotc_runtime.schema.bundle_manifest import (
 from aotc_runtime.schema.shard_layout import mesh_of
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import Root
+from tests.conftest import Once
 
 NOW = datetime.now(UTC)
 V3 = "cpu-x86-64-v3"
@@ -65,7 +66,6 @@ tolerance = { rtol = 1e-4, atol = 1e-4 }
 """
 
 type Make = Callable[..., Review]
-type Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 def named(digest: str) -> Root:

@@ -4,6 +4,7 @@ is tested in `tests/frontends/tensorflow_files`.
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ def saved_model(tmp_path: Path) -> Path:
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=r"saved_model\.pb") as caught:
         import_signature(tmp_path, Path(sys.executable), None, [{}], None)
+    assert caught.value.code == "AOTC-E843"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/etc")])
+def test_a_model_with_anything_but_files_and_folders_is_refused(
+    make: Callable[[Path], None], saved_model: Path
+) -> None:
+    make(saved_model / "variables")
+    with pytest.raises(CaptureError, match="variables: neither a file nor a folder") as caught:
+        import_signature(saved_model, Path(sys.executable), None, [{}], None)
     assert caught.value.code == "AOTC-E843"
 
 

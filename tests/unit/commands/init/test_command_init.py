@@ -18,8 +18,8 @@ from aotc.commands.init.init_command import init as init_command
 from aotc.commands.init.init_request import Job, read_request
 from aotc.commands.init.inspect_function_worker import look
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text
+from tests.conftest import Run
 
-Run = Callable[..., Any]
 Drafting = Callable[..., Draft]
 
 PROGRAM = """

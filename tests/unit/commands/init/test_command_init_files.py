@@ -1,9 +1,7 @@
 """`aotc init` on model files."""
 
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +9,8 @@ import numpy as np
 import pytest
 from jax import export
 
+from tests.conftest import Run
 from tests.unit.frontends.test_tensorflow_files import document, module, packed
-
-Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")

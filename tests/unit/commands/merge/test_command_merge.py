@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from hostile.tampering import in_memory, put_together, second_target, signed, ta
 from aotc.bundle.sign.signer import load_signer
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle, Run
 
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
 BUILT = "cpu-x86-64-v3"
 
 

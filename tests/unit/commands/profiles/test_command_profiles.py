@@ -5,15 +5,13 @@ import tomllib
 from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tomlkit
 
 from aotc.config.build_manifest import read_build_manifest
-
-Run = Callable[..., Any]
+from tests.conftest import Run
 
 MODEL = """
 import jax.numpy as jnp

@@ -1,13 +1,9 @@
 """`aotc report`: exit codes, documents, what it replaces, and whom it asks."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from aotc_runtime.base.digest import sha256
-
-Run = Callable[..., Any]
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle, Run
 
 
 def test_a_page_is_written_and_told_of(aotc: Run, digits_bundle: Bundle, tmp_path: Path) -> None:

@@ -23,9 +23,8 @@ from aotc.report.trust_report import policy_document
 from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
+from tests.conftest import Bundle
 from tests.pages import Read, read_page
-
-type Bundle = tuple[Path, Path]
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 

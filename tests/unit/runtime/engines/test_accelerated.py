@@ -4,7 +4,6 @@ A client of its own stands for the accelerator. What only a GPU shows, this does
 """
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ from aotc_runtime.base.errors import BackendError
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla import xla_engine
 from aotc_runtime.engines.xla.xla_accelerator import Accelerated
-
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 
 class Elsewhere(Accelerated):

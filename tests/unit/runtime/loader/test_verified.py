@@ -19,12 +19,12 @@ from aotc_runtime.base.errors import TrustError
 from aotc_runtime.system import held_maps
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.verification.verify_bundle import Accepted
+from tests.conftest import Bundle
 
 from ..samples import refused
 
 VERIFIED = importlib.import_module("aotc_runtime.loader.verified")
 
-type Bundle = tuple[Path, Path]
 IMAGE = np.zeros((8, 64), np.float32)
 
 

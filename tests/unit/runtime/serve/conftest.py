@@ -1,7 +1,6 @@
 """Servers of the examples, started once for the tests of a module."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from served import Served, serving
@@ -9,9 +8,8 @@ from served import Served, serving
 import aotc_runtime
 from aotc_runtime import LoadedBundle
 from aotc_serve.service.bundle_repository import Repository, Settings
+from tests.conftest import Bundle, Once
 from tests.e2e.small_programs import build_signed
-
-Bundle = tuple[Path, Path]
 
 PROGRAM = """\
 import jax.numpy as jnp
@@ -111,7 +109,7 @@ MANIFEST += "".join(
 
 
 @pytest.fixture(scope="session")
-def joins(once: Callable[[str, Callable[[Path], object]], Path]) -> Bundle:
+def joins(once: Once) -> Bundle:
     folder = once("joins", lambda place: build_signed(place, "joins", PROGRAM, MANIFEST))
     return folder / "joins.aotb", folder / "trust.toml"
 

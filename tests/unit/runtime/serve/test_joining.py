@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import aotc_runtime
 from aotc_runtime import LoadedBundle
 from aotc_serve.batching.request_batching import Chooser, Plan, Sized, joined, plan_of, taken_apart
 from aotc_serve.inference.served_models import Model, models_of
+from tests.conftest import Bundle
 
 RANDOM = np.random.default_rng(4)
-
-Bundle = tuple[Path, Path]
 
 
 @pytest.fixture(scope="module")

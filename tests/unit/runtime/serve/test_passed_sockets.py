@@ -12,7 +12,7 @@ import pytest
 from served import Served
 from waiting import until
 
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 # As systemd does it: the sockets lie at 3 and above, and LISTEN_PID is that of the process itself.
 START = """

@@ -14,15 +14,16 @@ from served import Served, serving
 from waiting import SECONDS, until
 
 import aotc_runtime
+from tests.conftest import Bundle
 
 
 @pytest.fixture
-def versions(digits_bundle: tuple[Path, Path], tmp_path: Path) -> Versions:
+def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
     return Versions(digits_bundle[0], tmp_path)
 
 
 @pytest.fixture(scope="module")
-def expected(digits_bundle: tuple[Path, Path]) -> bytes:
+def expected(digits_bundle: Bundle) -> bytes:
     with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
         result: bytes = bundle["predict"](X)["probabilities"].tobytes()
         return result
@@ -152,7 +153,7 @@ def test_policy_that_cannot_be_read_revokes_nothing(versions: Versions, tmp_path
         assert served.infer("digits", INPUTS)[0] == 200
 
 
-def test_untrusted_is_never_loaded(digits_bundle: tuple[Path, Path], versions: Versions) -> None:
+def test_untrusted_is_never_loaded(digits_bundle: Bundle, versions: Versions) -> None:
     with serving([digits_bundle[0]], [versions.trust], ready=False) as served:
         assert served.process.wait(SECONDS) == 5
         served.read_all()
@@ -185,7 +186,7 @@ def test_versions_serve_beside_each_other(versions: Versions, tmp_path: Path) ->
         assert status == 403
 
 
-def test_unready_before_the_last_fixture_matched(digits_bundle: tuple[Path, Path]) -> None:
+def test_unready_before_the_last_fixture_matched(digits_bundle: Bundle) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:], ready=False) as served:
         status, document = served.get("/v2/health/ready")
         before = bool(served.said("serving"))
@@ -195,7 +196,7 @@ def test_unready_before_the_last_fixture_matched(digits_bundle: tuple[Path, Path
         assert served.get("/v2/health/ready") == (200, {"ready": True})
 
 
-def test_an_address_that_is_taken_is_refused(digits_bundle: tuple[Path, Path]) -> None:
+def test_an_address_that_is_taken_is_refused(digits_bundle: Bundle) -> None:
     import subprocess
     import sys
 

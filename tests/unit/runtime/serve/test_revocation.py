@@ -11,6 +11,7 @@ from aotc_runtime.base.errors import refusal
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.policy_reader import parse_policy, read_policy
 from aotc_serve.service.policy_recheck import is_refused_by_policy, revocations
+from tests.conftest import Bundle
 
 
 def codes(bundle: LoadedBundle, text: str) -> list[str]:
@@ -18,11 +19,11 @@ def codes(bundle: LoadedBundle, text: str) -> list[str]:
 
 
 @pytest.fixture
-def text(digits_bundle: tuple[Path, Path]) -> str:
+def text(digits_bundle: Bundle) -> str:
     return digits_bundle[1].read_text("utf-8")
 
 
-def test_loading_policy_is_fine(digits: LoadedBundle, digits_bundle: tuple[Path, Path]) -> None:
+def test_loading_policy_is_fine(digits: LoadedBundle, digits_bundle: Bundle) -> None:
     assert revocations(digits, read_policy(digits_bundle[1])) == ()
 
 

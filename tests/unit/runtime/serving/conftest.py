@@ -1,14 +1,12 @@
 """Bundles of the examples, loaded once for the tests of a module."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle
-
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,15 @@ import copy
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import aotc_runtime
 from aotc_runtime import LoadedBundle, ShapeError
+from tests.conftest import Bundle
 
 from ..samples import refused
-
-Bundle = tuple[Path, Path]
 
 THREADS = 32
 SECONDS = 2.0

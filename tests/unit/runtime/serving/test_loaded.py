@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,9 @@ from aotc_runtime import (
     ShapeError,
 )
 from aotc_runtime.engines.xla.xla_client import XlaDevice
+from tests.conftest import Bundle
 
 from ..samples import refused as refusing
-
-Bundle = tuple[Path, Path]
 
 
 def image(batch: int) -> np.ndarray[Any, Any]:

@@ -4,11 +4,10 @@ import os
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 LOAD = """
 import sys

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -19,14 +18,12 @@ from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
 from aotc_runtime.serving import readiness
 from aotc_runtime.serving.readiness import Difference, compare, over_all
 from aotc_runtime.serving.resident_bundle import ResidentProfile
+from tests.conftest import Bundle
 
 
 @pytest.mark.parametrize(("seconds", "is_warmed"), [(0.0, False), (60.0, True)])
 def test_only_what_runs_shortly_is_called_again_to_warm_up(
-    seconds: float,
-    is_warmed: bool,
-    digits_bundle: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
+    seconds: float, is_warmed: bool, digits_bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warmed: list[str] = []
     warm = LoadedEntryPoint.warm
@@ -88,7 +85,7 @@ def _wrong_every_third(execute: Execute) -> Execute:
 def test_results_that_depend_on_earlier_calls_are_refused(
     doctored: Callable[[Execute], Execute],
     code: str,
-    digits_bundle: tuple[Path, Path],
+    digits_bundle: Bundle,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(readiness, "WARM_SECONDS_MAX", 60.0)

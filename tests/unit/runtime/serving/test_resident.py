@@ -36,10 +36,10 @@ from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.host_compatibility import Choice
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, VerifiedBundle
+from tests.conftest import Bundle
 
 from ..samples import manifest, refused
 
-Bundle = tuple[Path, Path]
 Array = np.ndarray[Any, Any]
 CHOICE = Choice(manifest().target.name, False, (), ())
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,10 +13,9 @@ import pytest
 import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
 from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
+from tests.conftest import Bundle
 
 from ..samples import refused
-
-Bundle = tuple[Path, Path]
 
 IMAGE = np.zeros((8, 64), np.float32)
 

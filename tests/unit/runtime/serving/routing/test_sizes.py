@@ -1,7 +1,5 @@
 """Shapes without an executable: each reason in its own words."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -15,8 +13,7 @@ from aotc_runtime.serving.routing.call_sizes import (
     shapes_at,
     solve,
 )
-
-Bundle = tuple[Path, Path]
+from tests.conftest import Bundle
 
 
 @pytest.fixture(scope="module")
