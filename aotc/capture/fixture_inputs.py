@@ -37,6 +37,14 @@ Where = Callable[..., str]
 
 Array = np.ndarray[Any, Any]
 
+_NARROW = {
+    "int64": "int32",
+    "uint64": "uint32",
+    "float64": "float32",
+    "complex128": "complex64",
+}
+"""The dtypes that jax computes with while its 64-bit types are off."""
+
 
 ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
 """Bytes of arrays that any file may hold, plus this multiple of its size."""
@@ -291,6 +299,7 @@ def results_by_profile(
                     f"{array.dtype.name}{list(array.shape)}",
                     cause="recorded-results-do-not-match-the-outputs",
                     expected=f"{spec.dtype.value}{list(shape)}",
+                    hint=_narrowed(array, spec.dtype),
                 )
             found[-1][spec.path] = np.ascontiguousarray(array).reshape(shape)
     return found
@@ -329,6 +338,14 @@ def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(sizes[axis] if isinstance(axis, str) else axis for axis in leaf.shape)
 
 
+def _narrowed(array: Array, dtype: DType) -> str | None:
+    """Return the hint for an array that differs from an input only by 64-bit types being off."""
+    wide, narrow = array.dtype.name, dtype.value
+    if jax.config.jax_enable_x64 or _NARROW.get(wide) != narrow:
+        return None
+    return f"record it as {narrow}: without `enable_x64 = true` a model's {wide} is {narrow}"
+
+
 def _cut(
     recorded: Mapping[str, Array],
     path: str,
@@ -360,7 +377,8 @@ def _cut(
             expected=f"{leaf.dtype.value}{list(leaf.shape)}{of_keys}",
             hint="record `jax.random.key_data(keys)`"
             if of_keys
-            else "record the array with the dtype and shape of the input",
+            else _narrowed(array, leaf.dtype)
+            or "record the array with the dtype and shape of the input",
         )
     for index, (axis, size) in enumerate(zip(leaf.shape, _shape(leaf, sizes), strict=True)):
         if isinstance(axis, str):

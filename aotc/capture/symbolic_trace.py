@@ -216,6 +216,9 @@ def _specialized(place: str, function: str, does: str) -> Specialized:
 def _failure(error: BaseException, root: Path) -> Specialized | str:
     while isinstance(error, AotcError) and error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, AotcError):  # of a model file: its place is no line of the program
+        first = error.findings[0]
+        return f"{first.where}: {first.title} ({first.found})"
     known = user_exceptions.user_place(error, root)
     line, function = known or ("an unknown line", "a function")
     frames = traceback.extract_tb(error.__traceback__)[::-1]

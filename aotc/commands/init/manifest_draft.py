@@ -430,7 +430,7 @@ def _lines(draft: Draft) -> Iterator[str]:
     for name, dimension in draft.dimensions.items():
         yield ""
         yield f"[dimensions.{_key(name)}]"
-        yield f"range = [{dimension.low}, {dimension.high}]  # what calls may have"
+        yield f"range = [{dimension.low}, {dimension.high}]  # accepted sizes, both ends included"
         profiles = dimension.profiles
         shown = list(profiles) if isinstance(profiles, tuple) else profiles
         yield f"profiles = {_value(shown)}  # compiled; other sizes need out_of_profile"

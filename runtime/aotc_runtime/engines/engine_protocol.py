@@ -33,7 +33,7 @@ class Engine(Protocol):
 
     @property
     def platforms(self) -> Sequence[str]:
-        """Return the platforms that `aotc_runtime host` lists.
+        """Return the platforms that `aotc-runtime host-info` lists.
 
         Facts are also requested for others by name.
         """

@@ -72,6 +72,18 @@ def test_unfit_recorded_inputs(capture: Capture, arrays: dict[str, object], foun
     assert found in refusal.found
 
 
+@pytest.mark.parametrize(("dtype", "is_narrowed"), [("int64", True), ("int16", False)])
+def test_hint_for_a_64_bit_recording_names_enable_x64(
+    capture: Capture, dtype: str, is_narrowed: bool
+) -> None:
+    manifest = INTEGERS + FIXTURES + 'file = "x.npz"'
+    recorded = {"x.npz": npz(x=np.zeros((3, 4), dtype))}
+    refusal = capture(IDENTITY, manifest, files=recorded).refusal
+    assert (refusal.code, refusal.found) == ("AOTC-E831", f"{dtype}[3, 4]")
+    narrowed = "record it as int32: without `enable_x64 = true` a model's int64 is int32"
+    assert (refusal.hint == narrowed) is is_narrowed
+
+
 def test_random_integers_need_a_range(capture: Capture) -> None:
     refusal = capture(IDENTITY, INTEGERS).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.ranges")
