@@ -229,7 +229,10 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
 
 def _source(run: BuildRun) -> Source:
     request = run.request
-    return Source(ProgramJob(request.manifest, request.names, request.wanted), run.scratch)
+    # Read once: the file of a target may be another one by now.
+    platforms = [target.platform for target in request.targets]
+    targets = dict(zip(request.names, platforms, strict=True))
+    return Source(ProgramJob(request.manifest, targets, request.wanted), run.scratch)
 
 
 def _compile(

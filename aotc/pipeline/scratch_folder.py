@@ -69,7 +69,7 @@ class _Encoded(Struct, frozen=True):
     """A `ProgramJob` for another process."""
 
     manifest: bytes
-    targets: tuple[str, ...]
+    targets: dict[str, str]
     wanted: dict[str, tuple[ExecutableKey, ...]]
     keeps_going: bool
     threads: int
@@ -82,14 +82,14 @@ class ProgramJob:
     If they open the build manifest themselves, the program has done so.
 
     Attributes:
-        targets: As the manifest or the caller writes them.
+        targets: The platform of each target, by its name as the manifest or the caller writes it.
         wanted: The executables of each target, by its name.
         keeps_going: Whether the capture continues after an entry point that it cannot capture.
         threads: How many may compile plain JAX, without effect on results.
     """
 
     manifest: BuildManifest
-    targets: tuple[str, ...]
+    targets: Mapping[str, str]
     wanted: Mapping[str, Sequence[ExecutableKey]]
     keeps_going: bool = False
     threads: int = 1
@@ -111,7 +111,7 @@ class ProgramJob:
         manifest = encode_build_manifest(self.manifest)
         wanted = {target: tuple(keys) for target, keys in self.wanted.items()}
         return msgspec.msgpack.encode(
-            _Encoded(manifest, self.targets, wanted, self.keeps_going, self.threads)
+            _Encoded(manifest, dict(self.targets), wanted, self.keeps_going, self.threads)
         )
 
     @classmethod

@@ -31,7 +31,7 @@ class PlainTrials:
         self._scratch = Scratch(manifest.parent / "scratch")
         self._scratch.folder.mkdir()
         wanted = {name: self._manifest.executables(name) for name in self._manifest.targets}
-        self._job = ProgramJob(self._manifest, self._manifest.targets, wanted)
+        self._job = ProgramJob(self._manifest, dict.fromkeys(wanted, "cpu"), wanted)
         with Workers(1) as workers:
             user_processes.capture(
                 Source(self._job, self._scratch),

@@ -21,6 +21,7 @@ from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
 from aotc.pipeline import user_processes
 from aotc.pipeline.build_notes import specialized
+from aotc.pipeline.build_plan import resolve_target
 from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.task_pool import Failures, Workers
@@ -132,7 +133,10 @@ def check(
     on_stage("tracing it")
     manifest = read_build_manifest(drafted.path)
     wanted = {name: manifest.executables(name) for name in manifest.targets}
-    job = ProgramJob(manifest, manifest.targets, wanted)
+    targets = {
+        name: resolve_target(name, manifest.root, "targets").platform for name in manifest.targets
+    }
+    job = ProgramJob(manifest, targets, wanted)
     tasks = Tasks(None, {})
     with scratch_folder() as folder, Workers(1) as workers:
         program = user_processes.capture(

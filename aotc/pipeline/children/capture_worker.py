@@ -49,7 +49,6 @@ from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
 from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
-from aotc.compile.target_files import NATIVE, read_target
 from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.pipeline.children.quantized_capture import Quantizer, written_wrongly
@@ -80,8 +79,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models = open_models(job.manifest, scratch.folder, keeps_going=job.keeps_going)
-    targets = _target_platforms(job)
-    if models.opened and all(_is_xlas(*each, job.manifest) for each in targets.items()):
+    if models.opened and all(_is_xlas(*each, job.manifest) for each in job.targets.items()):
         first = {key.entry_point: dict(key.sizes) for key in reversed(job.executables)}
         models = laid_out(models, first)
     failed = [*models.refused]
@@ -96,7 +94,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     manifest = _with_weights(models.manifest, weights)
     if not manifest.entry_points:
         raise_if(failed)
-    platforms = tuple(sorted({kind_of(platform).lowered_for for platform in targets.values()}))
+    platforms = tuple(sorted({kind_of(platform).lowered_for for platform in job.targets.values()}))
     mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = traced_shardings.weight_shardings(manifest, weights)
     quantizer = Quantizer(manifest, weights)
@@ -287,14 +285,6 @@ def _check_x64(manifest: BuildManifest) -> None:
         found = f"jax_enable_x64 = {str(not manifest.enable_x64).lower()}"
         cause = "program-changed-jax-enable-x64"
         raise refusal("AOTC-E828", where, found, cause=cause, expected=f"enable_x64 = {stated}")
-
-
-def _target_platforms(job: ProgramJob) -> dict[str, str]:
-    """The platform of each target, by its name."""
-    return {
-        name: HOST if name == NATIVE else read_target(name, job.manifest.root).platform
-        for name in job.targets
-    }
 
 
 def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:

@@ -15,6 +15,7 @@ from aotc.base import constants
 from aotc.base.workers.worker_child import FINDINGS, JOB
 from aotc.base.workers.worker_environment import clean
 from aotc.config.build_manifest import read_build_manifest
+from aotc.pipeline.build_plan import resolve_target
 from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.errors import AotcError, Finding
@@ -60,7 +61,8 @@ def capture(capture_server: subprocess.Popen[str], tmp_path: Path) -> Capture:
         except AotcError as error:
             return Outcome(error.exit_code, error.findings, Scratch(folder), "")
         wanted = {name: parsed.executables(name) for name in parsed.targets}
-        program = ProgramJob(parsed, parsed.targets, wanted, keep_going)
+        targets = {name: resolve_target(name, tmp_path, "").platform for name in wanted}
+        program = ProgramJob(parsed, targets, wanted, keep_going)
         options = {constants.CONSTANTS_AS_ARGUMENTS: "1"}
         job = Job("capture_worker", str(folder), program.encode(), options)
         (folder / JOB).write_bytes(msgspec.msgpack.encode(job))
