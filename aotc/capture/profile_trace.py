@@ -61,10 +61,11 @@ ON_HOST = Platforms()
 class TracedProfile:
     """An entry point traced and lowered at one profile.
 
-    `outputs` are abstract, as the function returns them, and `weak_types` those of the output leaves.
+    `outputs` are abstract, as the function returns them; `weak_types` are of the output leaves.
     `lowered` is a `jax.stages.Lowered` for each platform, in the order of `Platforms.every`, and
-    `arguments` are those of every lowered module, in order. `lifted` has closed-over arrays by tensor
-    name, `calls` the source lines of custom calls. `traced` is the `jax.stages.Traced` behind it all.
+    `arguments` are those of every lowered module, in order. `lifted` has closed-over arrays by
+    tensor name, `calls` the source lines of custom calls. `traced` is the lowered
+    `jax.stages.Traced`.
     """
 
     sizes: dict[str, int]
