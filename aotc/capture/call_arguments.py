@@ -142,9 +142,9 @@ def plan_call(
 def _misfits(
     manifest: BuildManifest, name: str, signature: inspect.Signature, passed: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """AOTC-E821 for parameters without a value, and for values without a parameter.
+    """Yield AOTC-E821 for parameters without a value, and for values without a parameter.
 
-    passed: the parameters that the manifest gives a value, each with the table that does.
+    `passed` has the parameters that the manifest gives a value, each with the table that does.
     """
     at = ("entry_points", name)
     function = manifest.entry_points[name].function

@@ -45,9 +45,9 @@ _OTHER_FORMATS = (
 
 
 def open_weights(spec: WeightsSpec, where: str) -> tuple[tuple[WeightsFile, ...], Tensors]:
-    """Return every file of a weights set, and its tensors by the names that the program knows.
+    """Return every file of a weights set, and its tensors by the names in the program.
 
-    where: for messages. Raises CaptureError (AOTC-E830) with everything that is wrong with names.
+    `where` names the set in messages. Raises CaptureError (AOTC-E830) listing all wrong names.
     """
     files: list[WeightsFile] = []
     tensors: Tensors = {}

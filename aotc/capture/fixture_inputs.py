@@ -52,7 +52,7 @@ ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Arrays of a fixture's file, by name. file: as the manifest has it.  digest: of its bytes."""
+    """Arrays of a fixture's file, by name; `file` is as in the manifest, `digest` of its bytes."""
 
     file: str
     arrays: Mapping[str, Array]
@@ -110,10 +110,10 @@ def read_npz(file: SourceFile, where: str, code: str, causes: tuple[str, str]) -
 def fixture_inputs(
     plan: CallPlan, manifest: BuildManifest, sizes: Mapping[str, int], file: Recorded | None
 ) -> dict[str, Array]:
-    """The inputs of a fixture at one shape profile, by leaf path; random keys as their data.
+    """Return a fixture's inputs at one shape profile, by leaf path; random keys as their data.
 
-    file: what `recorded` returned; what it lacks of the plan's initial values is as they
-    are.  Raises CaptureError (AOTC-E831).
+    `file` is the result of `recorded`; values that it lacks are the initial values of the plan.
+    Raises CaptureError (AOTC-E831).
     """
     spec = manifest.entry_points[plan.name].fixtures
     where = partial(manifest.where, "entry_points", plan.name, "fixtures")

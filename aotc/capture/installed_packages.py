@@ -45,7 +45,7 @@ class Hashed(NamedTuple):
 
 
 class Installed:
-    """A distribution. folder: that it was installed into, with a slash at the end."""
+    """A distribution; `folder` is the one it was installed into, with a slash at the end."""
 
     def __init__(self, found: Distribution) -> None:
         self._found = found

@@ -195,7 +195,7 @@ def nested_jaxprs(equation: Any) -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class SourceFrame:
-    """A line of the program that an equation came from. file: as the module has it, absolute."""
+    """A source line that an equation came from; `file` is the absolute path in the module."""
 
     file: str
     line: int

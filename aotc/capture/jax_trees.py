@@ -94,7 +94,7 @@ def _at(where: str, path: tuple[str, ...]) -> str:
 def _describe(
     tree: Any, counter: Iterator[int], where: str, path: tuple[str, ...], found: list[Any]
 ) -> Tree:
-    """found: takes the leaves in the order of their numbers."""
+    """Describe a tree, and append its leaves to `found` in the order of their numbers."""
     if tree is None:
         return NoneNode()
     # None is among the children here, which jax otherwise takes for a node without any.

@@ -26,7 +26,7 @@ _RESUME_BYTES = 2
 class Recording:
     """The program's own functions that have run, and their lines.
 
-    root: the manifest's folder.  tool: number of the tool of `sys.monitoring`.
+    `root` is the manifest's folder, `tool` the tool id in `sys.monitoring`.
     """
 
     def __init__(self, root: Path, tool: int) -> None:

@@ -101,10 +101,10 @@ def _restored(job: Job) -> Any:
 
 
 def _require_whole(metadata: Any) -> None:
-    """Raise ValueError for what Orbax would read without an error, and wrongly.
+    """Raise ValueError for a checkpoint that Orbax would read wrongly without an error.
 
-    metadata: of the checkpoint. Where data may be left out, missing files would be zeros; the name
-    of an array is a path, which may lead out of the checkpoint's folder.
+    `metadata` is the checkpoint's. Where data may be left out, missing files would be zeros; the
+    name of an array is a path, which may lead out of the checkpoint's folder.
     """
     if not metadata["store_array_data_equal_to_fill_value"]:
         raise ValueError("one that leaves out data, of which nobody can say that it is whole")

@@ -61,10 +61,11 @@ ON_HOST = Platforms()
 class TracedProfile:
     """An entry point traced and lowered at one profile.
 
-    outputs: abstract, as the function returns them.  weak_types: of the output leaves.  lowered: a
-    `jax.stages.Lowered` for each platform, as `Platforms.every` orders them.  arguments: what every
-    lowered module takes, in order.  lifted: closed-over arrays by tensor name.  calls: custom calls
-    to the lines that make them.  traced: the `jax.stages.Traced` that was lowered.
+    `outputs` are abstract, as the function returns them; `weak_types` are of the output leaves.
+    `lowered` is a `jax.stages.Lowered` for each platform, in the order of `Platforms.every`, and
+    `arguments` are those of every lowered module, in order. `lifted` has closed-over arrays by
+    tensor name, `calls` the source lines of custom calls. `traced` is the lowered
+    `jax.stages.Traced`.
     """
 
     sizes: dict[str, int]

@@ -27,7 +27,7 @@ TOOLCHAIN = frozenset(
 class Recorder:
     """Records from now on, in this process: an audit hook cannot be removed.
 
-    scratch: the build's scratch folder, whose files do not count.
+    Files in `scratch`, the build's scratch folder, do not count.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -77,8 +77,8 @@ class Recorder:
 class _Environment(MutableMapping[bytes, bytes]):
     """The variables of this process behind `os.environ`, `os.environb` and `posix.environ`.
 
-    on_read: called with each name that is asked for, EVERYTHING for all at once, and the frame that
-    asks.
+    `on_read` is called with each name that is read, or EVERYTHING if all are read at once, and with
+    the frame that reads it.
     """
 
     def __init__(self, on_read: Callable[[str, FrameType], None]) -> None:

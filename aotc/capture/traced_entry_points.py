@@ -72,8 +72,9 @@ class ExportedEntryPoint:
 class TracedEntryPoint:
     """An entry point traced at all its profiles, with the descriptions they share.
 
-    dimensions: names, in the order of each profile's sizes.  lifted: arrays that the function
-    closes over.  exported: for sizes between profiles, where a policy compiles those at run time.
+    `dimensions` are names in the order of each profile's sizes, and `lifted` the arrays that the
+    function closes over. `exported` is for sizes between profiles, where a policy compiles those at
+    run time.
     """
 
     plan: CallPlan

@@ -71,7 +71,7 @@ def weight_shardings(
 
 @dataclass(frozen=True, slots=True)
 class ArrayShardings:
-    """The shardings of one entry point's arrays. inputs: by leaf path."""
+    """The shardings of one entry point's arrays; `inputs` are by leaf path."""
 
     manifest: BuildManifest
     entry_point: str

@@ -34,7 +34,7 @@ _NPZ_READERS = {
 
 
 class WeightsFile:
-    """A file of weights that a build manifest names. where: for messages."""
+    """A file of weights that a build manifest names, and its name in messages (`where`)."""
 
     def __init__(self, source: SourceFile, where: str) -> None:
         self._source, self._where = source, where

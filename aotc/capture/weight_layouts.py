@@ -28,10 +28,10 @@ type Order = tuple[int, ...]
 
 
 def laid_out(models: Models, sizes: Mapping[str, Mapping[str, int]]) -> Models:
-    """Models whose weights lie in the order that their programs read them in.
+    """Return models whose weights lie in the order in which their programs read them.
 
-    sizes: by entry point, the sizes to look at its program at; another size may want another
-    order, which costs time and no more.
+    `sizes` has, by entry point, the sizes at which its program is inspected; another size may want
+    another order, which costs only time.
     """
     wanted: dict[tuple[str, str], set[Order | None]] = {}
     for name, each in models.opened.items():

@@ -25,7 +25,7 @@ type _Excess = tuple[str, str, str, str]
 
 
 class GatedTarget(Struct, frozen=True):
-    """A target of a build, before it is packed. blob_bytes: by media type, each blob once."""
+    """A target of a build before packing; `blob_bytes` counts each blob once, by media type."""
 
     manifest: BundleManifest
     blob_bytes: Mapping[str, int]
@@ -75,7 +75,7 @@ def check(
 def _place_and_found(
     name: str, target: str, profiles: Mapping[str, Sequence[Sizes]]
 ) -> tuple[str, str]:
-    """Return where a gate was exceeded, and the findings. profiles: sizes, by what is found."""
+    """Return the place where a gate was exceeded, and the values found at these profiles."""
     every = [sizes for group in profiles.values() for sizes in group]
     if len(every) == 1:
         return f"{label(name, every[0])} for {target}", next(iter(profiles))

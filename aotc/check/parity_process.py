@@ -54,7 +54,7 @@ class Differing(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A call whose results differ from those of plain JAX. kind: of its inputs."""
+    """A call whose results differ from those of plain JAX; `kind` is the kind of its inputs."""
 
     key: ExecutableKey
     kind: str

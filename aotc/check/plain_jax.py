@@ -98,7 +98,7 @@ def _nested(tensors: Mapping[str, Array]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Results of a call. arrays: by path; random keys as their data.  value: as it came."""
+    """Results of a call: `arrays` by path, random keys as their data; `value` as returned."""
 
     arrays: dict[str, Array]
     value: Any
@@ -107,8 +107,8 @@ class Result:
 class Function:
     """One entry point's function at some sizes, compiled by an executor while others go on.
 
-    weights: by set, as the program's users hold them.  judge: given what was lowered, before it is
-    compiled; raises for what may not run.  Raises whatever the program raises.
+    `weights` are by set, as the program's users hold them. `judge` is called with the lowered
+    program before it is compiled, and raises if it may not run. Raises whatever the program raises.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Function:
             self._compiled = self._compiling.submit(lowered.compile)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
-        """The inputs as the program's users pass them. inputs: the numbers, by path."""
+        """Return the inputs as the program's users pass them; `inputs` are the numbers, by path."""
 
         def drawn(leaf: InputLeaf, path: str) -> Any:
             array = inputs[path]
@@ -161,7 +161,7 @@ class Function:
         return self._inputs(drawn, inputs)
 
     def __call__(self, arguments: Mapping[str, Any]) -> Result:
-        """Call it. arguments: what `arguments` returned."""
+        """Call the function with the result of `arguments`."""
         self.begin()
         assert self._compiled is not None, "it has begun"
         values = {**self._weights, **arguments}
@@ -181,7 +181,7 @@ class Function:
         return max(0, int(counted.get("flops", 0)))
 
     def returned(self, arrays: Mapping[str, Array]) -> Result:
-        """Return what it returned where it was run. arrays: by path."""
+        """Rebuild the result of a recorded call from its arrays by path."""
         structure = jax.eval_shape(self._called, self._abstract())
 
         def recorded(steps: Any, leaf: Any) -> Any:

@@ -26,7 +26,7 @@ type Array = np.ndarray[Any, Any]
 
 
 class Leaf(Struct, frozen=True, tag_field="node", tag="leaf"):
-    """An array. is_number: the caller has a Python number."""
+    """An array; `is_number` if the caller has a Python number instead."""
 
     dtype: str
     shape: tuple[int, ...]

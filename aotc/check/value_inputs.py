@@ -50,12 +50,18 @@ ANCHORS_MAX = 4
 
 
 class TrialLeaf(Struct, frozen=True):
-    """An input leaf: its path, dtype and shape, of random keys those of their data.
+    """An input leaf.
 
-    bounds: inclusive, None for all of the dtype.  sample: numbers that a caller passes, of the same
-    shape, such as the fixture's; without it ordinary numbers are drawn.  Integers with a sample and
-    without bounds are the sample's in another order.  is_key: data of random keys, of which any
-    bits are valid.  is_fixed: the sample in every trial, such as a mask that the loader passes.
+    Attributes:
+        path: The path of the leaf.
+        dtype: Its dtype; for random keys, the dtype of their data.
+        shape: Its shape; for random keys, the shape of their data.
+        bounds: Inclusive bounds of the numbers; None for all numbers of the dtype.
+        sample: Numbers that a caller passes, of the same shape, such as the fixture's; without them
+            ordinary numbers are generated. Integers with a sample and without bounds are the
+            sample's in another order.
+        is_key: Whether these are data of random keys, for which any bits are valid.
+        is_fixed: Whether every trial passes the sample, such as a mask that the loader passes.
     """
 
     path: str

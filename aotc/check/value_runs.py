@@ -57,7 +57,7 @@ def run_values(
 
 
 class _Runs:
-    """The trials of one executable. differing: what they show beside results."""
+    """The trials of one executable, and the differences that they show beside results."""
 
     def __init__(
         self, resident: ResidentBundle, profile: ResidentProfile, target: str, folder: Path

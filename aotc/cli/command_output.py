@@ -36,10 +36,10 @@ HELP_OPTION = click.help_option("-h", "--help", help="Show this message and exit
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The output of a command.
+    """The output of a command: text, or one JSON document on stdout.
 
-    json: one JSON document on stdout instead of text.  stops: ignored once a document is written,
-    since a signal after that would ask for a second one.
+    `stops` are the signals to stop. They are ignored once a document is written, since a signal
+    after that would ask for a second one.
     """
 
     json: bool

@@ -48,7 +48,7 @@ PLACE = _PlaceType()
 
 
 class InRegistryError(click.UsageError):
-    """A reference to a registry where a command takes a file. hint: what to do."""
+    """A registry reference where a command takes a file, with a hint for the user."""
 
     def __init__(self, reference: str, ctx: click.Context | None) -> None:
         super().__init__(f"{reference}, which is in a registry: this command takes files", ctx)

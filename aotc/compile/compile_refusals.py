@@ -41,7 +41,7 @@ def refused_calls(
 
 
 def unknown_jaxlib(job: CompileJob, known: str, found: str) -> AotcError:
-    """AOTC-E906. known: what of jaxlib this aotc knows."""
+    """Return AOTC-E906; `known` are the parts of jaxlib that this aotc supports."""
     where, expected = place_of(job), f"the interfaces and {known} of jaxlib 0.11.2 to 0.12.0"
     return refusal("AOTC-E906", where, f"{found} (jaxlib {version('jaxlib')})", expected=expected)
 

@@ -26,7 +26,7 @@ SECONDS_MAX = 1800.0
 class CompileWorkers:
     """The workers of one backend.
 
-    worker: its command, or the zygotes that fork it.  seconds_max: how long it may take for one
+    `worker` is their command, or the zygotes that fork them; `seconds_max` is the timeout for one
     executable.
     """
 

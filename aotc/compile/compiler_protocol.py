@@ -128,7 +128,7 @@ class TargetKind[Model: TargetModel](ABC):
 
 
 def unknown_name(document: Document, path: KeyPath, what: str, known: str, found: str) -> Finding:
-    """Return a finding (AOTC-E812). what: what is expected, among those that are known."""
+    """Return a finding (AOTC-E812); `what` is the expected thing, `known` the valid names."""
     return document.finding(
         "AOTC-E812",
         path,
@@ -140,7 +140,7 @@ def unknown_name(document: Document, path: KeyPath, what: str, known: str, found
 
 
 def device_target(model: TargetModel, device: TargetDevice | UnsetType = UNSET) -> Target:
-    """A target beside processors. device: an accelerator that bundle manifests can describe."""
+    """Return a target that is no CPU, with an accelerator that bundle manifests can describe."""
     return Target(
         name=model.name,
         platform=model.platform,

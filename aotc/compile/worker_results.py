@@ -19,13 +19,13 @@ class Problem(StrEnum):
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """An executable and what a worker found out about it; or a problem, in the compiler's words.
+    """An executable and its facts from a worker; or a problem, in the compiler's words.
 
-    called: custom call targets of the module.  hlo_text: the optimized HLO.  memory: bytes by
-    purpose.  randomized: whether address space randomization was on.  own_threads: whether loops
-    were split for this host's CPUs instead of the target's threads.  operations: of the StableHLO
-    module, by name.  debug_options: how many of XLA's differ from their defaults.  evidence: made
-    by the worker where the parent cannot read it from the executable.
+    `called` has the custom call targets of the module, `hlo_text` the optimized HLO, `memory` bytes
+    by purpose and `operations` those of the StableHLO module, by name. `randomized` tells whether
+    address space randomization was on, `own_threads` whether loops were split for this host's CPUs
+    instead of the target's threads. `debug_options` counts XLA's options that differ from their
+    defaults. `evidence` is made by the worker if the parent cannot read it from the executable.
     """
 
     serialized: bytes = b""

@@ -57,12 +57,19 @@ TUNING_FILE = FileKind("a tuning file", tuning_file.begins)
 class Built:
     """A finished build.
 
-    sbom: CycloneDX JSON, if it was made.  compile_seconds: by job.  seconds: by stage; `compile`
-    and `reference` overlap.  notes: sentences for whoever asked for the build.  tuning_file: what
-    was chosen, if the build was tuned.  diagnostics: what the compiler printed, by job.  tasks:
-    every task, whether it was run or taken from the cache, and why.  compared: in words, the
-    earlier build with which `tasks` were compared.  isolation: measures by which the processes of
-    model files were isolated, a line each.
+    Attributes:
+        bundle: The bundle that was written.
+        attestation: The signed provenance, if there is a signer.
+        sbom: The bill of materials, CycloneDX JSON, if it was made.
+        program: The captured program.
+        compile_seconds: Seconds by job.
+        seconds: Seconds by stage; `compile` and `reference` overlap.
+        notes: Sentences for the user.
+        tuning_file: The choices, if the build was tuned.
+        diagnostics: Output of the compiler, by job.
+        tasks: Every task, whether it was run or taken from the cache, and why.
+        compared: The earlier build with which `tasks` were compared, in words.
+        isolation: Measures that isolate the processes of model files, a line each.
     """
 
     bundle: Bundle
@@ -101,20 +108,28 @@ def build(
 ) -> Built:
     """Build a bundle from a build manifest.
 
-    output: where to write; NAME-VERSION.aotb in the current folder by default. targets: build for
-    these instead of the manifest's. signer: signs the provenance; a bundle that nobody signed does
-    not load. jobs: compilations at a time; by default one for each CPU of this process. on_stage:
-    called as work advances.  on_done: called as a task ends, from any thread. on_output: given what
-    the program printed, and the traceback if it raised. tuning: measure candidates on this host, or
-    take the choices of a tuning file. cache: where earlier builds kept their results; none by
-    default. keep_going: after a failure, build what does not depend on it, then raise all findings
-    at once. builder: the URI that provenance names as the builder. sbom: where to write the bill of
-    materials, signed or not, beside what the bundle holds. save_tuning: where to write what was
-    tuned. before_packing: called with what is about to be written; an exception from it ends the
-    build. compilers: where to compile; in processes of this host by default.
+    Nothing is written unless everything succeeded; then all files are, the bundle last.
 
-    Nothing is written unless everything succeeded; then all files are, the bundle last. Raises
-    BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
+    Args:
+        manifest_path: The build manifest.
+        output: The path to write to; by default NAME-VERSION.aotb in the current folder.
+        form: An archive, or an OCI layout folder.
+        targets: Targets to build for instead of the manifest's.
+        signer: The signer of the provenance; an unsigned bundle does not load.
+        jobs: Compilations at a time; by default one for each CPU of this process.
+        on_stage: Called as work advances.
+        on_output: Called with the program's output, and the traceback if it raised.
+        tuning: Measure candidates on this host, or take the choices of a tuning file.
+        cache: The results of earlier builds; none by default.
+        keep_going: After a failure, build the independent rest, then raise all findings at once.
+        on_done: Called as a task ends, from any thread.
+        builder: The URI of the builder in the provenance.
+        sbom: A path for the bill of materials, signed or not, in addition to the bundle's copy.
+        save_tuning: A path for the tuning file.
+        before_packing: Called with what is about to be written; an exception ends the build.
+        compilers: The compilers; by default in processes of this host.
+
+    Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
     """
     stated = stated_time(os.environ)
@@ -132,7 +147,7 @@ def build(
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
-        parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallen)
+        parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallbacks)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = check(run, program, compiled, parts)
@@ -157,7 +172,7 @@ def build(
         isolation = _isolation(manifest, run.scratch)
         notes += build_notes.unproven(program, run.scratch)
     notes = [
-        *(each.sentence for each in compiled.fallen),
+        *(each.sentence for each in compiled.fallbacks),
         *notes,
         *build_notes.never_split(bundle.manifests),
         *build_notes.not_evaluated(bundle.manifests),

@@ -61,9 +61,9 @@ def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], st
 
 
 def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str) -> Target:
-    """The target with the devices that the manifest gives it, as many as the mesh has.
+    """Return the target with the devices that the manifest gives it, as many as the mesh has.
 
-    name: as written. Raises BuildManifestError (AOTC-E815).
+    `name` is the target as written. Raises BuildManifestError (AOTC-E815).
     """
     override = manifest.overrides.get(name)
     count = target.devices

@@ -42,14 +42,14 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to build, with everything resolved that needs no child process.
+    """A build request, resolved as far as no child process is needed.
 
-    names: the targets as the manifest or the caller writes them.  targets: the same in this order,
-    each for the engine that is asked first.  next_engines: by its name, a target as the other
-    engines of its list compile it, in their order.  beside: by its name, a target as engines
-    compile it that a tuning file chose for single executables, by engine.
-    wanted: the executables of each target.  not_tuned: targets that tuning leaves as they are, and
-    why.  keep_going: collect failures instead of ending with the first one.
+    `names` are the targets as the manifest or the caller writes them, `targets` the same in this
+    order, each for the first engine of its list. `next_engines` has, by its name, a target for the
+    other engines of its list, in order; `beside` those for engines that a tuning file chose for
+    single executables, by engine. `wanted` are the executables of each target. `not_tuned` has
+    targets that tuning leaves as they are, and why. With `keep_going`, failures are collected; the
+    first one ends the build otherwise.
     """
 
     manifest: BuildManifest
@@ -65,12 +65,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class BuildRun:
-    """What the stages of a build share while it runs.
+    """The state that the stages of a build share while it runs.
 
-    compared: the earlier build that `tasks` are compared with, in words.  seconds: by the clock, by
-    stage.  built_with: by platform, where the platform's toolchain is installed.  compilers: of the
-    same platforms, behind the cache.  compile_workers: the threads that wait for the compilers;
-    `workers` if this host compiles.
+    `compared` names the earlier build that `tasks` are compared with. `seconds` is by the clock, by
+    stage. `built_with` has the platforms whose toolchain is installed, `compilers` the backends of
+    the same platforms, behind the cache. `compile_workers` are the threads that wait for the
+    compilers; `workers` if this host compiles.
     """
 
     request: Request
@@ -107,14 +107,14 @@ class Compiled:
     """Results of the compile stage.
 
     `jobs` has every executable to make, and `executables` those made, fewer after collected
-    failures. `whole` has targets that lack nothing; `fallen` those compiled by a later engine of
+    failures. `whole` has targets that lack nothing; `fallbacks` those compiled by a later engine of
     their list; `chosen` the measured engines.
     """
 
     jobs: ByTarget[CompileJob]
     executables: ByTarget[Executable]
     whole: list[Target]
-    fallen: tuple[EngineFallback, ...] = ()
+    fallbacks: tuple[EngineFallback, ...] = ()
     chosen: Mapping[str, EngineChoice] = field(default_factory=dict)
 
     def platforms(self, target: Target) -> list[str]:
@@ -265,7 +265,7 @@ def _compile(
         lambda trial: meter.step(Kind.REFERENCE),
     )
     queue.begin(jobs)
-    targets, fallen = _settle(run, queue, program)
+    targets, fallbacks = _settle(run, queue, program)
     others = [each for each in targets if each not in run.buildable]
     jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
@@ -301,7 +301,9 @@ def _compile(
         for target in targets
         if is_referred and executables[target.name].keys() == jobs[target.name].keys()
     ]
-    return Compiled(jobs, executables, whole, fallen, build_tuning.recorded_choices(request.tuning))
+    return Compiled(
+        jobs, executables, whole, fallbacks, build_tuning.recorded_choices(request.tuning)
+    )
 
 
 def _settle(
@@ -312,7 +314,7 @@ def _settle(
     Without one it is the last engine. Engine fallbacks come second.
     """
     settled: list[Target] = []
-    fallen: list[EngineFallback] = []
+    fallbacks: list[EngineFallback] = []
     for asked in run.buildable:
         target = asked
         for other in run.request.next_engines.get(asked.name, ()):
@@ -321,12 +323,12 @@ def _settle(
             if not refused:
                 break
             engines = engine_name(target), engine_name(other)
-            fallen.append(EngineFallback(asked.name, *engines, refused))
+            fallbacks.append(EngineFallback(asked.name, *engines, refused))
             queue.forget(asked.name)
             target = other
             queue.begin(compile_jobs(program.entry_points.values(), [target], run.request.wanted))
         settled.append(target)
-    return settled, tuple(fallen)
+    return settled, tuple(fallbacks)
 
 
 def tune_targets(
@@ -349,7 +351,7 @@ def tune_targets(
                 whole.append(target)
                 continue
             best = tuner.search(
-                [*_ways(run, target, jobs[target.name], program)],
+                [*_engine_compilations(run, target, jobs[target.name], program)],
                 executables[target.name],
                 program,
                 run.scratch,
@@ -367,17 +369,17 @@ def tune_targets(
     return replace(compiled, jobs=jobs, executables=executables, whole=whole, chosen=chosen)
 
 
-def _ways(
+def _engine_compilations(
     run: BuildRun,
     target: Target,
     jobs: Mapping[ExecutableKey, CompileJob],
     program: CapturedProgram,
-) -> Iterator[build_tuning.Way]:
+) -> Iterator[build_tuning.EngineCompilation]:
     """Yield a compiled target, and the same for each later engine.
 
     Where executables may have different engines, also for earlier ones, which rejected some.
     """
-    yield build_tuning.Way(target, jobs, run.compilers[target.platform])
+    yield build_tuning.EngineCompilation(target, jobs, run.compilers[target.platform])
     asked = [each for each in run.request.targets if each.name == target.name]
     every = [*asked, *run.request.next_engines.get(target.name, ())]
     begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
@@ -385,7 +387,7 @@ def _ways(
         if other.platform in run.compilers and other != target:
             captured = program.entry_points.values()
             made = compile_jobs(captured, [other], run.request.wanted)[target.name]
-            yield build_tuning.Way(other, made, run.compilers[other.platform])
+            yield build_tuning.EngineCompilation(other, made, run.compilers[other.platform])
 
 
 def check(
@@ -415,7 +417,7 @@ def check(
         begun = parity.begin(unchecked)
         taken = _take_next_engines(run, program, compiled, begun)
         if taken is not compiled:
-            parts = Assembler(manifest, program, run.built_with, run.scratch, taken.fallen)
+            parts = Assembler(manifest, program, run.built_with, run.scratch, taken.fallbacks)
             return check(run, program, taken, parts)
         ran = failures.results(begun)
         proofs = parity.judge(ran, manifest.where) if ran else {}
@@ -468,7 +470,7 @@ def _compile_by(
     queue = CompileQueue(again.buildable, wanted, run.compilers, run.compile_workers)
     entry_points = program.entry_points.values()
     queue.begin(compile_jobs(entry_points, again.buildable, wanted))
-    targets, fallen = _settle(again, queue, program)
+    targets, fallbacks = _settle(again, queue, program)
     jobs = compile_jobs(entry_points, targets, wanted)
     queue.begin(jobs)
     made = {
@@ -482,7 +484,7 @@ def _compile_by(
         jobs={**compiled.jobs, **jobs},
         executables={**compiled.executables, name: made},
         whole=[each for each in whole if is_whole or each.name != name],
-        fallen=(*compiled.fallen, failed, *fallen),
+        fallbacks=(*compiled.fallbacks, failed, *fallbacks),
     )
 
 

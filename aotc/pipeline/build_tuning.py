@@ -36,7 +36,7 @@ type Assemble = Callable[[Target, Mapping[ExecutableKey, Executable]], Assembled
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class EngineCompilation:
     """A target as one engine compiles it; `backend` has a cache, to compile nothing twice."""
 
     target: Target
@@ -72,7 +72,7 @@ class Tuner(Protocol):
 
     def search(
         self,
-        ways: Sequence[Way],
+        compilations: Sequence[EngineCompilation],
         defaults: Mapping[ExecutableKey, Executable],
         program: CapturedProgram,
         scratch: Scratch,
@@ -84,14 +84,21 @@ class Tuner(Protocol):
         processes: Processes,
         on_step: Callable[[int, int], None],
     ) -> Best:
-        """The best executables of one target.
+        """Return the best executables of one target.
 
-        ways: the engines of the target, in the order of its list.  defaults: the untuned
-        executables of the first.  assemble: makes the parts of a bundle from candidates. objective:
-        in what one engine is better than another.  mixed: whether every executable has the engine
-        that calls it fastest.  workers: compilations at a time. on_step: given the steps done, and
-        how many there are. Raises CompileError: AOTC-E911 the runtime says that this host cannot
-        run the target, E912 the measuring process crashed.
+        Args:
+            compilations: The target for each of its engines, in the order of its list.
+            defaults: The untuned executables of the first engine.
+            program: The captured program.
+            scratch: The build's scratch folder.
+            assemble: Makes the parts of a bundle from candidates.
+            objective: The measurement by which engines are compared.
+            mixed: Whether every executable has the engine that calls it fastest.
+            workers: Compilations at a time.
+            processes: Starts the measuring processes.
+            on_step: Called with the steps done, and the number of steps.
+
+        Raises CompileError: AOTC-E911 this host cannot run the target, E912 the process crashed.
         """
 
 

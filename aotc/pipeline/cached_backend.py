@@ -29,7 +29,7 @@ backend of another package names what it uses in its `toolchain()`; its own pack
 class CachedBackend:
     """Another backend behind the cache of a build.
 
-    parts: what every executable depends on; by default, `toolchain_parts` of that backend.
+    `parts` are the inputs of every executable; by default `toolchain_parts` of that backend.
     """
 
     def __init__(self, inner: Backend, tasks: Tasks, parts: Parts | None = None) -> None:

@@ -73,7 +73,7 @@ def key_of(kind: str, parts: Parts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part of a key that has changed. before, now: None where there was, or is, no such part."""
+    """A changed part of a key; `before` or `now` is None if the part is missing on that side."""
 
     part: str
     before: str | None
@@ -139,7 +139,7 @@ type OnDone = Callable[[Done], None]
 class Tasks:
     """The tasks of one build. Threads may share it.
 
-    store: None for no cache.  last: what the last build of the same manifest did.
+    `store` is None for no cache; `last` has the tasks of the last build of the same manifest.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from aotc.config.build_manifest import BuildManifest
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline import user_processes
 from aotc.pipeline.cached_tasks import Kind, Task
-from aotc.pipeline.parity_check import CACHED_PLATFORMS, ParityCheck, pack_provisional
+from aotc.pipeline.parity_check import CACHED_PLATFORMS, ParityCheck, pack_temporary
 from aotc.pipeline.user_processes import Child, Source
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding
@@ -123,12 +123,12 @@ def _run(
     runs = [part for part in parts if ran[part.manifest.target.name].not_run is None]
     # Plain JAX has made as many calls as each target is going to make, or nearly so.
     total = done * (1 + len(runs))
-    provisional = pack_provisional(runs, folder) if runs else None
+    temporary = pack_temporary(runs, folder) if runs else None
     for part in runs:
-        assert provisional is not None
+        assert temporary is not None
         target = part.manifest.target.name
         scores = parity_process.evaluate(
-            provisional.bundle, provisional.policy, target, folder, run.workers.processes, advance
+            temporary.bundle, temporary.policy, target, folder, run.workers.processes, advance
         )
         prepared = [each.scored(target, scores[each.entry_point]) for each in prepared]
     if any(None in each.scores.values() for each in prepared):

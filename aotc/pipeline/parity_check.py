@@ -87,7 +87,7 @@ class TruthJob(Struct, frozen=True):
 
 
 class Judge:
-    """Judges calls of one target's executables. target: its name."""
+    """Evaluates the calls of one target's executables, named by `target`."""
 
     def __init__(self, scratch: Scratch, processes: Processes, manifest: BundleManifest) -> None:
         self._scratch, self._processes, self.target = scratch, processes, manifest.target.name
@@ -141,7 +141,7 @@ class Judge:
 
 
 class ParityCheck:
-    """The parity of every target of a build. value_plans: of the value trials, by executable."""
+    """The parity of every target of a build, and the plans of value trials by executable."""
 
     def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
         self._tasks, self._workers, self._scratch = tasks, workers, scratch
@@ -166,10 +166,10 @@ class ParityCheck:
                 started[judge.target] = Future()
                 started[judge.target].set_result(ran)
         if missing:
-            provisional = pack_provisional(parts, self._scratch.folder)
+            temporary = pack_temporary(parts, self._scratch.folder)
             for task, judge in missing:
                 started[judge.target] = self._workers.submit(
-                    partial(self._run, task, judge, provisional)
+                    partial(self._run, task, judge, temporary)
                 )
         return started
 
@@ -198,11 +198,11 @@ class ParityCheck:
             proofs[target] = {entry.entry_point: evidence(of, ran) for entry, of in pairs}
         return proofs
 
-    def _run(self, task: Task, judge: Judge, provisional: ProvisionalBundle) -> Ran:
+    def _run(self, task: Task, judge: Judge, temporary: TemporaryBundle) -> Ran:
         with self._tasks.timed(task) as keeping:
             ran = parity_process.run(
-                provisional.bundle,
-                provisional.policy,
+                temporary.bundle,
+                temporary.policy,
                 judge.target,
                 self._scratch.folder,
                 self._workers.processes,
@@ -301,33 +301,33 @@ def _without_blobs(document: Any) -> Any:
     return document
 
 
-BUNDLE = "provisional"
+BUNDLE = "temporary"
 """A layout folder, which shares the files of the weights with the build's scratch folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class ProvisionalBundle:
-    """A staging bundle and a trust policy for it, whose key was discarded after one signature."""
+class TemporaryBundle:
+    """A temporary bundle and a trust policy for it, whose key was discarded after one signature."""
 
     bundle: Path
     policy: Path
 
 
-def pack_provisional(parts: Sequence[TargetParts], folder: Path) -> ProvisionalBundle:
+def pack_temporary(parts: Sequence[TargetParts], folder: Path) -> TemporaryBundle:
     """Write a bundle into a folder, signed with a key that is discarded when this returns."""
     signer = LocalSigner.ephemeral()
-    provisional = ProvisionalBundle(folder / BUNDLE, folder / "trust.toml")
+    temporary = TemporaryBundle(folder / BUNDLE, folder / "trust.toml")
     assembled = assemble(parts)
-    endorsed = attest(assembled.root.digest, "provisional", endorsement(), signer)
+    endorsed = attest(assembled.root.digest, "temporary", endorsement(), signer)
     try:
-        _lay_out(provisional.bundle, assembled, endorsed.envelope)
+        _lay_out(temporary.bundle, assembled, endorsed.envelope)
     except OSError as error:
         # Nobody has asked for this file: what has no room is the folder.
         raise no_scratch(error) from error
     policy = policy_text(parts[0].manifest.name, [signer.public_pem()])
     # What may be compiled is for the policy of the deployment to say; nothing is, in a build.
-    provisional.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
-    return provisional
+    temporary.policy.write_text(f'furthest_fallback = "compile"\n{policy}', "utf-8")
+    return temporary
 
 
 def _lay_out(folder: Path, assembled: Assembled, envelope: bytes) -> None:

@@ -47,7 +47,7 @@ def no_scratch(error: OSError) -> AotcError:
 
 
 class ProgramReads(Struct, frozen=True):
-    """Reads of a program. files: names to digests.  variables: names to whether each was set."""
+    """Reads of a program: digests by file name, and whether each variable was set."""
 
     files: dict[str, str]
     variables: dict[str, bool]

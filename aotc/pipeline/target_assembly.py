@@ -59,7 +59,7 @@ NOT_YET = ParityNotRun(reason="parity runs after packing")
 
 @dataclass(frozen=True, slots=True)
 class AssembledTarget:
-    """A target of a build. evidence: what the blob of that type among its parts says."""
+    """A target of a build; `evidence` is the content of the evidence blob among its parts."""
 
     parts: TargetParts
     evidence: Evidence
@@ -75,7 +75,7 @@ class AssembledTarget:
 class Assembler:
     """Makes the parts of one target after another from the same program and weights.
 
-    built_with: by platform.  fallen: targets that another engine compiled than the first asked.
+    `built_with` is by platform; `fallbacks` are targets that a later engine of their list compiled.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Assembler:
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
         scratch: Scratch,
-        fallen: Sequence[EngineFallback] = (),
+        fallbacks: Sequence[EngineFallback] = (),
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
-        self._built_with, self._fallen = built_with, fallen
+        self._built_with, self._fallbacks = built_with, fallbacks
         self._weights = _weight_blobs(program, scratch)
 
     def assemble(
@@ -96,16 +96,15 @@ class Assembler:
         executables: Mapping[ExecutableKey, Executable],
         chosen: EngineChoice | None = None,
     ) -> AssembledTarget:
-        """The bundle manifest of a target with these executables, and every blob it refers to.
+        """Return the bundle manifest of a target with these executables, and all its blobs.
 
-        executables: perhaps candidates, none of them checked yet. A captured profile without one is
-        one that other targets have and this one does not.  chosen: the target's engine, by
-        measurement.
+        `executables` may be candidates, none of them checked yet. A captured profile without one
+        belongs to other targets only. `chosen` is the target's engine, if it was measured.
         """
         program, platforms = self._program, [each.platform for each in executables.values()]
         built_with = made_by(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
-        refused = [each.refusal for each in self._fallen if each.target == target.name]
+        refused = [each.refusal for each in self._fallbacks if each.target == target.name]
         evidence = target_evidence(program, executables, refused, chosen)
         evidence_blob = Blob(canonical_json.encode(evidence), oci_layout.EVIDENCE_TYPE)
         blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
@@ -208,7 +207,7 @@ def _profile(
     refs: tuple[BlobRef, BlobRef, BlobRef],
     target: Target,
 ) -> ProfileRecord:
-    """refs: of the module, the executable and the fixture."""
+    """Return the record of a profile; `refs` are its module, executable and fixture."""
     module, code, fixture = refs
     return ProfileRecord(
         sizes=profile.sizes,
@@ -357,7 +356,7 @@ def requirements(
     weights: Mapping[str, WeightSet],
     mesh: Mesh | UnsetType,
 ) -> Requirements:
-    """The union of what the executables need. built_with: everything that made them."""
+    """Return the requirements of all executables together; `built_with` covers their compilers."""
     largest = max(
         call_bytes(profile, entry_point.inputs, mesh)
         for entry_point in entry_points.values()

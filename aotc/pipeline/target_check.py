@@ -21,12 +21,12 @@ from aotc_runtime.verification.host_compatibility import check_host
 
 @dataclass(frozen=True, slots=True)
 class TargetCheck:
-    """What `aotc targets check` found.
+    """The result of `aotc targets check`.
 
-    compiler: why this machine cannot compile for the target; empty if it can.  jaxlib: the version
-    that compiled.  seconds: to compile a trivial program, the start of a process included.  isa:
-    the CPU features that its code requires.  host: why this host could not run it; empty if it
-    could.  notes: what else to know about the target with this jaxlib.
+    `compiler` has the reasons why this machine cannot compile for the target, and `host` those why
+    this host could not run it. `jaxlib` is the version that compiled, `seconds` the time to compile
+    a trivial program, including the start of a process, and `isa` the CPU features that its code
+    requires. `notes` tell more about the target with this jaxlib.
     """
 
     target: Target

@@ -260,7 +260,7 @@ def reference(
 ) -> Future[None]:
     """Begin to run the fixtures and trials in plain JAX, or take its results from the cache.
 
-    on_trial: called with the entry point after each trial.
+    `on_trial` is called with the entry point after each trial.
     The future raises CaptureError, ParityError.
     """
 
@@ -307,9 +307,9 @@ def _has_like_inputs(manifest: BuildManifest) -> bool:
 
 
 def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
-    """What the process may use if all of the program is in model files; None otherwise.
+    """Return the process limits if all of the program is in model files; None otherwise.
 
-    folder: for its temporary files.
+    `folder` is for temporary files of the process.
     """
     if runs_functions(manifest):
         return None

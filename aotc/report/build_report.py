@@ -13,7 +13,7 @@ REASONS_MAX = 8
 
 
 def task_report(done: Done) -> dict[str, Any]:
-    """A task as data. reasons: why it was run, none if it was not.  seconds: of running it."""
+    """Return a task as data, with the reasons why it was run (if it was) and its seconds."""
     return {
         "task": done.task.name,
         "kind": str(done.task.kind),

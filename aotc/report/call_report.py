@@ -21,7 +21,7 @@ from aotc_runtime.serving.readiness import compare
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """document: JSON-able result.  findings: results that differ from what was expected."""
+    """A JSON-able result of a call, and the results that differ from the expected ones."""
 
     document: dict[str, Any]
     findings: tuple[Finding, ...]
@@ -72,7 +72,7 @@ def run_once(
 def _input_leaves(
     specs: tuple[TensorSpec, ...], given: dict[str, Array | str], entry_point: str, adds: Set[str]
 ) -> list[Array]:
-    """In the order of the specs. adds: inputs that the loader passes, masks and lengths."""
+    """Return the inputs in the order of the specs; `adds` names the masks and lengths."""
     known = [spec.path for spec in specs]
     missing = [path for path in known if path not in given]
     surplus = [name for name in given if name not in known]

@@ -198,10 +198,10 @@ def test_referrers_tag_stands_in_for_the_api(registry: str, digits_bundle: Bundl
     pushed = said("push", bundle, f"oci://{registry}/digits")
     with Repository(parse(f"oci://{registry}/digits")) as there:
         assert there.document(f"referrers/{pushed['root_digest']}", 1000) is None
-        stand_in = there.manifest(str(pushed["root_digest"]).replace(":", "-"))
-    assert stand_in is not None
+        referrers_tag = there.manifest(str(pushed["root_digest"]).replace(":", "-"))
+    assert referrers_tag is not None
     attached = {entry.digest for entry in read_root(open_bundle(bundle)).attestations}
-    assert {each["digest"] for each in json.loads(stand_in.data)["manifests"]} == attached
+    assert {each["digest"] for each in json.loads(referrers_tag.data)["manifests"]} == attached
 
 
 def test_pull_keeps_signed_bytes(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.registries.oci_server import Handler, OciServer, sha256
 
 DIGITS = GOLDEN / "digits.aotb"
 ROOT_DIGEST = read_unverified(look_into(LAYERS))[0].root_digest
-STAND_IN = ROOT_DIGEST.replace(":", "-")
+REFERRERS_TAG = ROOT_DIGEST.replace(":", "-")
 
 
 def sent(server: OciServer) -> int:
@@ -120,28 +120,28 @@ def test_later_attestation_is_sent_alone(either: Registry, back: Path, tmp_path:
 
 
 def listed(server: OciServer) -> list[Any]:
-    """What the stand-in for the referrers API lists."""
-    found: list[Any] = json.loads(server.manifests[REPO, STAND_IN][0])["manifests"]
+    """Return the entries under the referrers tag."""
+    found: list[Any] = json.loads(server.manifests[REPO, REFERRERS_TAG][0])["manifests"]
     return found
 
 
 def test_attestations_of_two_who_push_at_once_are_both_there(registry: Registry) -> None:
-    """The stand-in for the referrers API is overwritten by another writer once."""
+    """Another client overwrites the referrers tag once."""
     registry.server.referrers = False
-    lose = once(lambda handler: (handler.body(), handler.answer(201)), "PUT", f"/{STAND_IN}")
+    lose = once(lambda handler: (handler.body(), handler.answer(201)), "PUT", f"/{REFERRERS_TAG}")
     registry.server.faults.append(lose)
     registry.push()
     assert len(listed(registry.server)) == 2
 
 
-def stands_in(server: OciServer, *entries: object) -> None:
+def set_referrers_tag(server: OciServer, *entries: object) -> None:
     server.referrers = False
     kind = oci_layout.INDEX_TYPE
     index = {"schemaVersion": 2, "mediaType": kind, "manifests": entries}
-    server.manifests[REPO, STAND_IN] = (json.dumps(index).encode(), kind)
+    server.manifests[REPO, REFERRERS_TAG] = (json.dumps(index).encode(), kind)
 
 
-def test_a_stand_in_keeps_what_others_have_listed(registry: Registry) -> None:
+def test_push_keeps_other_entries_of_the_referrers_tag(registry: Registry) -> None:
     theirs = {
         "mediaType": oci_layout.MANIFEST_TYPE,
         "digest": sha256(b"x"),
@@ -149,18 +149,18 @@ def test_a_stand_in_keeps_what_others_have_listed(registry: Registry) -> None:
         "artifactType": "application/vnd.example",
         "annotations": {"a": "b"},
     }
-    stands_in(registry.server, theirs)
+    set_referrers_tag(registry.server, theirs)
     registry.push()
     assert theirs in listed(registry.server) and len(listed(registry.server)) == 3
 
 
-def test_bad_or_overwritten_stand_in_is_told(registry: Registry) -> None:
-    stands_in(registry.server)
-    registry.server.manifests[REPO, STAND_IN] = (b"[]", oci_layout.INDEX_TYPE)
+def test_push_reports_a_bad_or_overwritten_referrers_tag(registry: Registry) -> None:
+    set_referrers_tag(registry.server)
+    registry.server.manifests[REPO, REFERRERS_TAG] = (b"[]", oci_layout.INDEX_TYPE)
     told = refused(registry.push, kind=RegistryError)
     assert told.code == "AOTC-E775"
-    del registry.server.manifests[REPO, STAND_IN]
-    registry.server.faults.append(always(status(201), "PUT", f"/manifests/{STAND_IN}"))
+    del registry.server.manifests[REPO, REFERRERS_TAG]
+    registry.server.faults.append(always(status(201), "PUT", f"/manifests/{REFERRERS_TAG}"))
     assert refused(registry.push).title == "concurrent push to the repository"
 
 

@@ -44,8 +44,8 @@ def pull() -> None:
     for each in keep(":1.0.0", INDEX)["manifests"]:
         keep(f"@{each['digest']}", MANIFEST)
     root = found[0]
-    stand_in = f"{place}:{root['digest'].replace(':', '-')}"
-    attached = client.get_manifest(stand_in, allowed_media_type=[INDEX])["manifests"]
+    referrers_tag = f"{place}:{root['digest'].replace(':', '-')}"
+    attached = client.get_manifest(referrers_tag, allowed_media_type=[INDEX])["manifests"]
     del found[1:]
     for each in attached:
         keep(f"@{each['digest']}", MANIFEST)

@@ -84,29 +84,36 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """Questions to a trust policy.
+class PolicyChecks:
+    """Checks by a trust policy.
 
-    `certificates` returns those about a target and a release; `refuse` the policy's reasons against
-    a host's runtime, for targets of these engines.
+    `certificates` returns those about a target and a release; `check_runtime` the policy's findings
+    against a host's runtime, for targets of these engines.
     """
 
     certificates: AskCertificates | None
-    refuse: Callable[[HostFacts, Set[str]], Iterable[Finding]]
+    check_runtime: Callable[[HostFacts, Set[str]], Iterable[Finding]]
 
 
-NO_POLICY = Word(None, lambda facts, engines: ())
+NO_POLICY = PolicyChecks(None, lambda facts, engines: ())
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The reasons for a level.
+    """The reasons for a compatibility level.
 
-    engine: that runs the executables.  compiled_by: the packages of their compiler, with versions.
-    built_with, accepts_jaxlib: versions of jaxlib.  required, missing: processor features.  better:
-    known targets that this host runs and that would use more vector features, each with these.
-    parity: what the build measured.  certified: the certificate by which what runs it there is
-    accepted, if it is.  claims: all that the bundle holds about this target and that release.
+    Attributes:
+        engine: The engine that runs the executables.
+        compiled_by: The packages of their compiler, with versions.
+        built_with: The jaxlib version of the build.
+        accepts_jaxlib: The jaxlib versions that the target accepts.
+        required: The processor features that the target needs.
+        missing: Those that the host lacks.
+        better: Known targets that this host runs and that would use more vector features, each
+            with these features.
+        parity: The measurements of the build.
+        certified: The accepted certificate for the release that runs the target there, if any.
+        claims: All claims of the bundle about this target and that release.
     """
 
     engine: str
@@ -123,7 +130,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A target on a host with a jaxlib. findings: every reason why it does not run."""
+    """A target on a host with a jaxlib; `findings` are all reasons why it does not run."""
 
     target: str
     level: Level
@@ -157,16 +164,16 @@ def matrix(
     jaxlibs: Sequence[str],
     known: Sequence[Target],
     claims: Sequence[Claim] = (),
-    word: Word = NO_POLICY,
+    checks: PolicyChecks = NO_POLICY,
 ) -> tuple[Row, ...]:
     """Evaluate every target on every host.
 
     `manifests` are by target, at least one, `hosts` by name. `jaxlibs` are assumed on each host
     instead of its own, if any. `known` are targets that could be built for. `claims` are of the
-    bundle's certificates; `word` selects those that count, and has other reasons against a host.
+    bundle's certificates; `checks` selects those that count, and has other reasons against a host.
     """
     return tuple(
-        _row(name, facts, manifests, known, claims, word)
+        _row(name, facts, manifests, known, claims, checks)
         for name, found in hosts.items()
         for jaxlib in dict.fromkeys(jaxlibs or (found.jaxlib,))
         for facts in [msgspec.structs.replace(found, jaxlib=jaxlib)]
@@ -179,12 +186,12 @@ def _row(
     manifests: Mapping[str, BundleManifest],
     known: Sequence[Target],
     claims: Sequence[Claim],
-    word: Word,
+    checks: PolicyChecks,
 ) -> Row:
-    choice = choose_target(manifests, facts, None, (), word.certificates)
+    choice = choose_target(manifests, facts, None, (), checks.certificates)
     engines = {engine_of(p) for manifest in manifests.values() for p in manifest.platforms}
     jaxlib = _check_jaxlib_itself(host, facts) if XLA in engines else ()
-    below = (*jaxlib, *word.refuse(facts, engines))
+    below = (*jaxlib, *checks.check_runtime(facts, engines))
     cells = tuple(
         _cell(manifests[candidate.target], below, candidate, facts, known, claims)
         for candidate in choice.candidates
@@ -215,7 +222,7 @@ def _check_jaxlib_itself(host: str, facts: HostFacts) -> Iterator[Finding]:
 
 
 def _elsewhere(cell: Cell) -> list[Finding]:
-    """Reasons that no other target would remove: they are not the processor's or the platform's."""
+    """Return findings that no other target would remove: neither processor nor platform."""
     return [f for f in cell.findings if f.code not in ("AOTC-E501", "AOTC-E502")]
 
 

@@ -76,9 +76,9 @@ class Fact:
         return self.field not in _OF_TARGET
 
     def name(self, platform: str) -> str:
-        """Return what messages call a fact of a program, such as "module predict[batch=8]".
+        """Return the fact's name in messages, such as "module predict[batch=8]".
 
-        platform: of the target. jax lowers some operations to other calls on other platforms, so
+        `platform` is the target's. jax lowers some operations to other calls on other platforms, so
         that their modules are not the same fact.
         """
         match self.part:
@@ -95,7 +95,7 @@ class Fact:
         return f"{self.owner} {self.field}"
 
     def text(self, value: Any) -> str:
-        """The value of a fact of a program as text, or its digest."""
+        """Return the value of a fact of a program as text, or its digest."""
         match self.field:
             case "format_version" | "name" | "version" | "origin":
                 return str(value)
@@ -117,7 +117,7 @@ type Facts = Iterator[tuple[Fact, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A fact that two bundles do not agree on. before, after: None where the owner is missing."""
+    """A fact that differs between two bundles; None where a bundle lacks its owner."""
 
     target: str
     fact: Fact

@@ -72,7 +72,7 @@ class ReviewedExecutable:
 
 @dataclass(frozen=True, slots=True)
 class ReviewedTarget:
-    """One target. evidence: None for a bundle of a build that left none."""
+    """One target; `evidence` is None if the build left none."""
 
     manifest: BundleManifest
     evidence: Evidence | None

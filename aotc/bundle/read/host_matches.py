@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.errors import finding, raise_if
-from aotc.bundle.compat.compat_matrix import NO_POLICY, Claim, Row, Word, matrix
+from aotc.bundle.compat.compat_matrix import NO_POLICY, Claim, PolicyChecks, Row, matrix
 from aotc.bundle.read.opened_bundle import Opened
 from aotc.bundle.sign.attestation import claimed
 from aotc_runtime.base.errors import Finding
@@ -36,11 +36,11 @@ def judge(
     certificate. `now` is in seconds since the epoch.
     """
     claims = [_claim(*found) for found in claimed(read.envelopes)]
-    word = NO_POLICY if policy is None else _word(policy, read, now)
-    return matrix(read.contents.manifests, hosts, jaxlibs, known, claims, word)
+    checks = NO_POLICY if policy is None else _policy_checks(policy, read, now)
+    return matrix(read.contents.manifests, hosts, jaxlibs, known, claims, checks)
 
 
-def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
+def _policy_checks(policy: TrustPolicy, read: Opened, now: float) -> PolicyChecks:
     def ask(manifest: BundleManifest, release: Release) -> Ruling:
         return certificate_rules.ruling(
             manifest, release, read.envelopes, read.root_digest, policy, read.bundle, now
@@ -49,10 +49,10 @@ def _word(policy: TrustPolicy, read: Opened, now: float) -> Word:
     # The rule on aotc-runtime would look at the version that runs here, not at the hosts'.
     accepts = msgspec.structs.replace(policy.accepts, aotc_runtime=None)
 
-    def refuse(facts: HostFacts, engines: Set[str]) -> Iterable[Finding]:
+    def check_runtime(facts: HostFacts, engines: Set[str]) -> Iterable[Finding]:
         return policy_rules.check_runtime(facts, accepts, engines)
 
-    return Word(ask if policy.certifiers else None, refuse)
+    return PolicyChecks(ask if policy.certifiers else None, check_runtime)
 
 
 def _claim(certificate: Certificate, keys: tuple[str, ...]) -> Claim:

@@ -13,12 +13,16 @@ from aotc_runtime.verification.verify_bundle import Unpacked, accept, attribute,
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A bundle of which every digest was checked, and nothing is loaded.
+    """A bundle whose digests were all checked, and of which nothing is loaded.
 
-    root: what index.json named when it was read.  verified: whether a policy was asked, and accepts
-    it.  provenance: the provenance that makes the policy do so; none without a policy.  envelopes:
-    all attestations, whoever signed them.  unread: sizes by digest of weights that are elsewhere,
-    of which no digest was checked.
+    Attributes:
+        bundle: The bundle, as messages name it.
+        root: The root that index.json named when it was read.
+        verified: Whether a trust policy was evaluated, and accepts the bundle.
+        provenance: The provenance for which the policy accepts it; empty without a policy.
+        contents: The targets' manifests and all blobs.
+        envelopes: All attestations, whichever key signed them.
+        unread: Sizes by digest of weights that are stored elsewhere, with unchecked digests.
     """
 
     bundle: str

@@ -35,7 +35,7 @@ def attest(
     signer: Signer,
     predicate_type: str = PROVENANCE_TYPE,
 ) -> Attestation:
-    """A signed statement about a root digest. subject: "digits-1.0.0", for people.
+    """Sign a statement about a root digest; `subject` is its display name ("digits-1.0.0").
 
     Raises UsageError (AOTC-E058) for one that no reader would take, and what the signer raises.
     """

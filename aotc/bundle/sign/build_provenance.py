@@ -31,7 +31,7 @@ VARIABLE_CHARACTERS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The commit that a build's folder was at. dirty: with changes that no commit holds."""
+    """The commit of a build's folder; `dirty` if the folder has uncommitted changes."""
 
     commit: str
     dirty: bool

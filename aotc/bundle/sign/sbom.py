@@ -31,7 +31,7 @@ OF_XLA = ("jaxlib", "scipy")
 def sbom(
     root_digest: str, program: CapturedProgram, built: Sequence[BundleManifest], finished: datetime
 ) -> dict[str, Any]:
-    """finished: UTC."""
+    """Return the CycloneDX document of a bundle; `finished` is in UTC."""
     first = built[0]
     bundle = Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,

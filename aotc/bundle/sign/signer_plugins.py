@@ -43,7 +43,7 @@ type OpenKey = Callable[[str, Ask], SigningKey]
 
 @dataclass(frozen=True, slots=True)
 class PluginSigner:
-    """A signer whose key is elsewhere. scheme: of the plug-in that reaches it."""
+    """A signer whose key is elsewhere, reached by the plug-in for `scheme`."""
 
     scheme: str
     key: SigningKey

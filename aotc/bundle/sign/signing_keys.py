@@ -47,7 +47,7 @@ class KeyType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """The files of a key pair. id: SHA-256 of the public key's SubjectPublicKeyInfo, hex."""
+    """The files of a key pair; `id` is the SHA-256 of the public SubjectPublicKeyInfo, in hex."""
 
     private: Path
     public: Path

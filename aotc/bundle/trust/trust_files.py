@@ -37,7 +37,7 @@ _ID_START = re.compile(r"[0-9a-f]{16,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A changed policy. added: new ids and digests, by kind.  already: those that it had before."""
+    """A changed policy, with new ids and digests by kind (`added`) and earlier ones (`already`)."""
 
     policy: TrustPolicy
     added: dict[str, list[str]]

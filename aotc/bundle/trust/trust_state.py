@@ -21,7 +21,7 @@ _STAMPED = "what it signed before counts where a timestamp says so"
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A sound policy at a moment. keys, certifiers: each once, in the policy's order."""
+    """A valid policy at a time, with distinct `keys` and `certifiers` in the policy's order."""
 
     policy: TrustPolicy
     keys: tuple[PublicKey, ...]

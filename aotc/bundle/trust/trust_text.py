@@ -35,12 +35,12 @@ def _quoted(text: str) -> str:
 def write_policy(
     path: Path, name: str, key_files: Sequence[Path], threshold: int, holders: Sequence[str] = ()
 ) -> list[str]:
-    """Write a policy; the ids of its keys. An existing file is not overwritten.
+    """Write a policy and return the ids of its keys. An existing file is not overwritten.
 
-    holders: of the keys, in their order; none if nobody says. Raises UsageError: AOTC-E003 not
-    writable, E005 exists, E006 a key file cannot be read, E010 fewer keys or holders than the
-    threshold, E025 not a holder for each key; TrustError: AOTC-E310 a file that is no public key,
-    E309 a policy that no reader would take.
+    `holders` are the keys' holders, in the order of the keys; empty if none are stated. Raises
+    UsageError: AOTC-E003 not writable, E005 exists, E006 a key file cannot be read, E010 fewer keys
+    or holders than the threshold, E025 not a holder for each key; TrustError: AOTC-E310 a file that
+    is no public key, E309 a policy that no reader would take.
     """
     read = [read_public_key(file) for file in key_files]
     pems, ids = [pem for pem, _ in read], [key.id for _, key in read]

@@ -61,10 +61,11 @@ def write_atomically(
     check: Check = no_check,
     before: Before = nothing,
 ) -> int:
-    """Write to a temporary name beside `path`, fsync, rename; the number of bytes written.
+    """Write to a temporary name beside `path`, fsync and rename; return the number of bytes.
 
-    mode: instead of that of the file that is replaced.  check: what was written, before it replaces
-    anything. Raises UsageError (AOTC-E003) if the place cannot be written.
+    `mode` is the new file's mode, by default that of the file it replaces. `check` is called with
+    the written file before it replaces anything. Raises UsageError (AOTC-E003) if the path cannot
+    be written.
     """
     with _refused(path):
         with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
@@ -144,10 +145,10 @@ def write_folder_atomically(
     check: Check = no_check,
     before: Before = nothing,
 ) -> int:
-    """Write a folder under a temporary name, fsync, and put it in place of what was there.
+    """Write a folder under a temporary name, fsync, and put it in place of the existing one.
 
-    check: what was written, before it replaces anything. Raises UsageError (AOTC-E003) if the place
-    cannot be written.
+    `check` is called with the written folder before it replaces anything; returns the number of
+    bytes. Raises UsageError (AOTC-E003) if the path cannot be written.
     """
     with _refused(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -146,7 +146,7 @@ def rooted(
     blobs: Mapping[str, Blob],
     manifests: dict[str, BundleManifest],
 ) -> Assembled:
-    """Documents that exist under a root index of their own. images: of the targets, by name."""
+    """Put existing documents under a root index of their own, with these images by target."""
     index = RootIndex(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(images))
     data = canonical_json.encode(index)
     root = descriptor(data, oci_layout.INDEX_TYPE)
@@ -241,10 +241,10 @@ def write_files(
     before: Before = nothing,
     on_progress: OnProgress = ignore_progress,
 ) -> int:
-    """Write atomically over whatever is there; the bundle's size in bytes.
+    """Write a bundle atomically over an existing one and return its size in bytes.
 
-    files: oci-layout and index.json, as they are to stand there.  on_progress: of bytes of whole
-    files that were copied. Raises UsageError (AOTC-E003).
+    `files` are oci-layout and index.json with their final bytes. `on_progress` is called with the
+    bytes of whole files that were copied. Raises UsageError (AOTC-E003).
     """
     members = _members(files, blobs, on_progress)
     if form is Form.ARCHIVE:
@@ -263,9 +263,9 @@ def pack(
 ) -> Bundle:
     """Write a bundle with its attestations in one step, read back before it replaces anything.
 
-    envelopes: DSSE envelopes about the root.  before: as of `write_atomically`.  sources: as of
-    `reading_back`.  on_progress: of bytes that were copied, and hashed. Raises UsageError
-    (AOTC-E003, E004), IntegrityError for what a source holds.
+    `envelopes` are DSSE envelopes about the root, `before` is passed to `write_atomically` and
+    `sources` to `reading_back`. `on_progress` is called with the bytes that were copied and hashed.
+    Raises UsageError (AOTC-E003, E004), IntegrityError for the contents of a source.
     """
     root, manifests, blobs = assembled.root, assembled.manifests, dict(assembled.blobs)
     references = [add_attestation(root, envelope, blobs) for envelope in envelopes]

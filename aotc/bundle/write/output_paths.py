@@ -114,9 +114,10 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
 
 
 def require_other_place(path: Path, source: Path, lost: str) -> None:
-    """Refuse to write what is made from a bundle in that bundle's place, by whatever path.
+    """Reject an output path that is the source bundle itself, by whatever path.
 
-    lost: what the bundle has and its successor there would not. Raises UsageError (AOTC-E054).
+    `lost` names the parts of the bundle that its successor would lack. Raises UsageError
+    (AOTC-E054).
     """
     try:
         same = path.samefile(source)

@@ -34,11 +34,11 @@ Small enough that 2 GiB give 16 cores 8 shards each, and large enough that what 
 def shards(
     tensors: Mapping[str, Tensor], *, where: str, limit: int = SHARD_BYTES
 ) -> Iterator[Iterator[Chunk]]:
-    """A weights set as one or more safetensors files, one at a time, each in chunks.
+    """Yield a weights set as one or more safetensors files, one at a time, each in chunks.
 
-    limit: bytes of tensors in a file; a larger tensor is alone in its file. Tensors keep their
-    order over all files, each goes where the one before it went if there is room, and an empty set
-    is one file. Raises CaptureError (AOTC-E834).
+    `limit` is the bytes of tensors in a file; a larger tensor is alone in its file. Tensors keep
+    their order over all files, each goes where the one before it went if there is room, and an
+    empty set is one file. Raises CaptureError (AOTC-E834).
     """
     shard: dict[str, Tensor] = {}
     size = 0

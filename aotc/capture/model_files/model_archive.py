@@ -40,7 +40,7 @@ NAME = re.compile(r"\A(?!/)(?:(?!\.\.?/)[^/\\\x00-\x1f\x7f]+/)*(?!\.\.?\Z)[^/\\\
 
 
 class Damaged(Exception):
-    """Not what a framework writes. expected, found: they complete those words."""
+    """A file that no framework writes; `expected` and `found` fill these fields of the message."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(expected, found)
@@ -78,7 +78,7 @@ class Archive:
 def json_text(data: bytes | memoryview, what: str) -> bytes:
     """Return the text of a JSON document that is small enough to be decoded.
 
-    what: for messages. Raises Damaged.
+    `what` names the document in messages. Raises Damaged.
     """
     if len(data) > JSON_BYTES_MAX:
         raise Damaged(f"{what} of at most {JSON_BYTES_MAX} bytes", f"{len(data)} bytes")

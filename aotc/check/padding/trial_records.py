@@ -28,12 +28,16 @@ MIXED, REVERSED = "mixed", "reversed"
 class PlannedTrial(Struct, frozen=True):
     """A call to be compared with one of exactly its sizes.
 
-    dimensions: whose policies it is about.  sizes: of the call.  profiles: the one it is padded to,
-    or those it is split into, in order.  fill: a name of this module; empty for a split,
-    whose parts hold what is declared where another dimension is padded.  inputs: a name of this
-    module.  filled: paths of the padded inputs to the number that fills them, for messages.
-    beside: where the call's rows are tried beside those of others in a call of the profile, the
-    smallest sizes that those have in the dimensions in which they may differ.
+    Attributes:
+        dimensions: The dimensions whose policies it tests.
+        sizes: The sizes of the call.
+        profiles: The profile it is padded to, or those it is split into, in order.
+        fill: A name of this module; empty for a split, whose parts hold the declared numbers where
+            another dimension is padded.
+        inputs: A name of this module.
+        filled: Paths of the padded inputs to the number that fills them, for messages.
+        beside: For a call whose rows are tried beside those of others in a call of the profile, the
+            smallest sizes of these in the dimensions in which they may differ.
     """
 
     dimensions: tuple[str, ...]
@@ -48,11 +52,19 @@ class PlannedTrial(Struct, frozen=True):
 class EntryTrials(Struct, frozen=True):
     """The trials of one entry point.
 
-    fills: leaf of an input to the number its padding is declared to hold.  held: leaves that hold
-    it, or false where none is declared, in every trial.  masks, lengths: leaves that the loader
-    passes, with their dimensions. ranges: leaves of integers to the smallest and largest of the
-    numbers that they are known to hold, which padding keeps to.  marks: paths of inputs that may be
-    the caller's own mask and whose fill is not declared, to the fill that a message names.
+    Attributes:
+        entry_point: The name of the entry point.
+        rtol: Its relative tolerance.
+        atol: Its absolute tolerance.
+        fills: The number that an input's padding is declared to hold, by leaf.
+        held: Leaves whose padding holds this number, or false if none is declared, in every trial.
+        masks: Leaves of masks that the loader passes, with their dimensions.
+        lengths: Leaves of lengths that the loader passes, with their dimension.
+        trials: The planned trials.
+        ranges: The smallest and largest numbers that leaves of integers are known to hold, to which
+            padding keeps.
+        marks: Paths of inputs that may be the caller's own mask and whose fill is not declared, to
+            the fill that a message names.
     """
 
     entry_point: str

@@ -23,7 +23,7 @@ type Array = np.ndarray[Any, Any]
 
 
 class Call(Struct, frozen=True):
-    """A call of exactly some sizes. inputs, expected: in leaf order, the latter by plain JAX."""
+    """A call of exactly some sizes: inputs and plain JAX's results, in leaf order."""
 
     inputs: list[Array]
     expected: list[Array]

@@ -25,19 +25,19 @@ type Array = np.ndarray[Any, Any]
 def sampled(
     inputs: Mapping[str, Array], tensors: Sequence[TensorSpec], spec: EntryPointSpec, sample: str
 ) -> dict[str, Array]:
-    """Other inputs of the same shapes and dtypes, always the same ones.
+    """Return other inputs of the same shapes and dtypes, always the same ones.
 
-    inputs: the fixture's at these sizes, by path.  tensors: what they are at any sizes.  sample:
-    LOW, HIGH, MIXED or REVERSED. With a range, or drawn from a normal distribution, numbers keep to
-    it; recorded ones, and floats that a `like` function returns, to the smallest and largest of
-    them. Integers and keys of a `like` function stay, since they may be positions; so does what the
-    loader passes.
+    `inputs` are the fixture's at these sizes, by path, and `tensors` describes them at any sizes.
+    `sample` is LOW, HIGH, MIXED or REVERSED. Numbers keep to their range or normal distribution;
+    recorded ones, and floats that a `like` function returns, to the smallest and largest of them.
+    Integers and keys of a `like` function stay, since they may be positions; so do the inputs that
+    the loader passes.
 
-    Booleans of HIGH all hold what their padding does not, if they ever do. LOW and HIGH hold the
+    Booleans of HIGH all hold the opposite of their padding, if they ever do. LOW and HIGH hold the
     edge of an integer's stated range: first along each dimension, everywhere along other axes.
-    MIXED has low numbers where the input's place among these paths and the
-    indices along axes that carry no dimension add up to an even number, and high ones elsewhere;
-    REVERSED the other way round. Both leave edges out, since one that is 0 hides a product's sign.
+    MIXED has low numbers where the input's place among these paths and the indices along axes that
+    carry no dimension add up to an even number, and high ones elsewhere; REVERSED the other way
+    round. Both leave edges out, since one that is 0 hides a product's sign.
     """
     declared = {
         path: leaf

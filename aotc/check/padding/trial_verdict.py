@@ -33,10 +33,10 @@ def tried(entry: EntryTrials, outcomes: Sequence[Difference]) -> Tried:
 
 
 def evidence(found: Tried, ran: TrialRan) -> Mapping[str, tuple[Trial, ...]]:
-    """By dimension, for the bundle manifest. ran: what was tried, an executable or the function.
+    """Return the evidence of each dimension for the bundle manifest.
 
-    No call is refused because others change it that are beside it, since the loader makes none
-    such unless all trials of that are among the evidence.
+    `ran` says whether the executable or the function was tried. A failed trial beside other calls
+    rejects no call, since the loader joins calls only if all of these trials are in the evidence.
     """
     proof: dict[str, tuple[Trial, ...]] = {}
     minds = {trial.dimensions for trial, outcome in found if trial.beside and not outcome.within}

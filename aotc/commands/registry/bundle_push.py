@@ -28,10 +28,8 @@ from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
 from aotc_serve.oci.registry_client import Repository
 
-STAND_IN_TRIES = 8
-"""How often the stand-in for the referrers API is written: whoever writes at the same time may
-overwrite it.
-"""
+REFERRERS_TAG_TRIES = 8
+"""Attempts to write a referrers tag, which another client may overwrite at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +177,10 @@ def _attach(
         )
         listed.append(msgspec.to_builtins(reference))
     if listed:
-        _stand_in(repository, root, listed, has_api=has_api)
+        _update_referrers_tag(repository, root, listed, has_api=has_api)
 
 
-def _stand_in(
+def _update_referrers_tag(
     repository: Repository, root: str, ours: Sequence[dict[str, object]], *, has_api: bool
 ) -> None:
     """Update the index of a root's referrers for registries without that API.
@@ -192,7 +190,7 @@ def _stand_in(
     """
     tag = root.replace(":", "-")
     digests = [each["digest"] for each in ours]
-    for number in range(STAND_IN_TRIES):
+    for number in range(REFERRERS_TAG_TRIES):
         stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
         there: list[dict[str, object]] = []
         if stored is not None and stored.digest == root:
@@ -223,7 +221,7 @@ def _stand_in(
     raise refusal(
         "AOTC-E775",
         f"{repository.where}:{tag}",
-        f"{STAND_IN_TRIES} attempts overwritten",
+        f"{REFERRERS_TAG_TRIES} attempts overwritten",
         cause="concurrent-push-to-the-repository",
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aotc.base.child_processes import Processes
-    from aotc.pipeline.parity_check import ProvisionalBundle
+    from aotc.pipeline.parity_check import TemporaryBundle
 
 ROUNDS = 5
 """That count; one more goes first, and brings the files into memory."""
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure(
-    bundles: Mapping[str, ProvisionalBundle],
+    bundles: Mapping[str, TemporaryBundle],
     folder: Path,
     environment: Mapping[str, str],
     processes: Processes,

@@ -28,12 +28,12 @@ from aotc.compile.compiler_protocol import DEFAULT, Candidate
 from aotc.pipeline.build_tuning import (
     Assemble,
     Best,
+    EngineCompilation,
     Objective,
-    Way,
     WeightFiles,
     candidate_job,
 )
-from aotc.pipeline.parity_check import pack_provisional
+from aotc.pipeline.parity_check import pack_temporary
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.task_pool import Workers
 from aotc_runtime.schema.bundle_manifest import XLA, Target, Tuned, engine_name
@@ -46,7 +46,7 @@ class _Engine:
 
     name: str
     prefix: str
-    way: Way
+    compilation: EngineCompilation
 
     @property
     def default(self) -> str:
@@ -87,7 +87,7 @@ class _Findings:
 
 
 def search(
-    ways: Sequence[Way],
+    compilations: Sequence[EngineCompilation],
     defaults: Mapping[ExecutableKey, Executable],
     program: CapturedProgram,
     scratch: Scratch,
@@ -101,10 +101,10 @@ def search(
 ) -> Best:
     """The best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
     weights = WeightFiles(scratch, program.weights)
-    names = [engine_name(way.target) for way in ways]
+    names = [engine_name(each.target) for each in compilations]
     engines = [
-        _Engine(name, f"{name}-" if len(ways) > 1 else "", way)
-        for name, way in zip(names, ways, strict=True)
+        _Engine(name, f"{name}-" if len(compilations) > 1 else "", each)
+        for name, each in zip(names, compilations, strict=True)
     ]
     tries, steps = _compiled(engines, defaults, program, weights, workers, on_step)
     left_out = dict(_unmade(engines, tries))
@@ -131,7 +131,7 @@ def search(
         key: _explained(key, taken[key], tries[key], found, program.profiles[key], weights)
         for key in tries
     }
-    jobs = {key: each.engine.way.jobs[key] for key, each in taken.items()}
+    jobs = {key: each.engine.compilation.jobs[key] for key, each in taken.items()}
     return Best(_target(engines, executables), jobs, executables, choice)
 
 
@@ -141,7 +141,7 @@ def _target(engines: Sequence[_Engine], executables: Mapping[ExecutableKey, Exec
     Only XLA's target has the versions of jaxlib that may run them.
     """
     used = {each.platform for each in executables.values()}
-    targets = [e.way.target for e in engines if e.way.target.platform in used]
+    targets = [e.compilation.target for e in engines if e.compilation.target.platform in used]
     return next((each for each in targets if engine_name(each) == XLA), targets[0])
 
 
@@ -174,7 +174,7 @@ def _compiled(
         key: [
             (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
             for engine in engines
-            for job in [engine.way.jobs[key]]
+            for job in [engine.compilation.jobs[key]]
             for candidate in candidates_for(
                 job.target,
                 weight_bytes=weights.size(profile),
@@ -187,7 +187,7 @@ def _compiled(
     }
     steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
     with Workers(workers) as pool:
-        pool.also_stop([engine.way.backend for engine in engines])
+        pool.also_stop([engine.compilation.backend for engine in engines])
         running = {
             (key, engine.prefix + candidate.name): pool.submit(
                 partial(_try, engine, candidate, job, steps)
@@ -215,7 +215,7 @@ def _labelled(job: CompileJob, name: str) -> CompileJob:
 def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[[], None]) -> _Try:
     name = engine.prefix + candidate.name
     try:
-        return _Try(name, engine, candidate, _made(engine, engine.way.backend.compile(job)))
+        return _Try(name, engine, candidate, _made(engine, engine.compilation.backend.compile(job)))
     except CompileError as error:
         finding = error.findings[0]
         return _Try(name, engine, candidate, None, f"{finding.code}: {finding.found}")
@@ -224,7 +224,7 @@ def _try(engine: _Engine, candidate: Candidate, job: CompileJob, step: Callable[
 
 
 def _made(engine: _Engine, executable: Executable) -> Executable:
-    return replace(executable, platform=engine.way.target.platform)
+    return replace(executable, platform=engine.compilation.target.platform)
 
 
 def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
@@ -286,10 +286,10 @@ def _measure(
         }
         target = msgspec.structs.replace(_target(engines, filled), name=name)
         packed.append(assemble(target, filled).parts)
-    provisional = pack_provisional(packed, folder)
+    temporary = pack_temporary(packed, folder)
     job = tuning_messages.Job(
-        bundle=str(provisional.bundle),
-        policy=str(provisional.policy),
+        bundle=str(temporary.bundle),
+        policy=str(temporary.policy),
         targets=tuple(names),
         executables=tuple(compiled),
         engines=tuple(_names(engine, tries) for engine in engines) if len(engines) > 1 else (),
@@ -297,7 +297,7 @@ def _measure(
     outcome = tuning_process.run(job, folder, worker_environment.clean({}), processes, step)
     answer = outcome.answer
     if answer.unsuited:
-        raise CompileError(cannot_run(engines[0].way.target.name, answer.unsuited))
+        raise CompileError(cannot_run(engines[0].compilation.target.name, answer.unsuited))
     return _Findings(
         answer,
         {times.executable: times.rounds for times in answer.times},
@@ -371,7 +371,7 @@ def _rounds(
             (own / name).mkdir()
             made = {key: one.executable for key, one in each.items() if one.executable}
             target = _target([one.engine for one in each.values()], made)
-            bundles[name] = pack_provisional([assemble(target, made).parts], own / name)
+            bundles[name] = pack_temporary([assemble(target, made).parts], own / name)
         starts, failed = startup_measurement.measure(
             bundles, own, worker_environment.clean({}), processes
         )

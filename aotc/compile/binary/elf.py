@@ -38,7 +38,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """kind: sh_type.  address: in memory.  offset: in the file.  link: the section with names."""
+    """An ELF section: `sh_type`, address in memory, offset in the file, section with its names."""
 
     kind: int
     address: int
@@ -48,10 +48,10 @@ class Section:
 
 
 def functions(elf: bytes) -> Iterator[Function]:
-    """The functions of an object file, by address.
+    """Yield the functions of an object file, by address.
 
-    Raises ValueError for bytes that are none, or whose tables, names or functions overlap many
-    times: together they would be any multiple of the file.
+    Raises ValueError for bytes that are no object file, or whose tables, names or functions overlap
+    many times, which would multiply the size of the file.
     """
     if not elf.startswith(MAGIC):
         raise ValueError("no 64-bit little-endian ELF file")

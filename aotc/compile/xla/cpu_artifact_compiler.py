@@ -27,7 +27,7 @@ from aotc.compile.xla.xla_job import Job
 
 @problem_as_result
 def compile_job(job: Job, *, randomized: bool, own_threads: bool) -> Result:
-    """Compile for the target. randomized, own_threads: as in `Result`."""
+    """Compile for the target; `randomized` and `own_threads` are recorded in the `Result`."""
     require_names()
     client = jaxlib_private.cpu_client(len(job.devices))
     try:

@@ -23,7 +23,7 @@ class UnknownTopologyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """features: LLVM's feature string, "+avx2,-avx512f,…"."""
+    """A target machine of LLVM; `features` is its feature string, "+avx2,-avx512f,…"."""
 
     triple: str
     cpu: str

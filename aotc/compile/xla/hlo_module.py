@@ -23,7 +23,7 @@ _NAME, _OPCODE, _FUSION_KIND, _CUSTOM_CALL_TARGET, _BACKEND_CONFIG = 1, 2, 11, 2
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction. fusion_kind, custom_call_target, backend_config: empty where it has none."""
+    """One instruction; the last three fields are empty if it has none."""
 
     name: str
     opcode: str

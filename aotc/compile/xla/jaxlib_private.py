@@ -156,7 +156,7 @@ def compile_module(
 ) -> Any:
     """Compile an MLIR module for a machine with the client's devices; an unloaded `Executable`.
 
-    assignment: the device of each partition. Raises XlaError.
+    `assignment` has the device of each partition. Raises XlaError.
     """
     edited = cpu_topology.with_machine(host_topology(client), machine)
     description = xla_client._xla.DeviceTopology.deserialize(edited)

@@ -58,7 +58,7 @@ def cost(executable: Any) -> dict[str, float]:
 
 
 def register_cuda_kernels(plugin: Any, modules: Iterable[str]) -> None:
-    """Let XLA compile calls of jax's own kernels. modules: of jax-cuda13-plugin, "_solver"."""
+    """Let XLA compile calls of jax's own kernels; `modules` are jax-cuda13-plugin's ("_solver")."""
     wanted = sorted(modules)
     if not wanted:
         return

@@ -30,8 +30,8 @@ _NO_STEPS = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "b
 class Platform:
     """The differences between platforms.
 
-    is_allowed: whether the runtime can serve a custom call.  served: those it can, in words.
-    correct: the hint for a target that the plugin does not understand.
+    `is_allowed` tells whether the runtime can serve a custom call, `served` names those it can in
+    messages. `correct` is the hint for a target that the plugin does not understand.
     """
 
     is_allowed: Callable[[str], bool]

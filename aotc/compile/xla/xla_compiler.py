@@ -32,8 +32,8 @@ WORKER = "aotc.compile.xla.xla_worker"
 class XlaBackend:
     """XLA:CPU of the installed jaxlib.
 
-    worker: a command that compiles, in place of processes that are forked.  seconds_max: how long
-    it may take for one executable.
+    `worker` is a command that compiles, in place of forked processes; `seconds_max` is the timeout
+    for one executable.
     """
 
     platform = "cpu"

@@ -4,10 +4,10 @@ from msgspec import Struct
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """A module to compile, and for what: the fields of `Target` that concern the compiler.
+    """A module to compile, with the fields of `Target` that concern the compiler.
 
-    artifact: the module.  devices: the device of each partition of it.  constants: values of
-    parameters that become constants, by index, as a .npz file; empty if there are none.
+    `artifact` is the module, `devices` has the device of each of its partitions. `constants` is a
+    .npz file with the values of parameters that become constants, by index; empty without any.
     """
 
     artifact: bytes

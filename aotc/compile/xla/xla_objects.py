@@ -31,8 +31,8 @@ class UnknownLayoutError(ValueError):
 class Contents:
     """The readable parts of an executable.
 
-    objects: ELF files of the generated kernels.  thunks: steps by kind, each counted once however
-    often a loop repeats it.  features: the target machine's, with "+" or "-".
+    `objects` are the ELF files of the generated kernels. `thunks` counts the steps of each kind,
+    each once however often a loop repeats it. `features` are the target machine's, with "+" or "-".
     """
 
     triple: str

@@ -43,7 +43,7 @@ _UNFINISHED = re.compile(rf"(\.[0-9a-f]+\.).{{8}}{re.escape(PART)}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """How much a folder holds. bytes: of all entries together."""
+    """The number of entries in a folder, and the bytes of all of them together."""
 
     entries: int
     bytes: int

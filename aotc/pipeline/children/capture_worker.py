@@ -213,8 +213,8 @@ def _write_fixtures(
 ) -> CapturedEntryPoint:
     """Write the fixtures' inputs at every profile, and their results if those were recorded.
 
-    Returns the entry point with the profiles that its `expected` says nothing of.
-    files: gets the digests of what was read. Raises CaptureError.
+    Returns the entry point with the profiles that its `expected` does not cover, and adds the
+    digests of the files that were read to `files`. Raises CaptureError.
     """
     name = entry_point.name
     where = manifest.where("entry_points", name, "fixtures")

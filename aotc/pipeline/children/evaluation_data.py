@@ -143,7 +143,7 @@ class DataWriter:
     def _block(
         self, typed: Mapping[str, Array], arrays: Mapping[str, Array], where: str
     ) -> tuple[Block, list[Finding]]:
-        """Return a block, and what of its arrays does not fit. typed: of the known inputs."""
+        """Return a block and findings about its arrays; `typed` are the arrays of known inputs."""
 
         def wrong(of: str, found: str, expected: str) -> Finding:
             return finding("AOTC-E847", f"{where} {of}".rstrip(), found, expected=expected)

@@ -43,8 +43,8 @@ type FunctionAt = Callable[[Mapping[str, int]], plain_jax.Function]
 class PlainJax:
     """One entry point in plain JAX, at any sizes; each is compiled once.
 
-    call_at: the capture's call, for what it says of one that fails.  function_at: the function as
-    its users call it.  seconds: what a call of some sizes took, by label.
+    `call_at` returns the capture's call, with its error for one that fails; `function_at` returns
+    the function as its users call it. `seconds` has the time of a call of some sizes, by label.
     """
 
     def __init__(self, plan: CallPlan, call_at: CallAt, function_at: FunctionAt) -> None:
@@ -65,7 +65,7 @@ class PlainJax:
         return self._functions[where]
 
     def outputs(self, sizes: Mapping[str, int], inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The function's results by path. inputs: by path. Whatever it raises comes through."""
+        """Return results by path, for inputs by path. Raises any error of the program."""
         function = self.at(sizes)
         return function(function.arguments(inputs)).arrays
 

@@ -68,10 +68,10 @@ ANCHOR_ELEMENTS_MAX = 2**16
 
 
 def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> None:
-    """Leave the plan of the value trials, and for each of them the inputs with plain JAX's results.
+    """Write the plan of the value trials, and the inputs and plain JAX's results of each trial.
 
-    by_loader: by entry point, parameters that the loader passes. Raises CaptureError (AOTC-E842)
-    for a function that does not end.
+    `by_loader` has the parameters that the loader passes, by entry point. Raises CaptureError
+    (AOTC-E842) for a function that does not end.
     """
     plans: Plans = {}
     scratch = calls.scratch
@@ -117,7 +117,7 @@ class _Trials:
     anchors: Sequence[Array]
 
     def record(self, unjudged: Mapping[str, str]) -> PlannedValues:
-        """Run the trials that fit; the plan. unjudged: trials without a truth, with why."""
+        """Run the trials that fit and return the plan; `unjudged` is why some have no truth."""
         skipped = {**unjudged, **self._too_large()}
         skipped |= endless(self.profile.module.custom_call_targets)
         if self.spec.numerics == "finite":

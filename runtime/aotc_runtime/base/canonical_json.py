@@ -94,7 +94,7 @@ def _check_marks(data: bytes, most: int, where: str) -> None:
 def decode_foreign[T](
     data: bytes | memoryview, type_: type[T], *, where: str, marks: int = limits.STATEMENT_MARKS_MAX
 ) -> T:
-    """Read JSON in any spelling. marks: how many commas, colons and opening brackets it may have.
+    """Read JSON in any spelling, with at most `marks` commas, colons and opening brackets.
 
     Raises BundleFormatError (AOTC-E106, AOTC-E111).
     """

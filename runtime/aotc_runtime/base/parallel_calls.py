@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 class ParallelCalls[T, R]:
     """Calls that have begun, in threads of their own; `finish` or `stop` has to follow.
 
-    function: must release Python's global lock, or nothing is gained.  threads: how many, beside
-    the one that calls `finish`.  order: indices of the items, the first to be begun last.
+    `function` must release Python's global lock, or nothing is gained. `threads` is the number of
+    threads beside the one that calls `finish`. `order` has indices of the items, the last one
+    begins first.
     """
 
     def __init__(

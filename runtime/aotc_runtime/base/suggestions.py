@@ -13,7 +13,7 @@ def closest(name: object, known: Collection[str]) -> str | None:
 
 
 def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:
-    """A hint. otherwise: what to do when no known name comes close."""
+    """Return a hint: the closest known name, or `otherwise` if none comes close."""
     close = closest(name, known)
     return f"did you mean `{close}`?" if close else otherwise
 

@@ -21,12 +21,18 @@ if TYPE_CHECKING:
 class Device(ABC):
     """The devices of one platform in this process.
 
-    platform: of the targets whose executables run here.  engine: its name in messages.  threads: of
-    its pool.  device_count: how many devices.  flags: of the environment, that steer the engine.
-    error: what it raises.  minds_jax: whether settings of jax may change it.  was_forked: whether
-    this process is a fork of the one that started it, in which its threads are gone.
-    repeats_exactly: whether the same inputs always give the same bytes; false where threads add up
-    in another order each time.
+    Attributes:
+        platform: The platform of the targets whose executables run here.
+        engine: The engine's name in messages.
+        threads: The size of its thread pool.
+        device_count: The number of devices.
+        flags: The environment's flags for the engine.
+        error: The exception that the engine raises.
+        minds_jax: Whether settings of jax may change it.
+        was_forked: Whether this process is a fork of the one that started it, in which its threads
+            are gone.
+        repeats_exactly: Whether the same inputs always give the same bytes; false where threads add
+            up in another order each time.
     """
 
     platform: str
@@ -45,8 +51,8 @@ class Device(ABC):
     ) -> list[Executable]:
         """Load executables, in order; compiles and runs nothing.
 
-        numbers: of the devices that each runs on.  custom_calls: names of what they call beside
-        their own code. Raises BackendError (AOTC-E753) for bytes that the engine does not load.
+        `numbers` are of the devices that each runs on; `custom_calls` names the calls outside their
+        own code. Raises BackendError (AOTC-E753) for bytes that the engine does not load.
         """
 
     @abstractmethod

@@ -86,18 +86,19 @@ def detect(
     platforms: Mapping[str, Collection[str]] = _PROCESSOR,
     threads: int | None = None,
 ) -> HostFacts:
-    """The facts of this process' host.
+    """Return the facts of this process' host.
 
-    Of the processor an engine is asked, where its compiler decides what a feature is; without one
-    the system is, which is enough to verify bundles. Starts XLA on the processor if it is installed
+    An engine describes the processor if its compiler decides what a feature is; otherwise the
+    system does, which is enough to verify bundles. Starts XLA on the processor if it is installed
     and asked; raises what its start raises, and before jaxlib is touched IncompatibleHostError
     (AOTC-E506) where it cannot run.
 
-    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
-    devices: how many a bundle wants to run on here, if one does; there are then as many as the
-    processor was divided into, now or before.  platforms: of accelerators that are looked for, by
-    the engine that knows them; only these engines are asked for anything.  threads: of the engine
-    that is started.
+    Args:
+        memory_limit: Bytes that a bundle may need; by default what this process may still allocate.
+        devices: The number of devices that a bundle wants, if one does; there are then as many as
+            the processor was divided into, now or before.
+        platforms: Platforms of accelerators to detect, by engine; no other engine is asked.
+        threads: The number of threads of the engine that is started.
     """
     found = accelerators(platforms)
     for name in sorted(platforms, key=lambda name: (name != XLA, name)):

@@ -21,7 +21,7 @@ from aotc_runtime.serving.loaded_bundle import LoadedBundle
 class BundleCollector(Collector):
     """Reads the counters of bundles when Prometheus asks for them.
 
-    bundles: gives the bundles that are loaded at that moment.
+    `bundles` returns the bundles that are loaded at the time of the call.
     """
 
     def __init__(self, bundles: Callable[[], Iterable[LoadedBundle]]) -> None:

@@ -50,7 +50,7 @@ class FixtureRun(Struct, frozen=True):
 
 
 class Surroundings(Struct, frozen=True):
-    """Where it ran. cpu, isa: as in `HostFacts`.  packages: name to version, all of them."""
+    """The environment of a run: `cpu` and `isa` as in `HostFacts`, versions of all packages."""
 
     cpu: str
     isa: tuple[str, ...]
@@ -64,9 +64,9 @@ class Surroundings(Struct, frozen=True):
 class Certificate(Struct, frozen=True):
     """One target under one release.
 
-    jaxlib: the version that ran; "" where it was another engine's package, which package and
-    version state then.  outcome: one of those above; another one is no pass.  detail: for people,
-    what happened if it did not pass.  certifiedOn: by the certifier's clock.
+    `jaxlib` is the version that ran; "" for another engine, with its `package` and `version`
+    instead. `outcome` is one of those above; any other fails. `detail` describes a failure to the
+    reader. `certifiedOn` is by the certifier's clock.
     """
 
     schema: Annotated[int, Meta(ge=SCHEMA, le=SCHEMA)]

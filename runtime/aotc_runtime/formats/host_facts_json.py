@@ -13,7 +13,7 @@ SCHEMA = 1
 
 
 class HostDocument(Struct, frozen=True):
-    """A description of a host. facts: fields that a writer does not know have their defaults."""
+    """A description of a host; facts that a writer does not know have their defaults."""
 
     kind: str
     schema: int

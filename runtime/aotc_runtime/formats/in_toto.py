@@ -33,7 +33,7 @@ class Signature(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Envelope(Struct, frozen=True, kw_only=True):
-    """A signed payload. payload: base64. Unknown fields are ignored, as the specification asks."""
+    """A signed base64 payload. Unknown fields are ignored, as the specification asks."""
 
     payload: str
     payloadType: str
@@ -115,7 +115,7 @@ known: a trusted key may as well have signed "do not load this"."""
 
 
 class Subject(Struct, frozen=True):
-    """The subject of a statement. digest: algorithm to hex."""
+    """The subject of a statement, with digests in hex by algorithm."""
 
     name: str
     digest: dict[str, str]

@@ -53,7 +53,7 @@ class Platform(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
 
 
 class Descriptor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """A reference to a blob. size: bytes."""
+    """A reference to a blob of `size` bytes."""
 
     mediaType: str
     digest: Digest

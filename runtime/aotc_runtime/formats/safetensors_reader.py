@@ -58,7 +58,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TensorInfo(Struct, frozen=True):
-    """Where a tensor lies. start, end: bytes from the beginning of the file."""
+    """The position of a tensor; `start` and `end` are bytes from the beginning of the file."""
 
     dtype: DType
     shape: tuple[int, ...]

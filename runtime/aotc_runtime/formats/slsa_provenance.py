@@ -13,7 +13,7 @@ that of `aotc merge`, whose sources are bundles."""
 
 
 class Resource(Struct, frozen=True):
-    """A source: a file, a repository, a package. digest: algorithm to hex; may be left out."""
+    """A source (a file, a repository, a package) with optional digests in hex by algorithm."""
 
     name: str = ""
     uri: str = ""
@@ -35,7 +35,7 @@ class BuildDefinition(Struct, frozen=True):
 
 
 class Builder(Struct, frozen=True):
-    """The builder. id: a URI."""
+    """The builder; `id` is a URI."""
 
     id: str
 

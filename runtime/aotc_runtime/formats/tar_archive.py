@@ -28,7 +28,7 @@ TRAILER_BYTES_MAX = 20 * BLOCK + 2 * BLOCK
 
 
 class Member(Struct, frozen=True):
-    """A regular file in the archive. offset, size: bytes."""
+    """A regular file in the archive; `offset` and `size` are in bytes."""
 
     name: str
     offset: int

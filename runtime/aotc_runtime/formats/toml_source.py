@@ -104,14 +104,14 @@ def _key(token: _Token) -> str:
 
 @dataclass(slots=True)
 class _Frame:
-    """A table or an array the scan is in. index: of an array's next item; None for a table."""
+    """A table or an array the scan is in; `index` is of an array's next item, None for a table."""
 
     path: KeyPath
     index: int | None = None
 
 
 class _Scanner:
-    """written: paths with a line of their own.  implied: tables that only longer keys mention."""
+    """A scan with paths that have a line of their own, and tables that only longer keys imply."""
 
     def __init__(self, text: str) -> None:
         self.tokens = list(_tokens(text))

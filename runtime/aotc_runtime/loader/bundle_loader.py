@@ -28,17 +28,19 @@ def load(
 ) -> LoadedBundle:
     """Load a bundle; it is ready when this returns, and nothing was compiled.
 
-    path: an .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
-    trust: a policy, or the path of its TOML file.
-    store: a folder for what registries have, as aotc-serve keeps it; None for
-    $AOTC_STORE, or the user's cache. What is there needs no network.
-    target: one of the bundle's targets, or None for the best that this host can run.
-    threads: size of the engine's thread pool, or None for one thread per processor; the first load
-    in a process decides.
-    devices: how many devices the engine makes of the processor, or None for as many as this bundle
-    needs; the first load in a process decides, so state the most that a later bundle with a mesh
-    needs.
-    memory_limit: bytes that the bundle may need, or None for what the process may still allocate.
+    Args:
+        path: An .aotb file, an OCI layout folder, or the text `oci://HOST/REPOSITORY@sha256:…`.
+        trust: A policy, or the path of its TOML file.
+        store: The artifact store, as aotc-serve keeps it; None for $AOTC_STORE, or the user's
+            cache. Bundles stored there need no network.
+        target: One of the bundle's targets, or None for the best that this host can run.
+        threads: Size of the engine's thread pool, or None for one thread per processor; the first
+            load in a process decides.
+        devices: Number of devices that the engine makes of the processor, or None for as many as
+            this bundle needs; the first load in a process decides, so state the most that a later
+            bundle with a mesh needs.
+        memory_limit: Bytes that the bundle may need, or None for what the process may allocate.
+
     Raises an AotcError: TrustError, IntegrityError, BundleFormatError, IncompatibleHostError,
     IncompatibleRuntimeError, ResourceError, BackendError, ReadinessError, RegistryError.
 

@@ -32,8 +32,8 @@ _SCHEME = re.compile(r"\A([a-z][a-z0-9+.-]*)://")
 class Looked(Struct, frozen=True):
     """A bundle to be examined.
 
-    shown: its path, or its reference with the digest.  asked: as the caller wrote it.  unread:
-    sizes by digest of weights that were not fetched.
+    `shown` is its path, or its reference with the digest; `asked` is the caller's spelling.
+    `unread` has sizes by digest of weights that were not fetched.
     """
 
     source: BlobSource
@@ -69,9 +69,9 @@ class BundleSource(Protocol):
     ) -> MappedBundle:
         """Return a bundle to be loaded, opened from a local store: nothing in it is believed yet.
 
-        policy: keys of it have to have signed what is fetched.  store: a folder; None for the
-        user's.  target: the one to fetch; None for the best for the host that `ask` describes, or
-        without that for all.  kind: makes the maps.  ca: PEM certificates for the connection.
+        Keys of `policy` must have signed what is fetched. `store` is a folder; None for the user's.
+        `target` is the one to fetch; None for the best for the host that `ask` describes, or all
+        without `ask`. `kind` makes the maps. `ca` has PEM certificates for the connection.
         """
 
     def look(
@@ -84,11 +84,11 @@ class BundleSource(Protocol):
         ca: Path | None,
         on_bytes: OnBytes,
     ) -> AbstractContextManager[Looked]:
-        """Return a bundle to be examined, while the context lasts. full: fetch weights, too."""
+        """Return a bundle to be examined, while the context lasts; `full` fetches weights, too."""
 
 
 class ChannelStamp(Struct, frozen=True):
-    """The metadata by which a channel named a bundle. expires: in ISO 8601."""
+    """The metadata by which a channel named a bundle; `expires` is in ISO 8601."""
 
     version: int
     expires: str
@@ -155,9 +155,9 @@ def looked_at(
 ) -> Iterator[Looked]:
     """Open a bundle to be examined, by its path or its reference, while the context lasts.
 
-    policy: may demand digests, and has to have keys that signed a reference before more than
-    documents are fetched.  now: seconds since the epoch.  full, ca, on_bytes: of a reference, as of
-    `BundleSource.look`. Raises BundleFormatError, and for a reference what that raises.
+    `policy` may demand digests, and its keys must have signed a reference before more than its
+    documents are fetched. `now` is in seconds since the epoch. `full`, `ca` and `on_bytes` are for
+    references (`BundleSource.look`). Raises BundleFormatError, and the errors of that method.
     """
     if isinstance(place, Path) or not scheme_of(place):
         yield Looked(look_into(place), str(place), str(place), {})

@@ -47,9 +47,9 @@ REFUSALS = (
 
 
 class Report(Struct, frozen=True):
-    """A verdict in words.
+    """A verification result as text.
 
-    document: JSON-able, without the findings.  lines: for people, if there are no findings.
+    `document` is JSON-able, without the findings; `lines` are the text if there are no findings.
     """
 
     findings: tuple[Finding, ...]
@@ -125,7 +125,7 @@ def _asked(
 ) -> Report:
     """Check that the channel names a bundle that would be loaded: verification step 11.
 
-    folder: of the policy.
+    `folder` is the policy's.
     """
     manifest = verdict.manifest
     assert manifest is not None, "a bundle that would be loaded has one"

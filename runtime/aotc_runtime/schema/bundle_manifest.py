@@ -40,9 +40,9 @@ class _Part(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaults=True):
     """An NVIDIA GPU.
 
-    description: name of the description that was compiled for.  changes: fields of it that the
-    target file sets to other values.  kinds: product names of the devices that may run the code, as
-    the driver states them.  text: the description, if it is not the one in the CUDA plugin.
+    `description` names the description that was compiled for, with `changes` that the target file
+    makes to its fields; `text` is that description unless it is the CUDA plugin's. `kinds` are
+    product names of the devices that may run the code, as the driver states them.
     """
 
     description: str
@@ -53,7 +53,7 @@ class CudaDevice(_Part, frozen=True, tag="cuda", tag_field="family", omit_defaul
 
 
 class TpuDevice(_Part, frozen=True, tag="tpu", tag_field="family"):
-    """Chips of a TPU slice. topology: as libtpu names it, "v5e:2x2".  kinds: as jax names them."""
+    """Chips of a TPU slice, with the topology as libtpu ("v5e:2x2") and kinds as jax names them."""
 
     topology: str
     kinds: tuple[str, ...]
@@ -65,10 +65,10 @@ type TargetDevice = CudaDevice | TpuDevice
 class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
     """Requirements on a host's accelerators.
 
-    kinds: one of these product names.  memory_bytes: free on each device.  plugin: distribution of
-    the PJRT plugin, or of another engine; accepts_plugin: its versions that the evidence covers.
-    compute_capability: of CUDA devices.  driver: the CUDA version that the driver must support at
-    least, "13.0".
+    `kinds` are product names, of which the device has one. `memory_bytes` must be free on each
+    device. `plugin` is the distribution of the PJRT plugin, or of another engine, and
+    `accepts_plugin` its versions that the evidence covers. `compute_capability` is of CUDA devices.
+    `driver` is the CUDA version that the driver must support at least, "13.0".
     """
 
     kinds: tuple[str, ...]
@@ -82,9 +82,10 @@ class DeviceRequirements(_Part, frozen=True, omit_defaults=True):
 class Compilation(_Part, frozen=True):
     """The way executables for an accelerator were compiled.
 
-    without_device: from a description, on a machine that may have none.  left_out: what the
-    compiler then cannot do, and took defaults for, such as "autotuning".  claims: versions that the
-    description states and the executables repeat; XLA refuses to load them where less is installed.
+    `without_device` is true if compiled from a description, on a machine that may have no device.
+    `left_out` has the steps that are then replaced by defaults, such as "autotuning". `claims` are
+    versions that the description states and the executables repeat; XLA refuses to load them where
+    less is installed.
     """
 
     without_device: bool
@@ -103,7 +104,7 @@ slowest; () if it is not cut at all. Axes of the mesh that are not named hold co
 
 
 class MeshAxis(_Part, frozen=True):
-    """size: how many devices along it."""
+    """A named axis of a mesh; `size` is the number of devices along it."""
 
     name: AxisName
     size: Annotated[int, Meta(ge=1, le=DEVICES_MAX)]
@@ -112,8 +113,8 @@ class MeshAxis(_Part, frozen=True):
 class Mesh(_Part, frozen=True):
     """An array of devices with named axes (docs/reference/bundle-format.md, "Mesh and shardings").
 
-    devices: the number of the device, among those of the process, at each place of the mesh, the
-    last axis varying fastest.
+    `devices` has the number of the device, among those of the process, at each place of the mesh,
+    the last axis varying fastest.
     """
 
     axes: tuple[MeshAxis, ...]
@@ -188,7 +189,7 @@ class ParameterKind(StrEnum):
 
 
 class BlobRef(_Part, frozen=True):
-    """A blob of the same OCI layout. size: bytes."""
+    """A blob of the same OCI layout; `size` is in bytes."""
 
     digest: Digest
     size: Size
@@ -197,12 +198,14 @@ class BlobRef(_Part, frozen=True):
 class TensorSpec(_Part, frozen=True, omit_defaults=True):
     """One array of an entry point.
 
-    path: names from the parameter (or the result) down to the leaf, joined by "/".
-    shape: an integer, or an expression over dimension names such as "batch", "2*seq+1" or
-        "batch*seq"; "?" where the axis varies in a way that is not multilinear.
-    weak_type: jax's weak typing of a Python scalar result.
-    key_impl: of typed random keys; dtype and shape are then those of their data.
-    sharding: over the bundle's mesh; () for a tensor that every device holds whole.
+    Attributes:
+        path: Names from the parameter (or the result) down to the leaf, joined by "/".
+        dtype: The dtype of the array.
+        shape: An integer, or an expression over dimension names such as "batch", "2*seq+1" or
+            "batch*seq"; "?" where the axis varies in a way that is not multilinear.
+        weak_type: Whether a Python scalar result has jax's weak typing.
+        key_impl: The implementation of typed random keys; dtype and shape are of their data.
+        sharding: Over the bundle's mesh; () for a tensor that every device holds whole.
     """
 
     path: str
@@ -225,7 +228,7 @@ class Parameter(_Part, frozen=True):
 class InputArgument(_Part, frozen=True, tag="input", tag_field="from"):
     """An executable argument that a call passes: `leaf` is the index into the entry point's inputs.
 
-    aliased: whether XLA may reuse the buffer for an output, which makes it unusable afterwards.
+    If `aliased`, XLA may reuse the buffer for an output, which makes it unusable afterwards.
     """
 
     leaf: Count
@@ -245,9 +248,9 @@ type Argument = InputArgument | WeightArgument
 class ParityRan(_Part, frozen=True, tag="ran", tag_field="status"):
     """The executable ran its fixture on the build host against plain JAX.
 
-    max_abs, max_rel: largest absolute and relative error over all outputs.  ulp_max: largest
-    distance in units in the last place.  elements: how many numbers were compared.  worst: path of
-    the output with the largest error against its tolerance.
+    `max_abs` and `max_rel` are the largest absolute and relative error over all outputs, `ulp_max`
+    the largest distance in units in the last place. `elements` counts the numbers compared. `worst`
+    is the path of the output with the largest error against its tolerance.
     """
 
     max_abs: Decimal
@@ -316,11 +319,11 @@ type TuningCandidate = MeasuredCandidate | LeftOutCandidate
 class Tuned(_Part, frozen=True):
     """The choice of `aotc build --tune` for an executable, and its reasons.
 
-    choice: name of the candidate, "default" for the untuned executable.  options: of the compiler,
-    beside the target's.  captured: weights that are constants in the executable instead of
-    arguments; the weights sets hold them as well.  candidates: those that were tried, the default
-    first.  rounds: how many turns each had.  margin: what part of the default's time another choice
-    had to save.  processor, threads, jaxlib: where that was measured.
+    `choice` is the candidate's name, "default" for the untuned executable, and `options` are the
+    compiler's beside the target's. `captured` weights are constants in the executable instead of
+    arguments; the weights sets hold them as well. `candidates` were tried, the default first, for
+    `rounds` turns each. `margin` is the part of the default's time that another choice had to save.
+    `processor`, `threads` and `jaxlib` describe the measuring host.
     """
 
     choice: str
@@ -347,13 +350,13 @@ class Precision(_Part, frozen=True):
 class ProfileRecord(_Part, frozen=True):
     """One executable: an entry point compiled for one shape profile.
 
-    sizes: dimension name to size.  input_shapes, output_shapes: concrete, in leaf order.
-    arguments: what the executable takes, in its order (arguments XLA never reads are left out).
-    custom_call_targets: what must be registered before the executable is deserialized.
-    thunks: how many steps of each kind XLA emitted ("kernel" is generated code; the others are
-        library calls and control flow).
-    tuned: only in a build with `--tune` or `--tuning`.  platform: of `requires.engines`, where
-    another engine than the target's runs it.  precision: of weights that the build quantized.
+    `sizes` is by dimension name; `input_shapes` and `output_shapes` are concrete, in leaf order.
+    `arguments` are the executable's, in its order (arguments XLA never reads are left out).
+    `custom_call_targets` must be registered before the executable is deserialized. `thunks` counts
+    the steps of each kind XLA emitted ("kernel" is generated code; the others are library calls and
+    control flow). `tuned` exists in a build with `--tune` or `--tuning`. `platform` is one of
+    `requires.engines`, for another engine than the target's. `precision` is of weights that the
+    build quantized.
     """
 
     sizes: dict[str, Positive]
@@ -401,11 +404,11 @@ class TrialRan(StrEnum):
 class Trial(_Part, frozen=True):
     """One comparison of a call that was padded or split with one of exactly its sizes.
 
-    sizes: of the call.  profile: those it was padded to, or split into.  fill: what the padding was
-    filled with: "declared", or a value that shows whatever leaks, such as "nan" or "largest"; ""
-    for a split.  max_abs, max_rel, ulp_max: over all results, after cutting or joining.  ran: what
-    was padded or split.  inputs: the numbers of the call: "fixture", or others of their kind, all
-    "low", all "high", or low and high ones in turn, "mixed" and "reversed".
+    `sizes` are the call's; `profile` those it was padded to, or split into. `fill` is the padding:
+    "declared", or a value that shows whatever leaks, such as "nan" or "largest"; "" for a split.
+    `max_abs`, `max_rel` and `ulp_max` are over all results, after cutting or joining. `ran` tells
+    what was padded or split. `inputs` are the numbers of the call: "fixture", or others of their
+    kind, all "low", all "high", or low and high ones in turn, "mixed" and "reversed".
     """
 
     sizes: dict[str, Positive]
@@ -421,10 +424,11 @@ class Trial(_Part, frozen=True):
 class Pad(_Part, frozen=True, tag="pad", tag_field="policy"):
     """Fill the inputs up to the next profile, and cut every output axis that carries the dimension.
 
-    fill: input path to the number its padding is filled with, as Python writes it; 0 (false) for
-    the others.  mask: parameter that the loader passes, not the caller: a boolean array, true where
-    the dimension is real; where several dimensions name the same one, true where all of them are.
-    length: likewise, the real size as an integer scalar.  proof: why this changes nothing.
+    `fill` has the number that an input's padding is filled with, by path, as Python writes it; 0
+    (false) for the others. `mask` is a boolean array that the loader passes, not the caller: true
+    where the dimension is real; where several dimensions name the same one, true where all of them
+    are. `length` is likewise the real size as an integer scalar. `proof` shows that padding changes
+    nothing.
     """
 
     fill: dict[str, str]
@@ -462,8 +466,8 @@ type DimensionPolicy = Pad | Split | CompileHere
 class Symbolic(_Part, frozen=True):
     """The entry point for all accepted sizes at once.
 
-    module: StableHLO whose @main has symbolic dimensions, each of which its arguments' shapes tell.
-    arguments: what @main takes, in its order.  stablehlo: version of the artifact, "1.18.0".
+    `module` is StableHLO whose @main has symbolic dimensions, each determined by the shapes of its
+    `arguments`, which are in its order. `stablehlo` is the version of the artifact, "1.18.0".
     """
 
     module: BlobRef
@@ -514,15 +518,15 @@ class Evaluation(_Part, frozen=True):
 class EntryPoint(_Part, frozen=True):
     """A named pure function.
 
-    dimensions: those its inputs use, sorted.  relations: what must hold between them, such as
-    "batch*seq <= 16384".  out_of_profile: by dimension; a call that no profile fits in one that is
-    not listed is refused.  specialized: dimension to where the program decides by its size, so that
-    every profile may be another function.  symbolic: what can be compiled for other sizes, only for
-    a policy that compiles.
-    parameters: what a call passes, in the function's order.  bound: parameter to weights set.
-    static: parameter to the Python literal it was fixed to.  lifted: closed-over arrays that
-    became weights.  numerics: "finite" if NaN and infinities are no arguments and no results of it,
-    so that the build did not compare them with plain JAX.  evaluations: by task metrics.
+    `dimensions` are those its inputs use, sorted, and `relations` must hold between them, such as
+    "batch*seq <= 16384". `out_of_profile` is by dimension; an out-of-profile call in a dimension
+    that is not listed is rejected. `specialized` has dimensions by whose size the program decides,
+    with the place, so that every profile may be another function. `symbolic` can be compiled for
+    other sizes, only for a policy that compiles. `parameters` are those of a call, in the
+    function's order. `bound` maps a parameter to its weights set, `static` to the Python literal it
+    was fixed to. `lifted` are closed-over arrays that became weights. `numerics` is "finite" if NaN
+    and infinities are no arguments and no results of it, so that the build did not compare them
+    with plain JAX. `evaluations` are by task metrics.
     """
 
     function: str
@@ -571,7 +575,7 @@ class Dimension(_Part, frozen=True):
 
 
 class WeightTensor(_Part, frozen=True, omit_defaults=True):
-    """One tensor of a weights set. sharding: as a TensorSpec's; the blobs hold it whole."""
+    """One tensor of a weights set, sharded like a TensorSpec; the blobs hold it whole."""
 
     name: str
     dtype: DType
@@ -582,7 +586,7 @@ class WeightTensor(_Part, frozen=True, omit_defaults=True):
 class WeightSet(_Part, frozen=True):
     """Tensors that lie in one or more safetensors blobs, so that all cores can hash them.
 
-    origin: "source", "init" or "closure".  tensors: those of all blobs, in the order of the data.
+    `origin` is "source", "init" or "closure". `tensors` are of all blobs, in the data's order.
     """
 
     blobs: tuple[BlobRef, ...]
@@ -593,12 +597,12 @@ class WeightSet(_Part, frozen=True):
 class Target(_Part, frozen=True, omit_defaults=True):
     """The machine that was compiled for, as the target file describes it.
 
-    platform: says which engine runs the executables (`engine_name`).  features:
-    LLVM feature names the code may use.  tuning: attributes that shape code generation but require
-    nothing of the host.  threads: the number of threads loops are cut for.  For an accelerator, and
-    for another engine than XLA, these say what its host is for: cpu is "", features and tuning are
-    empty, threads 1.  device: the accelerator; UNSET for a CPU and for other engines.  devices: how
-    many executables may be spread over.
+    `platform` determines the engine (`engine_name`). `features` are LLVM feature names the code may
+    use; `tuning` has attributes that shape code generation but require nothing of the host.
+    `threads` is the number of threads loops are split for. For an accelerator, and for another
+    engine than XLA, these describe its host: cpu is "", features and tuning are empty, threads 1.
+    `device` is the accelerator; UNSET for a CPU and for other engines. `devices` is the number of
+    devices that executables may be sharded over.
     """
 
     name: Name
@@ -634,10 +638,10 @@ def engine_name(target: Target) -> str:
 class Requirements(_Part, frozen=True):
     """Requirements on a host, compared with `HostFacts` before anything is deserialized.
 
-    isa: processor features in LLVM's spelling.  memory_bytes: weights, and what a call of the
-    largest executable adds to them: inputs, outputs and temporaries.  device: of accelerators,
-    whose memory counts separately.  engines: by platform, of engines that run some of the
-    executables beside the target's own.
+    `isa` are processor features in LLVM's spelling. `memory_bytes` covers weights and the inputs,
+    outputs and temporaries of a call of the largest executable. `device` is for accelerators, whose
+    memory counts separately. `engines` is by platform, for engines that run some of the executables
+    beside the target's own.
     """
 
     platform: str

@@ -35,11 +35,11 @@ class MeasuredDifference(Struct, frozen=True):
 
 
 class Certified(Struct, frozen=True):
-    """Why a release may run a target that does not accept it by itself: a certificate that counts.
+    """The certificate by which a target may run under a release that it does not accept itself.
 
-    built_with: the version of that package which the target accepts.  digest: of its envelope.
-    keys, names: of the certifiers that signed it.  certified_on: time, ISO 8601.  cpu: the
-    processor it was made on.  differences: of every fixture, there.
+    `built_with` is the version of that package which the target accepts. `digest` is of the
+    envelope. `keys` and `names` are of the certifiers that signed it. `certified_on` is a time in
+    ISO 8601, `cpu` the processor of the run, and `differences` are those of every fixture there.
     """
 
     release: Release

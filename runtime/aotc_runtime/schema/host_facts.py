@@ -26,10 +26,10 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 class Machine(Struct, frozen=True):
-    """The processor. architecture, cpu, features: in LLVM's spelling.
+    """The processor, with `architecture`, `cpu` and `features` in LLVM's spelling.
 
-    What an engine that runs on it adds: kind, its name for it; jaxlib, the version that will run
-    executables; devices, how many it has made of it, 0 if nobody has.
+    An engine that runs on it adds `kind`, its name for the processor; `jaxlib`, the version that
+    will run executables; and `devices`, how many it has made of it, 0 for none yet.
     """
 
     architecture: str
@@ -43,10 +43,10 @@ class Machine(Struct, frozen=True):
 class Accelerator(Struct, frozen=True):
     """The devices of one platform that this process may use, "cuda" for one.
 
-    kinds: product names as the driver states them, each once, sorted.  memory_bytes: free on the
-    device with the least.  plugin: version of the PJRT plugin.  compute_capability: the lowest.
-    driver: the CUDA version that the driver supports, "13.0"; driver_release: the driver's own
-    version.  All "" where unknown.
+    `kinds` are distinct product names as the driver states them, sorted. `memory_bytes` are free on
+    the device with the least. `plugin` is the version of the PJRT plugin, `compute_capability` the
+    lowest, `driver` the CUDA version that the driver supports ("13.0") and `driver_release` the
+    driver's own version. All are "" where unknown.
     """
 
     platform: str
@@ -108,8 +108,8 @@ class HostFacts(Struct, frozen=True):
 class Wanted(Struct, frozen=True):
     """The facts needed to evaluate a bundle, or one of its targets.
 
-    devices: into how many the processor is to be divided.  platforms: of accelerators, sorted, by
-    the engine that knows them; an engine that runs executables on the processor has none.
+    `devices` is the number to divide the processor into. `platforms` are of accelerators, sorted,
+    by engine; an engine that runs executables on the processor has none.
     """
 
     devices: int

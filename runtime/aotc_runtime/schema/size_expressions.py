@@ -28,7 +28,7 @@ LENGTH_MAX = 1024
 
 
 class Expression(Struct, frozen=True):
-    """A sum. terms: a coefficient and the dimensions it is multiplied with, repeated for powers."""
+    """A sum of `terms`: a coefficient and its dimensions, which are repeated for powers."""
 
     terms: tuple[tuple[int, tuple[str, ...]], ...]
 

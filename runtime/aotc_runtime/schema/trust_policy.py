@@ -48,10 +48,10 @@ class _Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class TrustedKey(_Table, frozen=True):
     """A public key (PEM, SubjectPublicKeyInfo; Ed25519 or ECDSA P-256) whose signatures count.
 
-    not_before, not_after: while the clock of the checking host shows a time outside, both ends
-    included, they do not.  holder: whose key it is; keys of one holder count once, and one without
-    is a holder of its own.  builders: ids of the builders whose builds it may describe; None for
-    none, or for all of them in a policy where no key says.
+    They count from `not_before` to `not_after`, both included, by the clock of the checking host.
+    `holder` owns the key; keys of one holder count once, and a key without one is a holder of its
+    own. `builders` are ids of the builders whose builds it may describe; None for none, or for all
+    of them in a policy where no key states any.
     """
 
     public_key: str = ""
@@ -66,7 +66,8 @@ class TrustedKey(_Table, frozen=True):
 class Identity(_Table, frozen=True):
     """A Sigstore identity that signs without a key of the policy.
 
-    trusted_root: JSON text, of the authority and the logs.  holder, builders: as of a key.
+    `trusted_root` is JSON text about the authority and the logs; `holder` and `builders` are as in
+    a `TrustedKey`.
     """
 
     issuer: Text
@@ -105,8 +106,8 @@ class Revoked(_Table, frozen=True):
 class Accepts(_Table, frozen=True):
     """Lists of what is accepted; None accepts everything.
 
-    builders: builder ids of the provenance.  sources: digests of the build manifest and of the
-    resolved dependencies.  jaxlib, aotc_runtime: versions that may run the bundle.
+    `builders` are builder ids of the provenance, `sources` digests of the build manifest and of the
+    resolved dependencies. `jaxlib` and `aotc_runtime` are versions that may run the bundle.
     """
 
     builders: Annotated[tuple[Text, ...], Meta(min_length=1)] | None = None
@@ -116,7 +117,7 @@ class Accepts(_Table, frozen=True):
 
 
 class SizeLimits(_Table, frozen=True):
-    """Largest sizes of what lies in the bundle, bytes; blobs: how many of them."""
+    """The largest sizes in a bundle, in bytes, and the largest number of blobs."""
 
     blob_bytes: Annotated[int, Meta(ge=1)] | None = None
     bundle_bytes: Annotated[int, Meta(ge=1)] | None = None
@@ -126,8 +127,8 @@ class SizeLimits(_Table, frozen=True):
 class Channel(_Table, frozen=True):
     """The deployment channel, for `aotc verify --channel`; a load does not read it.
 
-    source: an http(s) URL, or a folder.  root_file: TUF root metadata.  state: a folder in which
-    this host keeps what it saw last.
+    `source` is an http(s) URL, or a folder, `root_file` TUF root metadata, and `state` a folder for
+    the rollback state of this host.
     """
 
     name: ChannelName
@@ -137,17 +138,18 @@ class Channel(_Table, frozen=True):
 
 
 class TrustPolicy(_Table, frozen=True):
-    """Whose signatures count, how many are needed, and for which bundles: keys or identities.
+    """The trusted keys or identities, the number of signatures that are needed, and other rules.
 
-    certifiers: whose certificates make a jaxlib acceptable that a bundle does not accept by itself;
-    their signatures vouch for nothing else.  furthest_fallback: no entry point may declare more for
-    calls whose shapes match no profile; None allows everything but compiling.  engines: whose code
-    may run, by name; None allows any.  numerics: "ieee" refuses entry points that state finite
-    numbers, whose NaN and infinities nothing has compared; None allows them.  references: how a
-    bundle in a registry has to be named; None allows tags.  timestamp_authorities: where one of
-    them says when a signature was made, its key is asked about that time.  metrics: the least value
-    that every target must have been evaluated with, or the largest where less is better.
-    precisions: of weights, by what the bundle holds of them; None allows any.
+    `certifiers` sign certificates that make a jaxlib acceptable which a bundle does not accept by
+    itself; their signatures count for nothing else. `furthest_fallback` is the most that an entry
+    point may declare for out-of-profile calls; None allows everything but compiling. `engines` are
+    names of those whose code may run; None allows any. `numerics` "ieee" rejects entry points that
+    state finite numbers, whose NaN and infinities nothing has compared; None allows them.
+    `references` is the required form of a reference to a registry; None allows tags. If one of
+    `timestamp_authorities` states when a signature was made, the signing key is checked at that
+    time. `metrics` has the least value that every target must have been evaluated with, or the
+    largest where less is better. `precisions` are those of weights as the bundle holds them; None
+    allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]

@@ -49,7 +49,7 @@ class BundleSlot:
     def replace(self, bundle: LoadedBundle, timeout: float | None = None) -> None:
         """Serve this bundle from now on, and close the old one when its last call has ended.
 
-        timeout: seconds to wait for that. Raises TimeoutError if calls are still running then; the
+        Waits at most `timeout` seconds. Raises TimeoutError if calls are still running then; the
         new bundle serves, and the old one stays open. Raises ShapeError (AOTC-E633) for anything
         but a bundle that is ready; the old one then serves on.
         """
@@ -64,7 +64,7 @@ class BundleSlot:
     def close(self, timeout: float | None = None) -> None:
         """Close the bundle when its last call has ended; calls raise ShapeError (AOTC-E633) then.
 
-        timeout: seconds to wait for that. Raises TimeoutError, and leaves it open.
+        After `timeout` seconds, raises TimeoutError and leaves it open.
         """
         with self._changed:
             running = self._current

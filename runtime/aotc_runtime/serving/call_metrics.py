@@ -35,7 +35,7 @@ class Path(StrEnum):
 
 
 class Answer(Struct, frozen=True):
-    """The result of a call. executable: label of the one that did most of it."""
+    """The result of a call, with the label of the executable that did most of it."""
 
     result: Any
     path: Path
@@ -45,7 +45,7 @@ class Answer(Struct, frozen=True):
 class Latency(Struct, frozen=True):
     """Calls served, their time together (seconds) and how many took at most each bound (seconds).
 
-    bounds: powers of two nanoseconds, those between the fastest and the slowest call.
+    `bounds` are powers of two nanoseconds, those between the fastest and the slowest call.
     """
 
     calls: int
@@ -79,7 +79,7 @@ def latency_of(counter: CallCounter) -> Latency:
 
 
 class ServedCalls(Struct, frozen=True):
-    """Calls by one path. executable: label; for a split, of its largest part."""
+    """Calls by one path, with the label of the executable; for a split, of its largest part."""
 
     path: Path
     executable: str
@@ -89,8 +89,9 @@ class ServedCalls(Struct, frozen=True):
 class Padding(Struct, frozen=True):
     """The padding of one call, or of several together.
 
-    elements: of the inputs that were filled, before that.  filled: that were added to them.
-    flops: estimated from XLA's count for the profile, by the part of its elements that was filled.
+    `elements` are those of the padded inputs before padding, and `filled` those that were added.
+    `flops` are estimated from XLA's count for the profile, by the part of its elements that was
+    filled.
     """
 
     elements: int = 0
@@ -119,9 +120,9 @@ class Exact(Struct, frozen=True):
 
 
 class CallMetrics:
-    """Everything that one entry point counts; safe to use from many threads.
+    """All metrics of one entry point; safe to use from many threads.
 
-    exact: the profiles, which count for themselves.
+    `exact` are the profiles, which count for themselves.
     """
 
     def __init__(self, exact: Sequence[Exact]) -> None:
@@ -139,7 +140,7 @@ class CallMetrics:
     def count(
         self, path: Path, executable: str, padding: Padding | None, parts: int, nanoseconds: int
     ) -> None:
-        """Count a call outside of the profiles. parts: calls it was split into, 0 for none."""
+        """Count an out-of-profile call, split into this many `parts`, 0 for none."""
         with self._lock:
             counter = self._counters.setdefault((path, executable), CallCounter())
             self._parts += parts

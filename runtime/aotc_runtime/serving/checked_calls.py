@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class CheckedCalls:
     """Checks the arguments of one entry point's calls, and makes the calls.
 
-    table: executable by the shapes of what a caller passes, in the manifest's order.  started: when
-    a call began, by `perf_counter_ns`.
+    `table` has executables by the shapes of the caller's arguments, in the manifest's order;
+    `started` is when a call began, by `perf_counter_ns`.
     """
 
     def __init__(

@@ -152,12 +152,12 @@ class DeviceArray:
 
 
 def as_array(value: Any, dtype: np.dtype[Any], scalar: bool, where: str) -> Array:
-    """A C-contiguous, native-endian numpy array of exactly this dtype. scalar: the input is 0-d.
+    """Return a C-contiguous, native-endian numpy array of exactly this dtype.
 
     Accepted: numpy arrays and scalars in any byte order and layout, objects with `__array__` such
-    as jax arrays, and for 0-d inputs Python numbers that the dtype can hold. Nothing is cast
-    between dtypes. Raises ShapeError: AOTC-E605 not an array, or a masked one, whose mask would be
-    lost, E606 another dtype.
+    as jax arrays, and for a 0-d input (`scalar`) Python numbers that the dtype can hold. Nothing is
+    cast between dtypes. Raises ShapeError: AOTC-E605 not an array, or a masked one, whose mask
+    would be lost, E606 another dtype.
     """
     if scalar and type(value) in (bool, int, float, complex):
         return _from_number(value, dtype, where)

@@ -34,7 +34,7 @@ class Execution:
         self.donated = frozenset(donated)
 
     def execute(self, served: Served, leaves: list[Any]) -> list[Buffer]:
-        """Run it on the calling thread. leaves: numpy arrays and DeviceArrays of its shapes.
+        """Run it on the calling thread with numpy arrays and DeviceArrays of its shapes.
 
         Raises BackendError (AOTC-E754, E755), ShapeError (AOTC-E631, E632).
         """

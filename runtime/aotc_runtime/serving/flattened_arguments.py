@@ -24,9 +24,9 @@ Flattener = Callable[[Any, Leaves], None]
 
 
 def flattener(tree: Tree, where: str) -> Flattener:
-    """A function that puts an argument's leaves in their places; made once, called often.
+    """Return a function that puts an argument's leaves in their places; made once, called often.
 
-    It raises ShapeError (AOTC-E604) for another structure. where: of the argument, for messages.
+    It raises ShapeError (AOTC-E604) for another structure; `where` names the argument in messages.
     """
     match tree:
         case Leaf(index=index):

@@ -61,8 +61,8 @@ class LoadedEntryPoint:
     arrays passed in are never aliased. Raises ShapeError (AOTC-E60x to E63x), BackendError
     (AOTC-E754, E755), ResourceError (AOTC-E553).
 
-    parameters: what a call passes, without masks and lengths, which the loader passes.  passed: the
-    leaves of spec.inputs that they hold.
+    `parameters` are those of a call, without masks and lengths, which the loader passes; `passed`
+    are their leaves in spec.inputs.
     """
 
     def __init__(self, resident: ResidentEntryPoint) -> None:

@@ -47,7 +47,7 @@ class Difference(Struct, frozen=True):
 
 
 def over_all(differences: Sequence[tuple[str, Difference]]) -> Difference:
-    """The difference of several arrays together. differences: each with the array's path."""
+    """Return the difference of several arrays together, from differences with the arrays' paths."""
     every = [difference for _, difference in differences]
     worst, _ = max(
         differences, key=lambda each: (not each[1].within, each[1].excess), default=("", None)

@@ -41,8 +41,8 @@ type Weights = Mapping[tuple[str, str], Weight]
 class ResidentExecutable(Struct, frozen=True):
     """One executable, ready to run.
 
-    arguments: a device buffer for a bound weight, or the index of an input leaf.  direct: the
-    engine's fastest way; None where arguments are donated, left out or in another order.
+    `arguments` has a device buffer for a bound weight, or the index of an input leaf. `direct` is
+    the engine's fastest call; None where arguments are donated, left out or in another order.
     """
 
     device: Device
@@ -79,8 +79,8 @@ class ResidentEntryPoint(Struct, frozen=True):
 class ResidentBundle(Struct, frozen=True):
     """Everything is loaded and nothing has run; only `loaded_bundle.make_ready` makes it callable.
 
-    devices: by platform, the target's first.  arrays: views over the mapped weights, which the
-    device buffers use in place.
+    `devices` are by platform, the target's first. `arrays` are views over the mapped weights, which
+    the device buffers use in place.
     """
 
     verified: VerifiedBundle
@@ -94,8 +94,8 @@ def load_executables(
 ) -> dict[ExecutableKey, Executable]:
     """Deserialize every executable of a target; compiles nothing and runs nothing.
 
-    devices: by platform.  blobs: the executables by digest. Raises BackendError (AOTC-E753), and
-    ResourceError (AOTC-E555) where an engine was started with fewer devices than they run on.
+    `devices` are by platform, `blobs` the executables by digest. Raises BackendError (AOTC-E753),
+    and ResourceError (AOTC-E555) where an engine was started with fewer devices than they run on.
     """
     device = devices[manifest.target.platform]
     mesh = _mesh(manifest)
@@ -124,7 +124,7 @@ def make_resident(
 ) -> ResidentBundle:
     """Map the weights and put them together with the executables; runs nothing.
 
-    executables: what `load_executables` made of this bundle's, or None to do it here.
+    `executables` are the result of `load_executables` for this bundle, or None to call it here.
     Raises BundleFormatError (AOTC-E117: a tensor is not what the manifest says), BackendError.
     """
     manifest = verified.manifest

@@ -68,8 +68,8 @@ class CallCounter:
 class Served:
     """An executable as calls use it, with its counter.
 
-    masks: masks and lengths, which the loader passes, by leaf, for a call of exactly its sizes.
-    call, show: of numpy arrays; from what it gives to the result.
+    `masks` are masks and lengths, which the loader passes, by leaf, for a call of exactly its
+    sizes. `call` takes numpy arrays, and `show` makes the result of what it returns.
     """
 
     def __init__(

@@ -93,7 +93,7 @@ type MapOf = Callable[..., mmap.mmap]
 
 
 def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryview:
-    """The file's bytes, mapped read-only. kind: makes the map. Raises OSError."""
+    """Map a file read-only with `kind`, and return its bytes. Raises OSError."""
     descriptor = _open(path)
     try:
         status = os.fstat(descriptor)
@@ -111,7 +111,7 @@ def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryvie
 
 
 def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> MappedBundle:
-    """Open a bundle: framing only, nothing in it is believed. kind: makes the maps of its files.
+    """Open a bundle with maps made by `kind`: framing only, nothing in it is believed.
 
     Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
     archive, E109 for a folder that is no OCI layout or holds anything else.

@@ -106,7 +106,7 @@ def described(found: Machine) -> Machine:
 
 
 def processor_here(architecture: str) -> tuple[str, frozenset[str]]:
-    """This host's processor. architecture: as `os.uname` says."""
+    """Return this host's processor; `architecture` is from `os.uname`."""
     cpuinfo = _read("/proc/cpuinfo").decode("utf-8", "replace")
     return processor(cpuinfo, architecture, _read("/proc/self/auxv"))
 

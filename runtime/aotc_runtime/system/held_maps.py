@@ -42,7 +42,7 @@ class HeldFiles:
             os.close(descriptor)
 
     def map(self, descriptor: int, size: int, **options: int) -> mmap.mmap:
-        """Map an open file, and keep a descriptor of its own for it. options: of `mmap.mmap`.
+        """Map an open file with these `mmap.mmap` options, and keep a descriptor of its own for it.
 
         Raises OSError.
         """

@@ -27,9 +27,9 @@ def facts(
     memory_limit: int | None,
     accelerators: tuple[Accelerator, ...],
 ) -> HostFacts:
-    """The facts of this process' host. devices: how many somebody wants of the processor.
+    """Return the facts of this process' host; `devices` is the number wanted of the processor.
 
-    memory_limit: bytes that a bundle may need; without it, what this process may still allocate.
+    `memory_limit` is the bytes that a bundle may need; by default what this process may allocate.
     """
     system = os.uname()
     return HostFacts(
@@ -84,10 +84,10 @@ def free_memory() -> int:
 
 
 def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:
-    """Bytes this process may still allocate: free memory, or what a cgroup has left if less.
+    """Return the bytes this process may still allocate: free memory, or a cgroup's rest if less.
 
-    cgroup: where cgroups are mounted.  membership: names this process' own; each above it may have
-    a limit too. A container mostly sees its own cgroup as the uppermost one.
+    `cgroup` is where cgroups are mounted; `membership` names this process' own, and each above it
+    may have a limit too. A container mostly sees its own cgroup as the uppermost one.
     """
     free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in _read(meminfo).splitlines():

@@ -89,7 +89,7 @@ def _mode(path: str) -> int:
 
 
 def _mapped(path: str, map_file: MapFile, shown: str, before: int) -> memoryview:
-    """The bytes of a file. before: how many were mapped before it."""
+    """Return the bytes of a file, mapped after `before` others."""
     try:
         return map_file(path)
     except OSError as error:

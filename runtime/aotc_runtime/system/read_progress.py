@@ -63,7 +63,7 @@ def line_of_progress(doing: str, place: Path, *, quiet: bool) -> Iterator[OnProg
 
 
 class BytesProgress:
-    """The progress of several blobs together; threads may share it. total: bytes of all."""
+    """The progress of several blobs of `total` bytes together; threads may share it."""
 
     def __init__(self, total: int, on_bytes: OnBytes) -> None:
         self._done, self._total, self._on_bytes = 0, total, on_bytes

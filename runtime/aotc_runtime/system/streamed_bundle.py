@@ -34,7 +34,7 @@ def ignore_progress(number: int) -> None:
 class PassedMap(mmap):
     """A map of which one chunk at a time is in memory, if it is read by `chunks`.
 
-    on_progress: called after each chunk.
+    `on_progress` is called after each chunk.
     """
 
     on_progress: OnProgress = staticmethod(ignore_progress)
@@ -68,7 +68,7 @@ def look_into(
 ) -> MappedBundle:
     """Open a bundle to be read once, as `aotc_runtime.system.bundle_files.open_bundle` does.
 
-    on_progress: called after each chunk that was read.
+    `on_progress` is called after each chunk that was read.
     """
 
     def make(*given: Any, **options: Any) -> PassedMap:

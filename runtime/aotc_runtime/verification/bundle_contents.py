@@ -47,7 +47,7 @@ class Root(Struct, frozen=True):
 class Contents(Struct, frozen=True):
     """Everything below a root: blobs with good digests, by digest, and the targets' manifests.
 
-    absent: what the root calls the targets that are not stored. Made without a policy, this says
+    `absent` has the root's names of targets that are not stored. Made without a policy, this says
     what a bundle contains, not whether to trust it.
     """
 

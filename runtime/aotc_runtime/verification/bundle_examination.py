@@ -82,9 +82,9 @@ def examine(
 ) -> Verdict:
     """Examine a bundle gate by gate, on the host with these facts.
 
-    now: the time of checking, seconds since the epoch.  target: one of the bundle's, or None for
-    the best that the host can run.  unread: sizes by digest of weights that are not there: whatever
-    the verdict is, it does not say that they are the signed ones.
+    `now` is the time of checking, in seconds since the epoch. `target` is one of the bundle's, or
+    None for the best that the host can run. `unread` has sizes by digest of weights that are not
+    stored: whatever the result is, it does not say that they are the signed ones.
     """
     gates: list[str] = []
     root_digest = ""

@@ -36,9 +36,9 @@ from aotc_runtime.verification.root_signatures import who_signed
 class Statements(Struct, frozen=True):
     """Certificates about a root, as far as they can be read.
 
-    by_key: certificates with the ids of the keys that count, the digest of the envelope, and its
-    name in messages.  beside: what else they signed, in words.  idle: findings for keys that do not
-    count.
+    `by_key` has certificates with the ids of the keys that count, the digest of the envelope, and
+    its name in messages. `beside` has other statements they signed, in words; `idle` has findings
+    for keys that do not count.
     """
 
     by_key: tuple[tuple[Certificate, frozenset[str], str, str], ...]
@@ -57,10 +57,10 @@ def ruling(
 ) -> Ruling:
     """Return the result of certificates for a release that a target does not accept itself.
 
-    now: seconds since the epoch. The ruling has a certificate, or one finding or more: AOTC-E411
-    keys that do not count, E412 none is about this, E413 it did not pass, E414 it ran something
-    else. Raises BundleFormatError for a malformed envelope (AOTC-E106, E107, E119), TrustError for
-    certifiers that are no keys (AOTC-E309, E310).
+    `now` is in seconds since the epoch. The ruling has a certificate, or one finding or more:
+    AOTC-E411 keys that do not count, E412 none is about this, E413 it did not pass, E414 it ran
+    something else. Raises BundleFormatError for a malformed envelope (AOTC-E106, E107, E119),
+    TrustError for certifiers that are no keys (AOTC-E309, E310).
     """
     keys = certifier_keys(policy)
     found = read_statements(envelopes, root_digest, keys, where, now)
@@ -102,10 +102,10 @@ def read_statements(
     where: str,
     now: float,
 ) -> Statements:
-    """Everything that certifiers signed and attached to this root.
+    """Return everything that certifiers signed and attached to this root.
 
-    keys: the policy's certifiers, by id.  now: seconds since the epoch. Raises BundleFormatError
-    for a malformed envelope (AOTC-E106, E107, E119).
+    `keys` are the policy's certifiers, by id; `now` is in seconds since the epoch. Raises
+    BundleFormatError for a malformed envelope (AOTC-E106, E107, E119).
     """
     by_key = []
     beside: list[str] = []

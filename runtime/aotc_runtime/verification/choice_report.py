@@ -9,7 +9,7 @@ from aotc_runtime.verification.host_compatibility import Choice
 
 
 def choice_report(choice: Choice) -> dict[str, Any]:
-    """JSON: why this target. rule: "named" or "most processor features"."""
+    """Return the reasons for the target as JSON, with the rule that chose it."""
     return {
         "rule": "named" if choice.named else "most processor features",
         "candidates": [

@@ -29,11 +29,12 @@ def choose(
     now: float,
     ask: AskHost,
 ) -> str:
-    """The best target of a bundle for a host: verification steps 1 to 4, 7, and 8 to 10.
+    """Return the best target of a bundle for a host: verification steps 1 to 4, 7, and 8 to 10.
 
-    source: with root and attestations.  documents: image manifest and bundle manifest of each
-    target, whose digests were checked.  absent: what the root calls the other targets.  now: the
-    time of checking, seconds since the epoch.  ask: asked once the policy accepts the bundle.
+    `source` has the root and attestations, `documents` the image manifest and bundle manifest of
+    each target, with checked digests. `absent` has the root's names of the other targets. `now` is
+    the time of checking, in seconds since the epoch. `ask` is called once the policy accepts the
+    bundle.
 
     Raises BundleFormatError, TrustError, and every reason why no target fits.
     """

@@ -41,10 +41,10 @@ class Candidate(Struct, frozen=True):
 class Choice(Struct, frozen=True):
     """The target to run, or the one that comes closest.
 
-    named: whether the caller asked for it; otherwise it is the one with the most processor features
-    among those that fit.  findings: why it may not run; if none was named and none fits, those of
-    all.  candidates: evaluated targets, best first.  absent: targets that were signed with the
-    others and left out of this copy of the bundle.
+    If it is not `named` by the caller, it is the one with the most processor features among those
+    that fit. `findings` are why it may not run; if none was named and none fits, those of all.
+    `candidates` are the evaluated targets, best first. `absent` are targets that were signed with
+    the others and left out of this copy of the bundle.
     """
 
     target: str
@@ -216,13 +216,12 @@ def choose_target(
     absent: Sequence[str] = (),
     certificates: AskCertificates | None = None,
 ) -> Choice:
-    """The target to run and why it may not; a wanted one, or the best this host can run.
+    """Return the target to run and why it may not; a wanted one, or the best this host can run.
 
     Best: no findings, then an accelerator, then the most processor features, then the name. If no
-    target fits, the findings of every target are returned together.  absent: what this copy of the
-    bundle lacks.
-    certificates: asked only of a target that does not accept what runs it on the host by itself;
-    None if none may count.
+    target fits, the findings of every target are returned together. `absent` are targets that this
+    copy of the bundle lacks. `certificates` is called only for a target that does not accept the
+    host's release by itself; None if none may count.
     """
     if wanted is not None and wanted not in manifests:
         missing = _findings().missing_target(manifests, wanted, absent)

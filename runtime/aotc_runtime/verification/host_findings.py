@@ -206,7 +206,7 @@ def padding_bytes(manifest: BundleManifest) -> int:
 
 
 def too_little_memory(manifest: BundleManifest, host: HostFacts, needs: int) -> Finding:
-    """AOTC-E551. needs: bytes."""
+    """Return AOTC-E551 for a target that needs this many bytes."""
     hint = "raise the memory limit of the container or of `load`, or build smaller profiles"
     expected, found = f"{needs} bytes", f"{host.memory_bytes} bytes"
     return _of(manifest, "AOTC-E551", expected, found, hint)

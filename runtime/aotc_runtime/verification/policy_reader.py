@@ -54,7 +54,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
 
 
 class _File(NamedTuple):
-    """Where a policy stands. name: in messages.  text: its TOML; None for one made in Python."""
+    """The source of a policy: its name in messages and its TOML; None for one made in Python."""
 
     name: str
     text: str | None = None

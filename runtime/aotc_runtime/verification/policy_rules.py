@@ -87,7 +87,7 @@ def roles_by_digest(
 
 
 def check_revoked_blobs(roles: Mapping[str, str], policy: TrustPolicy) -> Iterator[Finding]:
-    """Verification step 7: AOTC-E314. roles: what each blob of the bundle is, by digest."""
+    """Check revoked blobs (verification step 7, AOTC-E314), with blobs' roles by digest."""
     for digest in policy.revoked.blobs:
         if digest in roles:
             yield finding("AOTC-E314", roles[digest], digest)
@@ -180,7 +180,7 @@ def check_precisions(
 
 
 def check_runtime(host: HostFacts, accepts: Accepts, engines: Set[str]) -> Iterator[Finding]:
-    """Verification step 7: AOTC-E318, by the policy alone. engines: of the targets."""
+    """Check the runtime by the policy alone (verification step 7, AOTC-E318), for these engines."""
     # Without jaxlib only others than XLA can run any code.
     is_asked = XLA in engines and (host.jaxlib != NOT_INSTALLED or engines == {XLA})
     for name, accepted, running in (
@@ -201,9 +201,9 @@ def accepted_targets(
     policy: TrustPolicy,
     target: str | None,
 ) -> tuple[Mapping[str, BundleManifest], list[Finding]]:
-    """Return the targets whose engines the policy accepts, and what it refuses: end of step 7.
+    """Return the targets whose engines the policy accepts, and its findings: end of step 7.
 
-    target: the one that the caller named.
+    `target` is the one that the caller named.
     """
     findings: list[Finding] = []
     if policy.engines is not None:

@@ -48,7 +48,7 @@ _PATTERNS = {
 
 
 class Places:
-    """Where the keys of a policy stand. text: its TOML; None for one that was made in Python."""
+    """The positions of a policy's keys in its TOML text; None for one that was made in Python."""
 
     def __init__(self, file: str, text: str | None) -> None:
         self._file = file

@@ -26,7 +26,7 @@ def check_builds(
     """Check who built a bundle, when and from what: verification step 7.
 
     AOTC-E323 the signer of the provenance, E315 the build time, E316 the builder, E317 the sources.
-    now: the time of checking, seconds since the epoch.
+    `now` is the time of checking, in seconds since the epoch.
 
     Provenance is read only where a policy asks about builds. Raises BundleFormatError (AOTC-E106)
     for provenance that is no SLSA provenance v1.

@@ -154,7 +154,7 @@ def _der(text: str) -> bytes:
 
 
 def require_ed25519_point(der: bytes, where: str) -> None:
-    """Refuse an Ed25519 key of small order, which is nobody's. der: of any key.
+    """Reject an Ed25519 key of small order, which belongs to no signer; `der` is any key.
 
     Raises TrustError (AOTC-E310).
     """

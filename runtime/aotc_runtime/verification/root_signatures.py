@@ -22,10 +22,10 @@ from aotc_runtime.verification.public_keys import PublicKey, SigningTime, Trials
 
 
 class AcceptedProvenance(Struct, frozen=True):
-    """Provenance that counts: signed by these keys (ids). where: for messages.
+    """Provenance that counts, signed by keys with these ids; `where` names it in messages.
 
-    predicate: JSON, not interpreted yet.  builders: ids of those that these keys may speak for;
-    None for all of them.
+    `predicate` is JSON, not interpreted yet. `builders` are ids of those that these keys may
+    describe; None for all of them.
     """
 
     signers: frozenset[str]
@@ -67,8 +67,8 @@ def accepted_provenance(
 ) -> tuple[AcceptedProvenance, ...]:
     """Return the provenance that the policy's keys signed: verification steps 3 and 4.
 
-    The keys belong to at least as many distinct holders as the threshold. now: seconds since the
-    epoch.
+    The keys belong to at least as many distinct holders as the threshold. `now` is in seconds since
+    the epoch.
 
     Raises BundleFormatError for a malformed envelope, TrustError: AOTC-E301 unsigned, E302 signed
     by none of the policy's keys, E303 a signature that does not verify, E304 too few keys,

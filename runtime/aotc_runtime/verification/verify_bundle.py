@@ -108,7 +108,7 @@ class Signed(Struct, frozen=True):
 
 
 def authenticate(attested: Attested, now: float) -> Signed:
-    """Verification steps 3 and 4. now: the time of checking, seconds since the epoch."""
+    """Run verification steps 3 and 4; `now` is the time of checking, seconds since the epoch."""
     parsed, envelopes = attested.parsed, attested.envelopes
     root, where = parsed.root_digest, parsed.source.name
     provenance = root_signatures.accepted_provenance(envelopes, root, parsed.policy, where, now)
@@ -118,9 +118,9 @@ def authenticate(attested: Attested, now: float) -> Signed:
 def attribute(
     source: BlobSource, policy: TrustPolicy, now: float, unread: Mapping[str, int] = ALL_READ
 ) -> Signed:
-    """Return who vouches for a bundle: verification steps 1 to 4.
+    """Return the accepted signatures of a bundle: verification steps 1 to 4.
 
-    now: the time of checking, seconds since the epoch.  unread: as of `Parsed`. Raises
+    `now` is the time of checking, in seconds since the epoch, `unread` as in `Parsed`. Raises
     BundleFormatError, IntegrityError, TrustError.
     """
     return authenticate(collect(parse(source, policy, unread)), now)
@@ -181,10 +181,10 @@ def accept(unpacked: Unpacked) -> Accepted:
 
 
 def accept_bundle(source: BlobSource, policy: TrustPolicy, now: float) -> Accepted:
-    """Everything that can be said about a bundle on any host: verification steps 1 to 7.
+    """Run the checks that are the same on any host: verification steps 1 to 7.
 
-    now: the time of checking, seconds since the epoch. Weights are hashed from then on: use the
-    result in a `with` statement, which ends that.
+    `now` is the time of checking, in seconds since the epoch. Weights are hashed from then on: use
+    the result in a `with` statement, which ends that.
     Raises BundleFormatError, IntegrityError, TrustError.
     """
     return accept(unpack(attribute(source, policy, now)))
@@ -203,9 +203,9 @@ class Evaluated(Struct, frozen=True):
 
 
 def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) -> Evaluated:
-    """The end of verification step 7, and the answers to 8 to 10.
+    """Run the end of verification step 7, and return the results of steps 8 to 10.
 
-    facts: of the host.  target: one of the bundle's, or None for the best that the host can run.
+    `facts` are the host's. `target` is one of the bundle's, or None for the best it can run.
     Raises TrustError (AOTC-E318, E322), IntegrityError if the weights are not the signed ones.
     """
     contents, policy = accepted._contents, accepted.signed.parsed.policy
@@ -234,8 +234,8 @@ class VerifiedBlob(Struct, frozen=True):
 class VerifiedBundle(Struct, frozen=True):
     """A bundle that this policy trusts and this host can run; every blob of its target was hashed.
 
-    root_digest: what was signed.  signers: ids of the trusted keys that signed.  manifest: of the
-    chosen target.  blobs: by digest.  choice: why this target.
+    `root_digest` is the signed digest and `signers` are ids of the trusted keys that signed it.
+    `manifest` is the chosen target's, `choice` says why. `blobs` are by digest.
     """
 
     root_digest: str
@@ -252,7 +252,7 @@ class VerifiedBundle(Struct, frozen=True):
 class Compatible(Struct, frozen=True):
     """A bundle that the policy accepts and this host can run, its weights still being hashed.
 
-    manifest: of the chosen target.  executables: by digest; they were hashed before the weights.
+    `manifest` is the chosen target's; `executables`, by digest, were hashed before the weights.
     """
 
     _judged: Evaluated
@@ -290,9 +290,9 @@ def require(evaluated: Evaluated) -> Compatible:
 def require_compatible(
     accepted: Accepted, facts: HostFacts, target: str | None = None
 ) -> Compatible:
-    """A bundle on the host with these facts: the end of verification step 7, and 8 to 10.
+    """Return a bundle on the host with these facts: the end of verification step 7, and 8 to 10.
 
-    target: one of the bundle's, or None for the best that the host can run.
+    `target` is one of the bundle's, or None for the best that the host can run.
     Raises IntegrityError, TrustError, IncompatibleRuntimeError, IncompatibleHostError,
     ResourceError.
     """

@@ -182,13 +182,13 @@ def test_what_a_compiler_refuses_falls_and_a_missing_compiler_does_not() -> None
     assert first_refusal([future(None), future(missing), future(OSError())]) == ()
     found = first_refusal([future(missing), future(refused)])
     assert [finding.code for finding in found] == ["AOTC-E916"]
-    fallen = EngineFallback("box", "iree", "xla", found)
-    assert fallen.sentence == (
+    fallback = EngineFallback("box", "iree", "xla", found)
+    assert fallback.sentence == (
         "box is compiled by xla, because iree cannot compile predict for box (AOTC-E916: 'x.y' op)"
     )
-    assert (fallen.refusal.engine, fallen.refusal.code) == ("iree", "AOTC-E916")
+    assert (fallback.refusal.engine, fallback.refusal.code) == ("iree", "AOTC-E916")
     failed = finding("AOTC-E953", "predict for box", "no buffer", cause="engine-fails-at-a-call")
-    fallen = EngineFallback("box", "iree", "xla", (failed,))
-    assert fallen.sentence == (
+    fallback = EngineFallback("box", "iree", "xla", (failed,))
+    assert fallback.sentence == (
         "box is compiled by xla, because iree cannot run predict for box (AOTC-E953: no buffer)"
     )

@@ -80,7 +80,7 @@ class IreeError(Exception):
 
 
 class Hal(NamedTuple):
-    """One of IREE's devices. module: through which contexts reach it."""
+    """One of IREE's devices, and the module through which contexts reach it."""
 
     device: Any
     module: Any
@@ -102,7 +102,7 @@ class Bound:
     """An executable with its weights.
 
     A context of IREE's runs one call at a time, so there are as many as calls have run at once. All
-    of them share the code and the weights. kept: arrays that IREE refers to without owning them.
+    of them share the code and the weights. `kept` are arrays that IREE refers to but does not own.
     """
 
     def __init__(self, executable: IreeExecutable, make: Callable[[], Any], kept: object) -> None:
@@ -135,7 +135,7 @@ class Bound:
 
 
 class IreeDevice(ProcessorDevice):
-    """The processor. runtime: IREE's library.
+    """The processor, with IREE's library as `runtime`.
 
     A weight is no buffer of IREE's, since it becomes a parameter of each module that it is bound
     to.

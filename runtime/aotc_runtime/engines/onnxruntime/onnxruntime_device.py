@@ -71,7 +71,7 @@ class OnnxExecutable:
 
 
 class OnnxDevice(ProcessorDevice):
-    """The processor. package: onnxruntime."""
+    """The processor, with onnxruntime as `package`."""
 
     platform, engine = onnxruntime_names.ENGINE, "ONNX Runtime"
     error = OnnxError

@@ -60,7 +60,7 @@ class Compiled:
         self._idle = [self._compiled.create_infer_request()]
 
     def run(self, inputs: dict[int, Any], outputs: Sequence[Held]) -> None:
-        """Raises OpenvinoError. inputs: tensors, by their place among the graph's inputs."""
+        """Run with tensors by their place among the graph's inputs. Raises OpenvinoError."""
         try:
             request = self._idle.pop()
         except IndexError:
@@ -75,7 +75,7 @@ class Compiled:
 
 
 class OpenvinoExecutable:
-    """A verified graph. needs: places of its weights among the arguments."""
+    """A verified graph; `needs` has the places of its weights among the arguments."""
 
     def __init__(self, graph: openvino_reader.Graph, stored: Stored) -> None:
         self.graph, self.where, self.outputs = graph, stored.where, stored.outputs
@@ -83,7 +83,7 @@ class OpenvinoExecutable:
 
 
 class OpenvinoDevice(ProcessorDevice):
-    """The processor. package: openvino."""
+    """The processor, with openvino as `package`."""
 
     platform, engine = openvino_names.ENGINE, "OpenVINO"
     error = OpenvinoError

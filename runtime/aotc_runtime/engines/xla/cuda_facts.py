@@ -52,7 +52,7 @@ def detect() -> Accelerator:
 
 
 def facts(driver: Driver | None, plugin: str) -> Accelerator:
-    """Return the host's GPUs. driver: None without a driver."""
+    """Return the host's GPUs; `driver` is None if none is installed."""
     if driver is None:
         return Accelerator(platform=PLATFORM, devices=0, plugin=plugin)
     capability = min((gpu.capability for gpu in driver.gpus), default=None)

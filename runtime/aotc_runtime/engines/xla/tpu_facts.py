@@ -55,7 +55,7 @@ def detect() -> Accelerator:
 
 
 def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Accelerator:
-    """Return the host's TPUs. environment: may name some of the chips."""
+    """Return the host's TPUs; the `environment` may name some of the chips."""
     named = next((environment[name] for name in VISIBLE if environment.get(name)), None)
     visible = chips if named is None else chips[: len(named.split(","))]
     return Accelerator(

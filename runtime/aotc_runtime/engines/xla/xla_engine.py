@@ -70,10 +70,10 @@ def _accelerated(platform: str, started: Processor) -> XlaDevice:
 
 
 def processor(threads: int | None = None, devices: int | None = None) -> Processor:
-    """This process' processor.
+    """Return this process' processor.
 
-    threads: of XLA's pool.  devices: how many to make of the processor, if nobody has asked before.
-    The first who asks decides, since a process has one client.
+    `threads` is the size of XLA's pool, `devices` the number of devices to make of the processor.
+    The first call decides both, since a process has one client.
     Raises BackendError: AOTC-E754 in a process forked after first use, E750 if XLA refuses the
     flags of the environment; ResourceError (AOTC-E552) for another number of threads than there
     are.

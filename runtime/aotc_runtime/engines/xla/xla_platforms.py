@@ -22,7 +22,7 @@ def facts(platform: str) -> Accelerator | None:
 
 
 def accelerated(platform: str, started: Processor) -> XlaDevice:
-    """The devices of a platform. started: the processor, without which no plugin runs."""
+    """Return the devices of a platform; no plugin runs without the processor, `started`."""
     try:
         match platform:
             case "cuda":

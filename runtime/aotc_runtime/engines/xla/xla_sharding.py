@@ -27,7 +27,7 @@ ALIGNMENT = 64
 class MeshPlacement:
     """The placement of arrays of one shape on a mesh.
 
-    key: equal for equal placements.  tiles: what an executable has to say of such an array.
+    `key` is equal for equal placements; an executable has to state `tiles` for such an array.
     """
 
     __slots__ = ("_cuts", "_devices", "_put", "_shapes", "_singles", "key", "sharding", "tiles")
@@ -91,7 +91,7 @@ class MeshPlacement:
 
 
 class Placements:
-    """The placements on the devices of one client. names: those of `jaxlib.xla_client`."""
+    """The placements on the devices of one client; `names` are those of `jaxlib.xla_client`."""
 
     def __init__(self, names: Any, devices: Sequence[Any], put: Put) -> None:
         self._names, self._devices, self._put = names, devices, put

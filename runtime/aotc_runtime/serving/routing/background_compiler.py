@@ -26,9 +26,9 @@ class _Ready(Struct):
 class BackgroundCompiler:
     """Compiles one entry point for more sizes, one after the other in a thread of its own.
 
-    compile_: makes an executable; slow; raises AotcError.  most: executables kept, and sizes that
-    wait; the least recently used is given back.  seconds: a compilation that takes longer is given
-    up: XLA cannot be stopped, so its thread goes on until it is done, and nobody uses the result.
+    `compile_` makes an executable; slow; raises AotcError. `most` limits the cached executables,
+    and the sizes that wait; the least recently used is released. A compilation that takes more than
+    `seconds` is given up: XLA cannot be stopped, so its thread goes on, and its result is unused.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ REMEMBERED_MAX = 1024
 
 
 class FallbackCalls:
-    """Finds what serves the calls of one entry point that no profile fits.
+    """Routes the out-of-profile calls of one entry point.
 
-    served: the executables of its profiles, in the manifest's order.
+    `served` are the executables of its profiles, in the manifest's order.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ def stacked(arrays: Sequence[Array], axis: int, shape: Sequence[int], fill: Arra
 
 
 def stacked_mask(mask: Mask, calls: Sequence[Sizes], dimension: str, shape: Sequence[int]) -> Array:
-    """The mask of calls whose rows lie behind each other. shape: of all of it."""
+    """Return the mask, of this shape, of calls whose rows lie behind each other."""
     axis = mask.axes.index(dimension)
     parts = [
         mask.array((*shape[:axis], sizes[dimension], *shape[axis + 1 :]), sizes) for sizes in calls

@@ -54,9 +54,9 @@ def cut(array: Array, shape: Shape) -> Array:
 
 
 def mask(axes: Sequence[int | str], shape: Shape, real: Mapping[str, int]) -> Array:
-    """Booleans of this shape, true where each of the `real` dimensions is below its real size.
+    """Return booleans of this shape, true where all `real` dimensions are below their real size.
 
-    axes: what the shape is made of; a dimension counts where it stands by itself.
+    `axes` are the shape's expressions; a dimension counts where it stands by itself.
     """
     array = np.ones(shape, np.bool_)
     for axis, name in enumerate(axes):

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Mask(Struct, frozen=True):
-    """leaf: which input.  axes: its shape.  dimensions: those that it tells the real part of."""
+    """A mask: its input leaf, its axes, and the dimensions whose real part it marks."""
 
     leaf: int
     axes: tuple[int | str, ...]
@@ -32,7 +32,7 @@ class Mask(Struct, frozen=True):
 
 
 class Length(Struct, frozen=True):
-    """leaf: which input.  dimension: whose real size it is."""
+    """A length: its input leaf, and the dimension whose real size it holds."""
 
     leaf: int
     dimension: str

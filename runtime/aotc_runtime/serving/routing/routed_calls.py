@@ -73,7 +73,7 @@ class RoutedCall(Protocol):
 
 
 class Filling(Struct, frozen=True):
-    """An input that is padded. leaf: which.  shape: to be filled up to.  value: a 0-d array."""
+    """An input leaf that is padded up to `shape` with `value`, a 0-d array."""
 
     leaf: int
     shape: tuple[int, ...]
@@ -83,7 +83,7 @@ class Filling(Struct, frozen=True):
 class PaddedCall:
     """A profile that is larger than the call.
 
-    sizes: of the call.  fills: by leaf, what the padding of an input is filled with.
+    `sizes` are the call's; `fills` has the padding values of inputs, by leaf.
     """
 
     path = Path.PAD

@@ -21,7 +21,7 @@ SUMS_MAX = 2**24
 
 
 class Direct(Struct, frozen=True):
-    """One call of a profile, padded where its sizes are larger. profile: its number."""
+    """One call of the profile with this number, padded where its sizes are larger."""
 
     profile: int
     sizes: dict[str, int]
@@ -38,7 +38,7 @@ Route = Direct | Parts
 
 
 class Router:
-    """Chooses a route. order: of the profiles' numbers, the one to try first before the others."""
+    """Chooses a route; `order` has the profiles' numbers in the order in which they are tried."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class SymbolicCompiler:
     """Compiles one entry point for any sizes; call it from one thread at a time."""
 
     def __init__(self, resident: ResidentEntryPoint) -> None:
-        """resident: one whose manifest has a module for other sizes."""
+        """Compile for a resident entry point whose manifest has a module for other sizes."""
         self._device, self._name, self._spec = resident.device, resident.name, resident.spec
         spec, verified, weights = resident.spec, resident.verified, resident.weights
         assert spec.symbolic is not UNSET, (

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from unit.runtime.samples import PROFILE, host, manifest
 
-from aotc.bundle.compat.compat_matrix import BuildParity, Claim, Level, Row, Word, matrix
+from aotc.bundle.compat.compat_matrix import BuildParity, Claim, Level, PolicyChecks, Row, matrix
 from aotc.commands.compat.compat_text import compat_findings
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Target
@@ -205,16 +205,16 @@ def web1(jaxlib: str) -> dict[str, HostFacts]:
     return {"web1": host(isa=frozenset(V3), jaxlib=jaxlib)}
 
 
-def word(*codes: str) -> Word:
+def checks(*codes: str) -> PolicyChecks:
     """A policy whose certifiers say yes, or no for these reasons."""
     found = tuple(Finding(code, "", "", "", "") for code in codes)
-    return Word(
+    return PolicyChecks(
         lambda manifest, release: Ruling(None if codes else CERTIFIED, found), lambda *_: ()
     )
 
 
 def test_a_certificate_that_counts_makes_a_target_usable_and_is_its_evidence() -> None:
-    (row,) = matrix(made(), web1(ELSEWHERE), [], [], [CLAIM], word())
+    (row,) = matrix(made(), web1(ELSEWHERE), [], [], [CLAIM], checks())
     assert (row.runs, row.level) == ("cpu-x86-64-v3", Level.OPTIMAL)
     assert row.cells[0].evidence.certified == CERTIFIED
 
@@ -247,7 +247,7 @@ def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() 
     ],
 )
 def test_failed_trial_is_a_no_and_untrusted_trial_is_unknown(codes: str, level: Level) -> None:
-    (row,) = matrix(made(), web1(ELSEWHERE), [], [], [], word(*codes.split()))
+    (row,) = matrix(made(), web1(ELSEWHERE), [], [], [], checks(*codes.split()))
     assert (row.runs, row.level) == (None, level)
     assert [finding.code for finding in row.cells[0].findings] == ["AOTC-E401", *codes.split()]
 
@@ -276,7 +276,7 @@ def test_compilers_are_those_of_the_target(change: dict[str, Any], compiled_by: 
 
 def test_a_policy_that_refuses_the_runtime_is_a_reason_on_every_target() -> None:
     refused = Finding("AOTC-E318", "", "", "", "")
-    asked = Word(None, lambda facts, engines: [refused] if facts.jaxlib == "0.12.0" else [])
+    asked = PolicyChecks(None, lambda facts, engines: [refused] if facts.jaxlib == "0.12.0" else [])
     no, yes = matrix(made(), web1("0.12.0"), ["0.12.0", "0.11.2"], [], [], asked)
     assert (no.runs, no.level, yes.runs) == (None, Level.NO, "cpu-x86-64-v3")
 

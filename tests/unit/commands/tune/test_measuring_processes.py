@@ -10,7 +10,7 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import CompileError
 from aotc.commands.tune import startup_measurement, tuning_process
 from aotc.commands.tune.tuning_messages import Job
-from aotc.pipeline.parity_check import ProvisionalBundle
+from aotc.pipeline.parity_check import TemporaryBundle
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 JOB = Job(
@@ -93,7 +93,7 @@ answer(type(None), lambda job, progress: (float(len(bundle)), 7))
 def measured(
     folder: Path, *bundles: str
 ) -> tuple[dict[str, list[tuple[float, int]]], dict[str, str]]:
-    made = {name: ProvisionalBundle(Path(name), folder / "trust.toml") for name in bundles}
+    made = {name: TemporaryBundle(Path(name), folder / "trust.toml") for name in bundles}
     return startup_measurement.measure(made, folder, dict(os.environ), Processes())
 
 
