@@ -129,8 +129,8 @@ def _plain(value: Plain) -> Plain:
 
 def _bytes(value: object) -> int:
     if (amount := bytes_of(value)) is None:
-        expected = 'a number of bytes, or a text such as "2 GiB"'
-        raise refusal(expected, "units are B, kB, MB, GB, TB, KiB, MiB, GiB and TiB")
+        expected = 'a number of bytes, or a string such as "2 GiB"'
+        raise refusal(expected, "use the unit B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")
     return amount
 
 
@@ -141,11 +141,11 @@ def _number(value: object) -> int | float:
 
 
 NAME_EXPECTED = (
-    "a name of ASCII letters, digits, '.', '_' and '-' that starts with a letter, a digit or '_', "
-    "at most 128 characters"
+    "1 to 128 ASCII letters, digits, '.', '_' and '-', of which the first is a letter, a digit "
+    "or '_'"
 )
-IDENTIFIER_EXPECTED = "an ASCII Python identifier that is no keyword, at most 128 characters"
-REFERENCE_EXPECTED = 'a function as "package.module:function"'
+IDENTIFIER_EXPECTED = "an ASCII Python identifier of at most 128 characters, other than a keyword"
+REFERENCE_EXPECTED = 'a function reference "package.module:function"'
 PLAIN_EXPECTED = "strings, numbers, booleans, arrays and tables"
 SIZE_EXPECTED = "an integer of at least 1"
 
@@ -160,16 +160,18 @@ Version = Annotated[
     str,
     accepting(
         is_version,
-        'three numbers and perhaps a suffix: "1.0.0", "1.2.0-rc1"',
+        'three numbers with an optional suffix, such as "1.0.0" or "1.2.0-rc1"',
         "write all three numbers, without leading zeros",
     ),
 ]
-FileText = Annotated[str, accepting(lambda v: bool(v), "the path of a file", "name the file")]
-Size = Annotated[int, accepting(lambda v: v >= 1, SIZE_EXPECTED, "sizes start at 1")]
+FileText = Annotated[str, accepting(lambda v: bool(v), "a file path", "write the path of the file")]
+Size = Annotated[int, accepting(lambda v: v >= 1, SIZE_EXPECTED, "write a size of at least 1")]
 Error = Annotated[
     float,
     accepting(
-        lambda v: v >= 0 and math.isfinite(v), "a finite number of at least 0", "0 means exact"
+        lambda v: v >= 0 and math.isfinite(v),
+        "a finite number of at least 0",
+        "write 0 for exact results",
     ),
 ]
 Number = Annotated[int | float, PlainValidator(_number)]

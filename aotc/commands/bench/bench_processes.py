@@ -134,7 +134,7 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
 def _run(
     job: Job, folder: Path, on_started: Callable[[str], None] = worker_parent.nobody
 ) -> Answer:
-    """A worker's answer. Raises what it refused, or BackendError (AOTC-E759)."""
+    """Return a worker's answer. Raises what it refused, or BackendError (AOTC-E759)."""
     try:
         return worker_parent.run(
             [sys.executable, "-c", START, str(time.monotonic())],

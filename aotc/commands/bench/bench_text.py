@@ -14,7 +14,7 @@ NUMBER_WIDTH = 9
 
 
 def bench_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The lines, for a document of `aotc.commands.bench.bench_processes.measure`."""
+    """Yield the lines, for a document of `aotc.commands.bench.bench_processes.measure`."""
     machine = document["machine"]
     yield f"{printable(document['bundle'])} for {document['target']}"
     yield (

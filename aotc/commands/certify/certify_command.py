@@ -152,7 +152,7 @@ def certify(
 
 
 def _policy_of(signer: Signer) -> TrustPolicy:
-    """The policy that accepts what this key has signed, whatever the bundle's name."""
+    """Return the policy that accepts what this key has signed, whatever the bundle's name."""
     from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
     from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 

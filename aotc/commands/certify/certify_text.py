@@ -87,7 +87,7 @@ def certify_findings(made: Certification) -> Iterator[Finding]:
 
 
 def certify_lines(made: Certification) -> list[str]:
-    """A certification as lines for people, trial by trial."""
+    """Return a certification as lines for people, trial by trial."""
     return [printable(line) for line in _lines(made)]
 
 

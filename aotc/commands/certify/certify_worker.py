@@ -54,7 +54,7 @@ def _finished(progress: Progress, **event: Any) -> None:
 
 
 def _verified(job: dict[str, Any], facts: Any) -> Any:
-    """The `VerifiedBundle` of the job, as if the release of its builder ran here."""
+    """Return the `VerifiedBundle` of the job, as if the release of its builder ran here."""
     from pathlib import Path
 
     import msgspec

@@ -99,7 +99,7 @@ _NAME = get_args(ChannelName)[1].pattern
 
 
 def named(bundle: Path, channel: str, trust: Path | None) -> Named:
-    """A bundle of which every digest was checked. trust: a policy that has to accept it.
+    """Return a bundle of which every digest was checked. trust: a policy that has to accept it.
 
     Raises UsageError (AOTC-E028), BundleFormatError, IntegrityError, TrustError.
     """

@@ -50,7 +50,7 @@ class Roles:
         return found
 
     def signers(self) -> list[Signer]:
-        """Raises what `signer_of` raises."""
+        """Return the signers. Raises what `signer_of` raises."""
         return signers_of(self.signing, self.passphrase_file)
 
 

@@ -389,7 +389,7 @@ def _roots_of(folder: Path, first: Path | None) -> list[Metadata[Root]]:
 
 
 def _read(path: Path, described: MetaFile | None = None) -> Metadata[Any]:
-    """Metadata from a file. described: what other metadata say of it."""
+    """Return metadata from a file. described: what other metadata say of it."""
     try:
         data = read_file(path, MOST_BYTES)
         if described is not None:

@@ -58,7 +58,7 @@ def of_folder(folder: Path) -> OnProgress:
 
 
 def _waiting(repository: Repository) -> dict[str, int]:
-    """The signatures that are missing, by the name of what waits for them."""
+    """Return the signatures that are missing, by the name of what waits for them."""
     found = repository.waiting()
     return {path: repository.missing(found) for path in found.signed.targets} if found else {}
 

@@ -70,7 +70,7 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
 
 
 def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
-    """AOTC-E961 for each host, with each jaxlib, on which no target runs."""
+    """Yield AOTC-E961 for each host, with each jaxlib, on which no target runs."""
     for row in rows:
         if row.runs is not None:
             continue
@@ -122,7 +122,7 @@ def compat_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _key(row: dict[str, Any]) -> str:
-    """A text that is the same for hosts of which the same is said."""
+    """Return a text that is the same for hosts of which the same is said."""
     return repr((row["cpu"], row["jaxlib"], row["build_for"], [*_cells(row)]))
 
 

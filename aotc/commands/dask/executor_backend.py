@@ -51,7 +51,7 @@ class ExecutorBackend:
         self._stopped: Future[Any] = Future()
 
     def toolchain(self) -> BuiltWith:
-        """The toolchain that the wrapped backend compiles with."""
+        """Return the toolchain that the wrapped backend compiles with."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:

@@ -56,14 +56,14 @@ class _Job(Struct, frozen=True):
 
 
 def encode_job(job: CompileJob) -> bytes:
-    """A job as it is sent."""
+    """Return a job as it is sent."""
     return msgspec.msgpack.encode(
         job, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes())
     )
 
 
 def decode_job(data: bytes) -> CompileJob:
-    """The job as the client had it."""
+    """Return the job as the client had it."""
     sent = unpacked(data, _Job)
     constants = {
         index: np.frombuffer(array, dtype).reshape(shape)
@@ -73,7 +73,7 @@ def decode_job(data: bytes) -> CompileJob:
 
 
 def encode_answer(request: bytes, answer: Answer) -> bytes:
-    """An answer to exactly this request."""
+    """Return an answer to exactly this request."""
     body = msgspec.msgpack.encode(answer)
     return _digest(request, body) + body
 

@@ -32,7 +32,7 @@ class _Running:
 
     @contextmanager
     def compiling(self, build: str, backend: Backend) -> Iterator[None]:
-        """Raises StoppedError if the build was stopped."""
+        """Raise StoppedError if the build was stopped."""
         entry = (build, backend)
         with self._lock:
             if build in self._stopped:

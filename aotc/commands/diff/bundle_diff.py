@@ -321,7 +321,7 @@ follows from that, or is told for the whole bundle.
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:
-    """A change for evidence that differs in something that is not compared by itself."""
+    """Yield a change for evidence that differs in something that is not compared by itself."""
     told = {change.kind for change in changes} & {"coverage", "operations", "placement"}
     for name in sorted(before.targets.keys() & after.targets.keys()):
         refs = [r.targets[name].manifest.evidence for r in (before, after)]
@@ -331,7 +331,7 @@ def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iter
 
 
 def _fields(kind: str, place: str, before: Any, after: Any, name: str = "") -> Iterator[Change]:
-    """A change wherever two values differ. name: of the value, in paths."""
+    """Yield a change wherever two values differ. name: of the value, in paths."""
     for path, one, two in differing(_plain(before), _plain(after), name):
         yield Change(kind, place, path, _shown(one), _shown(two))
 

@@ -91,7 +91,7 @@ def _units(name: str) -> set[str]:
 
 
 def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
-    """AOTC-E976 for every rule that a change meets."""
+    """Yield AOTC-E976 for every rule that a change meets."""
     where = f"{diff.before.bundle} and {diff.after.bundle}"
     for rule in rules:
         met = [change for change in diff.changes if rule.meets(change)]

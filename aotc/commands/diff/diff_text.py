@@ -20,7 +20,7 @@ LABELS_MAX = 2
 
 
 def diff_document(diff: Diff) -> dict[str, Any]:
-    """Everything, JSON-able."""
+    """Return everything, JSON-able."""
     return {
         "before": _side(diff.before),
         "after": _side(diff.after),
@@ -62,7 +62,7 @@ def _change_document(change: Change) -> dict[str, Any]:
 
 
 def diff_lines(diff: Diff) -> Iterator[str]:
-    """The text of `aotc diff`."""
+    """Yield the text of `aotc diff`."""
     for sign, side in (("-", diff.before), ("+", diff.after)):
         word = "verified" if side.verified else "signatures not checked"
         yield f"{sign} {side.bundle}  {side.name} {side.version}  {side.root_digest[:19]}  ({word})"
@@ -106,7 +106,7 @@ def _sides(change: Change) -> tuple[str, str]:
 
 
 def _joined(changes: Sequence[Change]) -> Iterator[str]:
-    """A line for each change, or for all that are the same in several places."""
+    """Yield a line for each change, or for all that are the same in several places."""
     alike: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         alike.setdefault((change.path, _values(change)), []).append(change.place)

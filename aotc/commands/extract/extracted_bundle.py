@@ -55,7 +55,7 @@ def extract(
 
 
 def _blobs(contents: Contents, targets: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Digest and media type of every blob of these targets."""
+    """Yield digest and media type of every blob of these targets."""
     for name in targets:
         image = contents.targets[name]
         yield sha256(canonical_json.encode(image)), oci_layout.MANIFEST_TYPE

@@ -114,7 +114,7 @@ def _why(kind: str) -> str:
 
 
 def _axes(name: str, spec: Any) -> list[int | str]:
-    """Sizes, and names of those that vary."""
+    """Return sizes, and names of those that vary."""
     if spec.shape.rank is None:
         raise Refused(f"the input {name} of any number of axes")
     return [
@@ -291,7 +291,7 @@ def _failed_operation(error: Exception) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """The line of TensorFlow's message that says which operation it is, if one does."""
+    """Return the line of TensorFlow's message that says which operation it is, if one does."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [
         line for line in lines if re.search(r"unsupported|not supported|No registered|error:", line)

@@ -152,7 +152,7 @@ def check(
 
 
 def _beside(source: str, root: Path) -> str:
-    """A file as the manifest names it: from its own folder."""
+    """Return a file as the manifest names it: from its own folder."""
     if Path(source).is_absolute():
         return source
     return Path(os.path.relpath(source, root)).as_posix()

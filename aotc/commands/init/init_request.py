@@ -109,7 +109,7 @@ def is_model_file(text: str) -> bool:
 
 
 def _meant(reference: str) -> str:
-    """A hint for a text that is no reference to a function."""
+    """Return a hint for a text that is no reference to a function."""
     if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
         return f"a model file ends in {', '.join(suffixes())}: model-files.md says what writes it"
     module, _, attribute = reference.rpartition(".")

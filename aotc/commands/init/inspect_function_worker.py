@@ -126,7 +126,7 @@ def _unsuited(reference: str, function: Callable[..., Any], module: Any) -> Iter
 
 
 def _nameless(reference: str, signature: inspect.Signature) -> Iterator[Finding]:
-    """AOTC-E085 for a function all of whose arguments would land in *args or **kwargs."""
+    """Yield AOTC-E085 for a function all of whose arguments would land in *args or **kwargs."""
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     if kinds and all(kind in _TAKES_ANY for kind in kinds):
         found = f"{reference.partition(':')[2]}{signature}"
@@ -176,7 +176,7 @@ def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str,
 
 
 def _leaves(value: Any, *steps: str | int) -> Iterator[tuple[Steps, Seen]]:
-    """The leaves of a value, each with the steps to it."""
+    """Yield the leaves of a value, each with the steps to it."""
     if isinstance(value, (np.ndarray, np.generic, jax.Array, jax.ShapeDtypeStruct)):
         yield steps, _array(value)
     elif type(value) is dict and all(isinstance(key, str) for key in value):

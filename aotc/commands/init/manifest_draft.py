@@ -202,7 +202,7 @@ def _dimensions(
 
 
 def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Iterator[str]:
-    """A sentence for each dimension whose range is shorter than that of a model file."""
+    """Yield a sentence for each dimension whose range is shorter than that of a model file."""
     for name, draft in dimensions.items():
         _, most = answer.ranges.get(name, (None, None))
         if most is not None and draft.high < most < 2**31:
@@ -220,7 +220,7 @@ def name_of(function: str) -> str:
 
 
 def entry_point_of(function: str) -> str:
-    """An entry point's name from a reference: the function's own, or the file's."""
+    """Return an entry point's name from a reference: the function's own, or the file's."""
     if is_model_file(function):
         stem = PurePosixPath(function).stem
         return stem if is_identifier(stem) else "run"
@@ -363,7 +363,7 @@ class _ParameterReader:
                     )
 
     def _nested(self, path: str) -> ArrayInput:
-        """A leaf by its path; there is no example to say whether a step is an index."""
+        """Return a leaf by its path; there is no example to say whether a step is an index."""
         if any(path.startswith(f"{other}/") for other in self.request.inputs):
             self._says(path, "a path of its own", "a path below another array", "correct the path")
         return self._stated(path, self.request.inputs[path], None)
@@ -411,7 +411,7 @@ def _fixed(name: str, value: Any) -> str:
 
 
 def manifest_text(draft: Draft) -> str:
-    """The text of a build manifest of schema 1 (docs/reference/build-manifest.md)."""
+    """Return the text of a build manifest of schema 1 (docs/reference/build-manifest.md)."""
     return "\n".join(_lines(draft)) + "\n"
 
 

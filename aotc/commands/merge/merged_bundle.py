@@ -56,7 +56,7 @@ class TargetPart:
 
 
 def target_parts_of(source: BlobSource, contents: Contents) -> Iterator[TargetPart]:
-    """The targets that a bundle holds, in the order of its root index.
+    """Yield the targets that a bundle holds, in the order of its root index.
 
     source: what the contents were read from, every digest checked but perhaps those of weights:
     what is written of them is to be hashed. Raises IntegrityError (AOTC-E201).
@@ -97,7 +97,7 @@ class _Fixture:
 
 
 def check_fixtures(parts: Sequence[TargetPart]) -> Iterator[Finding]:
-    """AOTC-E050 for each fixture that differs from the same one of a bundle before it.
+    """Yield AOTC-E050 for each fixture that differs from the same one of a bundle before it.
 
     Raises BundleFormatError (AOTC-E131 to E133) for one that is no safetensors file.
     """
@@ -157,7 +157,7 @@ def _arrays(fixture: _Fixture, place: str) -> dict[str, Array]:
 
 
 def check_same_source(parts: Sequence[TargetPart]) -> Iterator[Finding]:
-    """AOTC-E050 for everything in which a bundle differs from those before it.
+    """Yield AOTC-E050 for everything in which a bundle differs from those before it.
 
     Fixtures are compared apart (`fixtures_match`): what plain JAX computed differs in the last bits
     between machines.
@@ -335,7 +335,7 @@ def _notes(bundle: Bundle) -> Iterator[str]:
 
 
 def merge_lines(report: dict[str, Any]) -> list[str]:
-    """The report for people."""
+    """Return the report for people."""
     lines = copy_lines(report, f"signed  {(report['signed_by'] or 'nobody')[:16]}")
     for found in report["inputs"]:
         signers = ", ".join(signer[:16] for signer in found["signers"])

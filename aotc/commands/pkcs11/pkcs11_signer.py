@@ -50,7 +50,7 @@ class TokenKey:
     pin: str = field(repr=False)
 
     def public_key(self) -> str:
-        """Raises UsageError: AOTC-E018 token or key not found, E019 the PIN is refused."""
+        """Return the public key. Raises UsageError: AOTC-E018 not found, E019 PIN rejected."""
         with self._session() as session:
             private = _private_key(session, self.uri)
             public = _public_half(session, private)
@@ -65,7 +65,7 @@ class TokenKey:
         ).decode()
 
     def sign(self, message: bytes) -> bytes:
-        """Raises UsageError (AOTC-E018, E019)."""
+        """Sign a message. Raises UsageError (AOTC-E018, E019)."""
         import pkcs11
 
         with self._session() as session:

@@ -73,7 +73,7 @@ def _attributes(text: str, separator: str, known: tuple[str, ...]) -> dict[str, 
 
 
 def _pin_file(source: str) -> Path:
-    """A path, or a file: URI without a host."""
+    """Return a path, or a file: URI without a host."""
     parts = urlsplit(source)
     if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
         raise _error("pin-source=file:/… or a path", parts.scheme or parts.netloc)

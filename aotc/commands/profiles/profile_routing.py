@@ -87,7 +87,7 @@ def assign(space: Space, points: Points, profiles: Points, costs: Costs) -> NDAr
 
 
 def by_model(profiles: Points, costs: Costs) -> NDArray[np.int64]:
-    """The numbers of these profiles, the cheapest first, the smallest of equals."""
+    """Return the numbers of these profiles, the cheapest first, the smallest of equals."""
     order: NDArray[np.int64] = np.lexsort((*profiles.T[::-1], costs))
     return order
 
@@ -136,7 +136,7 @@ def serve(
 
 
 def calls_of(route: Route | None) -> tuple[Direct, ...]:
-    """The calls that a request is served by; none if it is refused."""
+    """Return the calls that a request is served by; none if it is refused."""
     if route is None:
         return ()
     return (route,) if isinstance(route, Direct) else route.calls

@@ -16,7 +16,7 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 
 def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
-    """Everything that was found; costs in the unit of `--cost`."""
+    """Return everything that was found; costs in the unit of `--cost`."""
     choice = suggestion.choice
     return {
         "manifest": str(suggestion.manifest.path),
@@ -62,7 +62,7 @@ def _served(
 
 
 def suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
-    """The text of `aotc profiles suggest`, which ends with TOML for the manifest.
+    """Yield the text of `aotc profiles suggest`, which ends with TOML for the manifest.
 
     document: as `suggestion_document` gives it.
     """
@@ -147,7 +147,7 @@ def _calls(number: int) -> str:
 
 
 def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
-    """The result of `aotc profiles check` for one target."""
+    """Return the result of `aotc profiles check` for one target."""
     return {
         "entry_point": checked.space.entry_point,
         "target": checked.target,
@@ -162,7 +162,7 @@ def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
 
 
 def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
-    """The text of `aotc profiles check` for one target."""
+    """Yield the text of `aotc profiles check` for one target."""
     yield (
         f"{checked.space.entry_point} for {checked.target}: {_calls(checked.requests)}, "
         f"{100 * checked.coverage:.6g} % covered, {100 * checked.padding:.4g} % padding"

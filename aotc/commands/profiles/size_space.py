@@ -82,16 +82,16 @@ class Space:
         return tuple(axis.name for axis in self.axes)
 
     def points(self, profiles: Sequence[Mapping[str, int]]) -> Points:
-        """Sizes by name as rows."""
+        """Return sizes by name as rows."""
         rows = [[sizes[name] for name in self.names] for sizes in profiles]
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.axes))
 
     def sizes(self, point: Sequence[int] | Points) -> dict[str, int]:
-        """A row as sizes by name."""
+        """Return a row as sizes by name."""
         return {name: int(size) for name, size in zip(self.names, point, strict=True)}
 
     def related(self, points: Points) -> NDArray[np.bool_]:
-        """A mask of the points at which every relation holds."""
+        """Return a mask of the points at which every relation holds."""
         held = np.ones(len(points), dtype=bool)
         for text in self.relations:
             held &= _holds(parse_relation(text), self.names, points)

@@ -170,7 +170,7 @@ def _padded(space: Space, accepted: Traffic, served: Served) -> Iterator[Offende
 def gate(
     checked: Checked, min_coverage: float | None, max_padding: float | None
 ) -> Iterator[Finding]:
-    """AOTC-E971 for too little coverage, AOTC-E972 for too much padding."""
+    """Yield AOTC-E971 for too little coverage, AOTC-E972 for too much padding."""
     where = f"{checked.space.entry_point} for {checked.target}"
     if min_coverage is not None and checked.coverage < min_coverage:
         worst = checked.uncovered[0]

@@ -179,7 +179,7 @@ def _read(stream: IO[bytes], into: _Gathered, path: Path) -> None:
 
 
 def _is_report(first: bytes) -> bool:
-    """A JSON document that is not a line of its own, or that lists entry points."""
+    """Return whether it is a JSON document over several lines, or lists entry points."""
     try:
         document = msgspec.json.decode(first)
     except (ValueError, RecursionError):  # msgspec's DecodeError is a ValueError
@@ -225,7 +225,7 @@ _DECODER = msgspec.json.Decoder()
 
 
 def json_fields(line: bytes) -> dict[str, Any]:
-    """The fields of a JSON object."""
+    """Return the fields of a JSON object."""
     try:
         found = _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -236,7 +236,7 @@ def json_fields(line: bytes) -> dict[str, Any]:
 
 
 def csv_fields(header: list[str], names: tuple[str, ...], line: bytes) -> dict[str, Any]:
-    """The fields of a row below this header, which has all of these names."""
+    """Return the fields of a row below this header, which has all of these names."""
     cells = cells_of(line)
     if len(cells) != len(header):
         raise BadLineError(f"{len(cells)} columns instead of {len(header)}")
@@ -249,7 +249,7 @@ def csv_fields(header: list[str], names: tuple[str, ...], line: bytes) -> dict[s
 
 
 def cells_of(line: bytes) -> list[str]:
-    """The cells of one row of CSV. Raises BadLineError."""
+    """Return the cells of one row of CSV. Raises BadLineError."""
     try:
         return next(csv.reader([line.decode()]), [])
     except (UnicodeDecodeError, csv.Error) as error:

@@ -101,7 +101,7 @@ def _named(kinds: Mapping[str, Any], given: Arrays) -> Arrays:
 
 
 def _torch(path: str) -> tuple[str, Run]:
-    """The exported program, operator by operator in PyTorch."""
+    """Return the exported program, operator by operator in PyTorch."""
     import torch
     from torch.export.graph_signature import ConstantArgument, InputKind
     from torch.utils import _pytree as pytree

@@ -111,7 +111,7 @@ def enter_expected(manifest: Path, entry_point: str, output: Path) -> str | None
 def _chosen(
     entry_points: Mapping[str, EntryPointSpec], wanted: str | None, manifest_path: Path
 ) -> tuple[str, EntryPointSpec]:
-    """The entry point that is asked for, or the only one that can be recorded."""
+    """Return the entry point that is asked for, or the only one that can be recorded."""
     able = {
         name: spec
         for name, spec in entry_points.items()

@@ -119,7 +119,7 @@ def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:
 
 @contextmanager
 def _store(path: Path, store: Store | None) -> Iterator[Store]:
-    """The store, or one beside the result that goes with the command."""
+    """Return the store, or one beside the result that goes with the command."""
     if store is not None:
         yield store
         return
@@ -132,7 +132,7 @@ def _store(path: Path, store: Store | None) -> Iterator[Store]:
 
 
 def _there(path: Path) -> BlobSource | None:
-    """The bundle that is to be replaced, whose blobs may be some of the new one's."""
+    """Return the bundle that is to be replaced, whose blobs may be some of the new one's."""
     try:
         return look_into(path)
     except AotcError:

@@ -45,7 +45,7 @@ class Sealer(Protocol):
         """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of a message."""
+        """Return the signature of a message."""
 
 
 class Refusal(StrEnum):
@@ -69,7 +69,7 @@ class Seals:
     trusted: Mapping[str, PublicKey]
 
     def seal(self, key: str, data: bytes) -> bytes:
-        """A sealed entry of this data. key: of the cache, "sha256:…"."""
+        """Return a sealed entry of this data. key: of the cache, "sha256:…"."""
         assert self.sealer is not None
         payload = canonical_json.encode(Sealed(key=key, data=sha256(data), size=len(data)))
         message = in_toto.pre_authentication_encoding(PAYLOAD_TYPE, payload)
@@ -92,7 +92,7 @@ class Seals:
         return 0 if isinstance(sealed, Refusal) else end + 1 + sealed.size
 
     def open(self, key: str, entry: bytes) -> bytes | Refusal:
-        """The data of an entry that a trusted key sealed for this key of the cache."""
+        """Return the data of an entry that a trusted key sealed for this key of the cache."""
         end = entry.find(b"\n", 0, HEAD_BYTES_MAX)
         if end < 0:
             return Refusal.DAMAGED

@@ -37,7 +37,7 @@ class Blobs(Protocol):
     seconds: float
 
     def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
-        """The bytes under a name, up to the limit; None if there are none."""
+        """Return the bytes under a name, up to the limit; None if there are none."""
 
     def write(self, name: str, data: bytes, pace: Pace) -> None:
         """Put bytes under a name, replacing what was there."""
@@ -152,7 +152,7 @@ class SharedStore:
         self.remote.put(key, data)
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people about what went wrong in either store."""
+        """Return sentences for people about what went wrong in either store."""
         return (*self.local.notes(), *self.remote.notes())
 
     def read_record(self, name: str) -> bytes | None:

@@ -31,7 +31,7 @@ _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 def share(
     local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, PublicKey]
 ) -> SharedStore:
-    """A local cache with a remote one behind it.
+    """Return a local cache with a remote one behind it.
 
     sealer: signs what is written there; None to write nothing.  trusted: keys whose entries are
     used, by key id.
@@ -44,12 +44,12 @@ def share(
 
 
 def shown(url: str) -> str:
-    """A URL without its secrets."""
+    """Return a URL without its secrets."""
     return _SECRETS.sub("", url)
 
 
 def blobs_at(url: str) -> Blobs:
-    """The remote place at a URL. Raises UsageError (AOTC-E062)."""
+    """Return the remote place at a URL. Raises UsageError (AOTC-E062)."""
     try:
         parts = urlsplit(url)
         _ = parts.port

@@ -146,7 +146,7 @@ def counts(claim: Claim, verified: bool) -> Mark:
 
 
 def toolchain(review: Review) -> Iterator[Part]:
-    """The toolchain and the weights."""
+    """Yield the toolchain and the weights."""
     manifests = [(name, target.manifest) for name, target in review.targets.items()]
     yield table(
         "Built with",
@@ -181,7 +181,7 @@ def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:
 
 
 def provenance(review: Review) -> Iterator[Part]:
-    """Every statement about how the bundle came to be, and its bills of materials."""
+    """Yield every statement about how the bundle came to be, and its bills of materials."""
     shown = [claim for claim in review.claims if claim.predicate_type != CERTIFICATE_TYPE]
     if not shown:
         yield Text("The bundle says nothing of how it came to be: it holds no provenance.", "bad")

@@ -33,7 +33,7 @@ from aotc_runtime.schema.tensor_text import tensor_text
 
 
 def entry_points(review: Review) -> Iterator[Part]:
-    """Every entry point; targets that offer the same are told together."""
+    """Yield every entry point; targets that offer the same are told together."""
     names = dict.fromkeys(n for t in review.targets.values() for n in t.manifest.entry_points)
     limits = alike((n, _dimensions(t.manifest)) for n, t in review.targets.items())
     for targets, rows in limits:

@@ -37,7 +37,7 @@ def place(executable: ReviewedExecutable, review: Review) -> str:
 
 
 def profiles(review: Review) -> Iterator[Part]:
-    """Sizes, memory and cost."""
+    """Yield sizes, memory and cost."""
     executables = list(review.executables())
     named = partial(place, review=review)
     for caption, columns in TABLES.items():
@@ -158,7 +158,7 @@ def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
 
 
 def capture(review: Review) -> Iterator[Part]:
-    """The parts of the program that went into the modules."""
+    """Yield the parts of the program that went into the modules."""
     known = [
         (name, coverage)
         for target in review.targets.values()
@@ -220,7 +220,7 @@ def _missed(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
 
 
 def placement(review: Review) -> Iterator[Part]:
-    """The share of the work that each library or kernel does."""
+    """Yield the share of the work that each library or kernel does."""
     compiled = _compiled(review)
     if not compiled:
         yield Text("Nothing is known of who does the work: there is no evidence of it.", "bad")

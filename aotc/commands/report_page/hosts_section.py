@@ -96,7 +96,7 @@ def _certified(
 
 
 def _counting(review: Review, policy: TrustPolicy | None, now: float) -> frozenset[str]:
-    """Digests of the envelopes that certifiers of the policy signed."""
+    """Return digests of the envelopes that certifiers of the policy signed."""
     if policy is None or not policy.certifiers:
         return frozenset()
     found = certificate_rules.read_statements(

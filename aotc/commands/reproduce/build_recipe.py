@@ -112,7 +112,7 @@ class Recipe(Struct, frozen=True):
 
 
 def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]:
-    """A bundle with every digest checked, and how its provenance says that it was built.
+    """Return a bundle with every digest checked, and how its provenance says that it was built.
 
     policy: must accept the bundle, except for its rules on the host; None to believe any statement,
     signed or not.

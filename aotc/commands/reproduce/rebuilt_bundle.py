@@ -232,7 +232,7 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
 
 
 def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
-    """AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
+    """Yield AOTC-E946 for the variables that are set in both builds, perhaps to other values."""
     here = worker_environment.clean({})
     shared = [name for name, was_set in variables.items() if was_set and name in here]
     if EVERYTHING in variables:

@@ -48,7 +48,7 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
 def check_files(
     manifest: Path, source: Path, recipe: Recipe, tuning: Path | None
 ) -> Iterator[Finding]:
-    """The manifest, and every file that was recorded: AOTC-E942, E943.
+    """Check the manifest, and every file that was recorded: AOTC-E942, E943.
 
     Raises BuildManifestError for the manifest that was recorded.
     """
@@ -119,7 +119,7 @@ class _Digests:
         self._known: dict[str, str] = {}
 
     def at(self, path: Path) -> str:
-        """The digest of a regular file; otherwise, why there is none."""
+        """Return the digest of a regular file; otherwise, why there is none."""
         place = os.path.realpath(path)
         if place not in self._known:
             self._known[place] = _digest(path)

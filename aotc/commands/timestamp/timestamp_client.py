@@ -24,7 +24,7 @@ TIMESTAMP_BYTES_MAX = TIMESTAMP_CHARACTERS_MAX // 4 * 3
 
 
 def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
-    """The envelope with a timestamp beside each signature of this key that has none.
+    """Return the envelope with a timestamp beside each signature of this key that has none.
 
     authority: an http(s) URL, or a command that reads a query and writes the answer. An envelope
     that has nothing to add is returned as it is. Raises UsageError (AOTC-E026).
@@ -42,7 +42,7 @@ def timestamped(authority: str, envelope: bytes, key_id: str) -> bytes:
 
 
 def _timestamp(signature: bytes, authority: str) -> bytes:
-    """An authority's answer about a signature: granted, and an answer to this question."""
+    """Return an authority's answer about a signature: granted, and an answer to this question."""
     try:
         import rfc3161_client
     except ImportError as error:

@@ -15,7 +15,7 @@ from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandid
 def evidence(
     names: Sequence[str], measured: Mapping[str, Measured], reasons: Mapping[str, str]
 ) -> Iterator[TuningCandidate]:
-    """Figures, or why there are none, in the order of the names."""
+    """Yield figures, or why there are none, in the order of the names."""
     for name in names:
         if name in measured:
             yield MeasuredCandidate(

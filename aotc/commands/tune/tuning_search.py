@@ -99,7 +99,7 @@ def search(
     processes: Processes,
     on_step: Callable[[int, int], None],
 ) -> Best:
-    """The best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
+    """Return the best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
     weights = WeightFiles(scratch, program.weights)
     names = [engine_name(each.target) for each in compilations]
     engines = [
@@ -228,7 +228,7 @@ def _made(engine: _Engine, executable: Executable) -> Executable:
 
 
 def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
-    """The candidates without those that give the code of another one again."""
+    """Yield the candidates without those that give the code of another one again."""
     known: dict[tuple[str, str], str] = {}
     for each in tries:
         if each.executable is None:
@@ -324,14 +324,14 @@ def _unmeasured(
 
 
 def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
-    """An engine's candidates in the order of preference, its default first."""
+    """Return an engine's candidates in the order of preference, its default first."""
     return tuple(dict.fromkeys(o.name for e in tries.values() for o in e if o.engine is engine))
 
 
 def _picked(
     engine: _Engine, tries: _Tries, found: _Findings
 ) -> Iterator[tuple[ExecutableKey, _Try]]:
-    """The best candidate of an engine for each executable."""
+    """Yield the best candidate of an engine for each executable."""
     names = _names(engine, tries)
     for key, each in tries.items():
         choice = best_of(names, found.rounds.get(key, {}))

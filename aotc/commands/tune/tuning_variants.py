@@ -51,7 +51,7 @@ def unsuited(target: Target, host: Target) -> str:
 
 
 def cannot_run(target: str, reason: str) -> Finding:
-    """AOTC-E911. reason: as `unsuited` gives it."""
+    """Return AOTC-E911. reason: as `unsuited` gives it."""
     return finding(
         "AOTC-E911",
         f"--tune for {target}",

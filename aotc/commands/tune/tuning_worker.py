@@ -78,7 +78,7 @@ def measure(job: Job, progress: Progress) -> Answer:
 
 
 def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
-    """A candidate in memory, or why this host cannot run it."""
+    """Return a candidate in memory, or why this host cannot run it."""
     with accept_bundle(open_bundle(Path(job.bundle)), policy, time.time()) as accepted:
         evaluated = evaluate(accepted, prepare(accepted.wanted(target), None, None, None), target)
         if evaluated.manifest is not None and evaluated.choice.findings:
@@ -90,7 +90,7 @@ def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | st
 
 
 def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
-    """A call of one executable with the inputs of its fixture."""
+    """Return a call of one executable with the inputs of its fixture."""
     name, entry_point = key.entry_point, resident.entry_points[key.entry_point]
     record = next(profile.record for profile in entry_point.profiles if profile.key == key)
     views = tensor_views(resident.verified.blob(record.fixture).data, f"fixture {name}")

@@ -25,7 +25,7 @@ SERVED = "cuBLAS, cuDNN, cuSOLVER, TopK, and jax's kernels for random numbers an
 
 
 def is_allowed(target: str) -> bool:
-    """Whether the runtime can serve this target on a CUDA device."""
+    """Return whether the runtime can serve this target on a CUDA device."""
     return target.startswith(CUDA_BUILT_IN) or cuda_module(target) is not None
 
 

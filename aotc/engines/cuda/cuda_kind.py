@@ -51,7 +51,7 @@ class CudaKind(TargetKind[CudaModel]):
     checked = "run on H100"
 
     def target(self, model: CudaModel) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
         device = CudaDevice(
             description=model.device,
             compute_capability=model.compute_capability,
@@ -62,7 +62,7 @@ class CudaKind(TargetKind[CudaModel]):
         return device_target(model, device)
 
     def keys(self, target: Target) -> Mapping[str, object]:
-        """The keys of a target file for such GPUs."""
+        """Return the keys of a target file for such GPUs."""
         device = _device(target)
         return {
             "device": device.description,
@@ -82,7 +82,7 @@ class CudaKind(TargetKind[CudaModel]):
         )
 
     def self_contained(self, target: Target) -> Target:
-        """The target with the installed plugin's description written out."""
+        """Return the target with the installed plugin's description written out."""
         from aotc.engines.cuda.cuda_compiler import self_contained
 
         return self_contained(target)

@@ -84,7 +84,7 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def _file(installed: Distribution | None, name: str) -> Path | None:
-    """A file of a distribution, wherever in it, if it is really there."""
+    """Return a file of a distribution, wherever in it, if it is really there."""
     for file in (installed.files or ()) if installed else ():
         if file.name == name and (path := Path(str(file.locate()))).is_file():
             return path

@@ -60,7 +60,7 @@ def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvid
 
 
 def _kernels(parts: Iterable[bytes]) -> dict[str, int]:
-    """Bytes of machine code by function, those of one name together. Raises ValueError."""
+    """Return bytes of machine code by function, those of one name together. Raises ValueError."""
     sizes: Counter[str] = Counter()
     for part in parts:
         for kernel in cubins(part):

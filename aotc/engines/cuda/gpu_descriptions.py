@@ -42,7 +42,7 @@ there is none: "cudaErrorInvalidDevice". Without a version it sorts in its own, 
 
 
 def texts(library: Path) -> dict[str, str]:
-    """The descriptions of CUDA devices in a plugin's library, by name. Raises OSError."""
+    """Return the descriptions of CUDA devices in a plugin's library, by name. Raises OSError."""
     found: dict[str, str] = {}
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for match in _START.finditer(data):
@@ -65,12 +65,12 @@ def texts_once(library: Path) -> Mapping[str, str]:
 
 
 def complete(text: str, device: CudaDevice) -> str:
-    """A description with the assumed versions and the changes of a target."""
+    """Return a description with the assumed versions and the changes of a target."""
     return changed(text, {**ASSUMED, **device.changes}, DROPPED)
 
 
 def changed(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()) -> str:
-    """A text with fields set to other values, or added at the end of their block.
+    """Return a text with fields set to other values, or added at the end of their block.
 
     changes: value by the field's path below `gpu_device_info`, such as "core_count" or
     "cuda_compute_capability.minor", or the name of a field beside it.  dropped: fields to leave out
@@ -97,7 +97,7 @@ def changed(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()
 
 
 def _fields(text: str) -> Iterator[str]:
-    """The paths of a text's fields."""
+    """Yield the paths of a text's fields."""
     blocks: list[str] = []
     for line in text.splitlines():
         if block := _BLOCK.match(line):
@@ -109,7 +109,7 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _additions(added: Mapping[str, str], blocks: list[str]) -> Iterator[str]:
-    """Lines for the end of a block."""
+    """Yield lines for the end of a block."""
     for key, value in added.items():
         parent, _, name = key.rpartition(".")
         if parent == ".".join(blocks[1:]):
@@ -117,7 +117,7 @@ def _additions(added: Mapping[str, str], blocks: list[str]) -> Iterator[str]:
 
 
 def claims(text: str) -> dict[str, str]:
-    """The versions of libraries that a description states, by library."""
+    """Return the versions of libraries that a description states, by library."""
     stated = {
         "CUDA driver": "driver_version",
         "CUDA runtime": "runtime_version",

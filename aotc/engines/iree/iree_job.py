@@ -37,7 +37,7 @@ COMPILER = "iree-base-compiler"
 
 
 def compiler_version() -> str:
-    """The version of the installed compiler. Raises CompileError (AOTC-E907) without one."""
+    """Return the version of the installed compiler. Raises CompileError (AOTC-E907) without one."""
     try:
         return version(COMPILER)
     except PackageNotFoundError as error:

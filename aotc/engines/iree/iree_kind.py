@@ -43,11 +43,11 @@ class IreeKind(ProcessorKind[IreeModel]):
         )
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Each driver, which says whether calls run in threads."""
+        """Return each driver, which says whether calls run in threads."""
         return (Candidate(DEFAULT), *(Candidate(driver, {DRIVER: driver}) for driver in DRIVERS))
 
     def backend(self) -> Backend:
-        """The installed compiler of IREE."""
+        """Return the installed compiler of IREE."""
         from aotc.engines.iree.iree_compiler import IreeBackend
 
         return IreeBackend()

@@ -96,7 +96,7 @@ def _values(prefix: str, types: Sequence[Any]) -> tuple[Value, ...]:
 
 
 def require_supported(module: Any) -> None:
-    """Raises UnsupportedError for what IREE compiles to something else than StableHLO means."""
+    """Raise UnsupportedError for what IREE compiles to something else than StableHLO means."""
     found: list[str] = []
 
     def visit(operation: Any) -> Any:
@@ -118,7 +118,7 @@ def require_supported(module: Any) -> None:
 
 
 def _element(type_: Any) -> str | None:
-    """The type of a tensor's elements; None of what is no tensor."""
+    """Return the type of a tensor's elements; None of what is no tensor."""
     try:
         return str(ir.RankedTensorType(type_).element_type)
     except (TypeError, ValueError):
@@ -179,7 +179,7 @@ def _function(signature: Signature, weights: Collection[int], driver: str) -> It
 
 
 def _inside(value: Value, suffix: str) -> str:
-    """The name of a value with the type that `main` knows."""
+    """Return the name of a value with the type that `main` knows."""
     return f"%{value.name}{suffix if value.type == value.outside else ''}"
 
 

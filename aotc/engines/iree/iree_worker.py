@@ -107,7 +107,7 @@ def compile_job(job: Job) -> Result:
 
 
 def _compiled(text: str, flags: tuple[str, ...]) -> bytes | None:
-    """The module's bytes; None if IREE has written why it has none."""
+    """Return the module's bytes; None if IREE has written why it has none."""
     from iree.compiler import api
 
     session = api.Session()

@@ -110,7 +110,7 @@ class Graph:
         self.outputs: list[Tensor] = []
 
     def input(self, name: str, shape: Sequence[int], element: str) -> Tensor:
-        """A parameter of the graph."""
+        """Return a parameter of the graph."""
         self.inputs.append(self._known(Tensor(name, tuple(shape), element)))
         return self.inputs[-1]
 
@@ -121,7 +121,7 @@ class Graph:
         self.outputs.append(self._known(Tensor(name, tuple(shape), tensor.element)))
 
     def constant(self, value: Any, element: str) -> Tensor:
-        """An array that is part of the model, whatever graph uses it."""
+        """Return an array that is part of the model, whatever graph uses it."""
         array = np.ascontiguousarray(np.asarray(value, DTYPES[element]))
         array = array.reshape(np.shape(value))
         key = (element, array.shape, array.tobytes())
@@ -134,7 +134,7 @@ class Graph:
         return self._known(Tensor(name, array.shape, element, kept))
 
     def ints(self, *values: int) -> Tensor:
-        """A list of int64."""
+        """Return a list of int64."""
         return self.constant(np.array(values, np.int64), "i64")
 
     def node(
@@ -145,7 +145,7 @@ class Graph:
         element: str,
         **attributes: Attribute,
     ) -> Tensor:
-        """The only output of an operator."""
+        """Return the only output of an operator."""
         (made,) = self.several(operator, inputs, [(shape, element)], **attributes)
         return made
 
@@ -156,7 +156,7 @@ class Graph:
         outputs: Sequence[tuple[Sequence[int], str]],
         **attributes: Attribute,
     ) -> list[Tensor]:
-        """The outputs of an operator, of these shapes and elements."""
+        """Return the outputs of an operator, of these shapes and elements."""
         made = [
             self._known(Tensor(self._name(), tuple(shape), element)) for shape, element in outputs
         ]
@@ -186,7 +186,7 @@ class Graph:
         return tensor
 
     def fresh(self) -> str:
-        """A name that no other value has."""
+        """Return a name that no other value has."""
         return self._name()
 
     def _name(self, prefix: str = "v") -> str:
@@ -194,7 +194,7 @@ class Graph:
         return f"{prefix}{self.names.count}"
 
     def is_folded(self, one: Tensor, other: Tensor) -> bool:
-        """Whether a sum or a product of these becomes part of a convolution at load."""
+        """Return whether a sum or a product of these becomes part of a convolution at load."""
         return one.name in self.names.convolved and other.name in self.names.fixed
 
     def each(
@@ -205,11 +205,11 @@ class Graph:
         return self.node(operator, inputs, shape, element or inputs[-1].element, **attributes)
 
     def like(self, value: float, tensor: Tensor) -> Tensor:
-        """A number of a tensor's type."""
+        """Return a number of a tensor's type."""
         return self.constant(np.array(value, DTYPES[tensor.element]), tensor.element)
 
     def cast(self, tensor: Tensor, element: str) -> Tensor:
-        """A conversion that is one between integers, to a float or between floats."""
+        """Return a conversion that is one between integers, to a float or between floats."""
         if tensor.element == element:
             return tensor
         if tensor.constant is not None:
@@ -218,7 +218,7 @@ class Graph:
         return self.node("Cast", [tensor], tensor.shape, element, to=element)
 
     def full(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-        """The whole array that a tensor stands for."""
+        """Return the whole array that a tensor stands for."""
         shape = tuple(shape)
         if tensor.shape == shape:
             return tensor
@@ -234,7 +234,7 @@ class Graph:
         return self.cast(made, tensor.element)
 
     def reshape(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
-        """A tensor's numbers in another shape."""
+        """Return a tensor's numbers in another shape."""
         shape = tuple(shape)
         if tensor.shape == shape:
             return tensor
@@ -244,7 +244,7 @@ class Graph:
         return self.node("Reshape", operands, shape, tensor.element, allowzero=int(0 in shape))
 
     def transpose(self, tensor: Tensor, order: Sequence[int]) -> Tensor:
-        """The axes in another order."""
+        """Return the axes in another order."""
         order = tuple(order)
         if order == tuple(range(len(order))):
             return tensor
@@ -260,7 +260,7 @@ class Graph:
         ends: Sequence[int],
         steps: Sequence[int] | None = None,
     ) -> Tensor:
-        """A part of each axis. ends: not beyond the axes."""
+        """Return a part of each axis. ends: not beyond the axes."""
         steps = steps or [1] * len(starts)
         shape = [
             max(0, -(-(end - start) // step))
@@ -282,13 +282,13 @@ class Graph:
         return self.node("Slice", operands, shape, tensor.element)
 
     def part(self, tensor: Tensor, axis: int, start: int, end: int) -> Tensor:
-        """A part of one axis."""
+        """Return a part of one axis."""
         starts, ends = [0] * len(tensor.shape), list(tensor.shape)
         starts[axis], ends[axis] = start, end
         return self.slice(tensor, starts, ends)
 
     def concat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """Whole arrays one after the other."""
+        """Return whole arrays one after the other."""
         parts = [each for each in tensors if each.shape[axis]] or list(tensors[:1])
         if len(parts) == 1:
             return parts[0]
@@ -345,7 +345,7 @@ class Graph:
         self.nodes = kept[::-1]
 
     def most_bytes(self) -> int:
-        """The most bytes of values that are needed at once, taking nodes in order."""
+        """Return the most bytes of values that are needed at once, taking nodes in order."""
         last: dict[str, int] = {}
         for at, node in enumerate(self.nodes):
             last.update(dict.fromkeys(names_in(node), at))
@@ -363,7 +363,7 @@ class Graph:
         return most
 
     def _size_made(self, node: Node, name: str) -> int:
-        """Bytes of an output; of a result none, which counts as what it is identical to."""
+        """Return bytes of an output; of a result none, which counts as what it is identical to."""
         return 0 if node.operator == "Identity" else self.names.tensors[name].size_bytes
 
     def walk(self) -> Iterator[Node]:
@@ -403,13 +403,13 @@ def names_in(node: Node) -> Iterator[str]:
 
 
 def moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:
-    """Whether only axes of 1 change their place."""
+    """Return whether only axes of 1 change their place."""
     moved = [axis for axis in order if shape[axis] != 1]
     return moved == sorted(moved)
 
 
 def strip(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape without leading axes of 1, which broadcasting adds by itself."""
+    """Return a shape without leading axes of 1, which broadcasting adds by itself."""
     shape = tuple(shape)
     while shape and shape[0] == 1:
         shape = shape[1:]

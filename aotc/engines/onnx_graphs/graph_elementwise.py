@@ -18,17 +18,17 @@ _BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64
 
 
 def is_signed(element: str) -> bool:
-    """Whether it is a signed integer."""
+    """Return whether it is a signed integer."""
     return element in _BITS and not element.startswith("u")
 
 
 def computed(graph: Graph, tensor: Tensor) -> Tensor:
-    """A half as a float32: what XLA, too, computes with."""
+    """Return a half as a float32: what XLA, too, computes with."""
     return graph.cast(tensor, "f32") if tensor.element in _HALVES else tensor
 
 
 def arithmetic(operator: str) -> Callable[[Rule], list[Tensor]]:
-    """An operator of numbers of one type."""
+    """Return an operator of numbers of one type."""
 
     def rule(rule: Rule) -> list[Tensor]:
         graph, element = rule.graph, rule.operation.result.element
@@ -39,7 +39,7 @@ def arithmetic(operator: str) -> Callable[[Rule], list[Tensor]]:
 
 
 def _of_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list[Tensor]]:
-    """A function of one float."""
+    """Return a function of one float."""
 
     def rule(rule: Rule) -> list[Tensor]:
         graph, element = rule.graph, rule.operation.result.element
@@ -50,7 +50,7 @@ def _of_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list
 
 
 def _logical(of_booleans: str, of_numbers: str) -> Callable[[Rule], list[Tensor]]:
-    """An operator that is another one for booleans."""
+    """Return an operator that is another one for booleans."""
 
     def rule(rule: Rule) -> list[Tensor]:
         if rule.operands[0].element != "i1":
@@ -91,7 +91,7 @@ def _negate(rule: Rule) -> list[Tensor]:
 
 
 def _subtract(rule: Rule) -> list[Tensor]:
-    """The sum with the opposite is the same, and becomes part of a convolution."""
+    """Add the opposite: the sum is the same, and becomes part of a convolution."""
     graph, (one, other) = rule.graph, rule.operands
     if one.element in ("f32", "f64") and graph.is_folded(one, other):
         return [graph.each("Add", one, graph.each("Neg", other))]
@@ -143,12 +143,12 @@ def _power(rule: Rule) -> list[Tensor]:
 
 
 def unsigned(graph: Graph, tensor: Tensor) -> Tensor:
-    """The bits of an integer, without a sign."""
+    """Return the bits of an integer, without a sign."""
     return graph.cast(tensor, f"ui{_BITS[tensor.element]}")
 
 
 def _shift(direction: str) -> Callable[[Rule], list[Tensor]]:
-    """A shift of bits; by all of them or more it leaves none."""
+    """Return a shift of bits; by all of them or more it leaves none."""
 
     def rule(rule: Rule) -> list[Tensor]:
         graph, (value, count) = rule.graph, rule.operands
@@ -277,7 +277,7 @@ def of_order_key(graph: Graph, key: Tensor) -> Tensor:
 
 
 def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
-    """A tensor's bits, read as another type of the same size."""
+    """Return a tensor's bits, read as another type of the same size."""
     if tensor.element == element:
         return tensor
     if tensor.constant is not None:
@@ -423,7 +423,7 @@ def _sign_rule(rule: Rule) -> list[Tensor]:
 
 
 def _is_negative(graph: Graph, value: Tensor) -> Tensor:
-    """Whether a float has a sign."""
+    """Return whether a float has a sign."""
     bits = bit_cast(graph, value, "i32" if value.element == "f32" else "i64")
     return compared(graph, "LT", bits, graph.like(0, bits))
 

@@ -54,7 +54,7 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
         return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in words))
 
     def backend(self) -> Backend:
-        """The installed engine, with our translation for it."""
+        """Return the installed engine, with our translation for it."""
         from aotc.engines.onnx_graphs.graph_compiler import GraphBackend
 
         return GraphBackend(self.engine)

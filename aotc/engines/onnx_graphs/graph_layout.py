@@ -55,7 +55,7 @@ def _reverse(rule: Rule) -> list[Tensor]:
 
 
 def reverse(graph: Graph, value: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The axes from their ends to their starts."""
+    """Return the axes from their ends to their starts."""
     axes = tuple(axis for axis in axes if value.shape[axis] > 1)
     if not axes or 0 in value.shape:
         return value

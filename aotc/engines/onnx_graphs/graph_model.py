@@ -29,7 +29,7 @@ _ELEMENTS = {
 
 
 def model_of(graph: Graph) -> Any:
-    """The graph as an ONNX model, its weights among its parameters."""
+    """Return the graph as an ONNX model, its weights among its parameters."""
     used = {name for node in graph.walk() for name in node.inputs}
     initializers = [
         _tensor(name, element, array)

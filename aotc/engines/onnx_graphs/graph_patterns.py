@@ -188,7 +188,7 @@ def _transposed(
 
 
 def _same_as(operation: Operation) -> Value | None:
-    """The operand that an operation gives unchanged, whatever the numbers are."""
+    """Return the operand that an operation gives unchanged, whatever the numbers are."""
     name, operands = operation.name, operation.operands
     if name == "stablehlo.select":
         chosen = number_of(operands[0])
@@ -244,7 +244,7 @@ def become(operation: Operation, name: str, *operands: Value, **attributes: obje
 
 
 def maker(value: Value, *names: str) -> Operation | None:
-    """The operation that makes a value, if it is one of these."""
+    """Return the operation that makes a value, if it is one of these."""
     made_by = value.made_by
     return made_by if made_by is not None and made_by.name in names else None
 
@@ -330,7 +330,7 @@ def _is_single(number: float) -> bool:
 
 
 def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """The two operands, in both orders."""
+    """Yield the two operands, in both orders."""
     one, other = operation.operands
     yield one, other
     yield other, one
@@ -471,7 +471,7 @@ def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | Non
 
 
 def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
-    """The array and the axes that a value is the sum or the maximum of."""
+    """Return the array and the axes that a value is the sum or the maximum of."""
     made_by = maker(value, "stablehlo.reduce")
     if made_by is None or len(made_by.results) != 1 or body_of(made_by.blocks[0]) != name:
         return None
@@ -503,7 +503,7 @@ def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
 
 
 def _exponentials(value: Value, axis: int) -> Value | None:
-    """The array whose exponentials these are, less what is the same along an axis."""
+    """Return the array whose exponentials these are, less what is the same along an axis."""
     raised = maker(value, "stablehlo.exponential")
     less = maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
     return _less_maximum(less, axis) if less is not None else None
@@ -559,7 +559,7 @@ def _log_softmax(operation: Operation) -> bool:
 
 
 def _mean(value: Value, shape: Sequence[int]) -> Value | None:
-    """The array of this shape whose mean over the last axis a value is."""
+    """Return the array of this shape whose mean over the last axis a value is."""
     last = len(shape) - 1
     inner = _over(value, shape, last)
     divided = maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
@@ -585,7 +585,7 @@ def _squared(value: Value | None) -> Value | None:
 
 
 def _centred(value: Value) -> Value | None:
-    """The array from which its mean over the last axis is taken."""
+    """Return the array from which its mean over the last axis is taken."""
     made_by = maker(value, "stablehlo.subtract")
     if made_by is None or not value.shape:
         return None
@@ -594,7 +594,7 @@ def _centred(value: Value) -> Value | None:
 
 
 def _is_variance(value: Value, array: Value) -> bool:
-    """Whether a value is the variance of an array over its last axis."""
+    """Return whether a value is the variance of an array over its last axis."""
     squares = _squared(_mean(value, array.shape))
     if squares is not None:
         return _centred(squares) is array
@@ -682,7 +682,7 @@ def _scale(
 
 
 def _row(value: Value) -> Value | None:
-    """The list of numbers that is repeated along all axes but the last."""
+    """Return the list of numbers that is repeated along all axes but the last."""
     inner, axes = _kept(value)
     last = len(value.shape) - 1
     if len(inner.shape) == 1 and axes == (last,) and inner.shape[0] == value.shape[-1]:
@@ -691,7 +691,7 @@ def _row(value: Value) -> Value | None:
 
 
 def _scaled_norm(operation: Operation) -> bool:
-    """A normalization with its scale."""
+    """Return a normalization with its scale."""
     for normed, factor in pairs(operation):
         made_by, row = maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
         if made_by is not None and row is not None and len(made_by.operands) == 1:
@@ -753,7 +753,7 @@ def _is_lowest(start: float, value: Value, name: str) -> bool:
 
 
 def _words(block: Block) -> str:
-    """A function of single numbers as a text."""
+    """Return a function of single numbers as a text."""
     known = {id(each): f"a{number}" for number, each in enumerate(block.arguments)}
 
     def of(value: Value) -> str:

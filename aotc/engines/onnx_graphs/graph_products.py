@@ -52,7 +52,7 @@ def _dot_general(rule: Rule) -> list[Tensor]:
 
 
 def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
-    """The product of a `dot_general` of any numbers."""
+    """Return the product of a `dot_general` of any numbers."""
     graph, result = rule.graph, rule.operation.result
     wide = _MULTIPLIED.get(result.element, result.element)
     left, right = (graph.cast(each, wide) for each in (left, right))

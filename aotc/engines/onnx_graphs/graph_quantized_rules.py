@@ -65,7 +65,7 @@ def _quantize(rule: Rule) -> list[Tensor]:
 
 
 def _shifted(graph: Graph, tensor: Tensor, element: str, shift: int) -> Tensor:
-    """Whole numbers, with a number added, as a small integer type that holds the sums."""
+    """Return whole numbers, with a number added, as a small integer type that holds the sums."""
     if tensor.constant is not None:
         return graph.constant(tensor.constant.astype(np.int64) + shift, element)
     if shift:
@@ -172,7 +172,7 @@ def _flat(rule: Rule, place: int) -> Tensor:
 
 
 def _whole_zeros(rule: Rule) -> list[Tensor | None]:
-    """The zero points of both factors; None for one without."""
+    """Return the zero points of both factors; None for one without."""
     given = iter(rule.operands[2:])
     return [next(given) if has else None for has in rule.operation.attributes["zeros"]]
 
@@ -225,7 +225,7 @@ def _less_zeros(rule: Rule, element: str) -> tuple[Tensor, ...]:
 
 
 def _terms_max(rule: Rule) -> int:
-    """The most products of both factors whose sum float32 has exactly."""
+    """Return the most products of both factors whose sum float32 has exactly."""
     pairs = zip(rule.operation.attributes["zeros"], rule.operation.operands[:2], strict=True)
     sizes = [255 if has or value.element == "ui8" else _MIDDLE for has, value in pairs]
     return _EXACT // prod(sizes)

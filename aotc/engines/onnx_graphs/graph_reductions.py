@@ -81,7 +81,7 @@ _WIDE = {
 
 
 def neutral(name: str, element: str) -> object:
-    """The number that changes nothing; None where there is none."""
+    """Return the number that changes nothing; None where there is none."""
     if name == "stablehlo.add" or name in ("stablehlo.or", "stablehlo.xor"):
         return 0
     if name == "stablehlo.multiply":
@@ -333,7 +333,7 @@ def _running(
 
 
 def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
-    """Each number combined with all before it, or behind it: in steps that double."""
+    """Return each number combined with all before it, or behind it: in steps that double."""
     wide = {"i32": "i32", "i64": "i64", "f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32"}
     if name == "stablehlo.add" and value.element in wide:
         made = _running_sum(graph, graph.cast(value, wide[value.element]), axis, not forward, False)

@@ -26,11 +26,11 @@ class Rule:
     evaluate: Evaluate
 
     def whole(self, index: int) -> Tensor:
-        """An operand as the whole array that it stands for."""
+        """Return an operand as the whole array that it stands for."""
         return self.graph.full(self.operands[index], self.operation.operands[index].shape)
 
     def numbers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
-        """An attribute that is a list of integers."""
+        """Return an attribute that is a list of integers."""
         return tuple(int(each) for each in self.operation.attributes.get(name, default))
 
 

@@ -114,7 +114,7 @@ _OF_NARROW = ("stablehlo.convert", graph_quantized.DEQUANTIZE, graph_quantized.W
 
 
 def translate(program: Block, weights: Collection[int], kernels: Kernels = ALL_KERNELS) -> Graph:
-    """The graph of a program whose parameters at these places are weights; it is changed.
+    """Return the graph of a program whose parameters at these places are weights; it is changed.
 
     Raises UnsupportedError for what ONNX Runtime would compute otherwise.
     """

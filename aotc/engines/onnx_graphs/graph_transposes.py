@@ -50,7 +50,7 @@ def cancel(graph: Graph) -> None:
 
 
 def _bytes_moved(graph: Graph) -> int:
-    """Bytes that transposes move in each call."""
+    """Return bytes that transposes move in each call."""
     names = graph.names
     return sum(
         names.tensors[node.outputs[0]].size_bytes
@@ -145,7 +145,7 @@ class _Moving:
         return self._all_in(replace(node, attributes={"axis": order[axis]}), order)
 
     def _all_in(self, node: Node, order: tuple[int, ...]) -> _Turned | None:
-        """A node of operands whose axes come in another order."""
+        """Return a node of operands whose axes come in another order."""
         size = prod(self._tensors[node.outputs[0]].shape)
         operands = []
         for name in node.inputs:

@@ -125,7 +125,7 @@ class _Reader:
         self._functions = functions
 
     def function(self, operation: Any, arguments: Sequence[Value] | None) -> Block:
-        """The body of a function, for these arguments."""
+        """Return the body of a function, for these arguments."""
         return self._block(operation.regions[0].blocks[0], {}, arguments)
 
     def _block(
@@ -205,7 +205,7 @@ def _value(
 
 
 def _word(type_: Any) -> str:
-    """The type of a tensor's elements, or the whole type of what is none."""
+    """Return the type of a tensor's elements, or the whole type of what is none."""
     try:
         return str(ir.RankedTensorType(type_).element_type)
     except (TypeError, ValueError):
@@ -213,7 +213,7 @@ def _word(type_: Any) -> str:
 
 
 def _plain(attribute: Any) -> Any:
-    """An attribute as Python's value; as text where it is none."""
+    """Return an attribute as Python's value; as text where it is none."""
     if isinstance(attribute, ir.BoolAttr | ir.IntegerAttr | ir.StringAttr | ir.FlatSymbolRefAttr):
         return attribute.value
     if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseBoolArrayAttr):
@@ -228,7 +228,7 @@ def _plain(attribute: Any) -> Any:
 
 
 def _dense(attribute: Any) -> Array:
-    """A constant; of one number where all are the same, whatever its shape."""
+    """Return a constant; of one number where all are the same, whatever its shape."""
     dense = ir.DenseElementsAttr(attribute)
     tensor = ir.RankedTensorType(ir.ShapedType(attribute.type))
     element, shape = str(tensor.element_type), tuple(tensor.shape)
@@ -267,7 +267,7 @@ def _brain_floats(text: str) -> Array:
 
 
 def _fields(kind: Any) -> Callable[[Any], dict[str, Any]]:
-    """A reader of dimension numbers, whose class has a property for each."""
+    """Return a reader of dimension numbers, whose class has a property for each."""
     names = [name for name, value in vars(kind).items() if isinstance(value, property)]
 
     def numbers(attribute: Any) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> 
 
 
 def _used(graph: Any) -> set[str]:
-    """Names of values that the nodes of a graph take, within loops and branches too."""
+    """Return names of values that the nodes of a graph take, within loops and branches too."""
     found: set[str] = set()
     for node in graph.node:
         found.update(node.input)

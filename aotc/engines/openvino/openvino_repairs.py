@@ -289,7 +289,7 @@ def pad_with_zeros(openvino: Any, model: Any, fixed: frozenset[str]) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a constant of numbers."""
+    """Return whether a value is a constant of numbers."""
     node = value.get_node()
     return node.get_type_name() == "Constant" and not bool(np.isnan(node.get_data()).any())
 

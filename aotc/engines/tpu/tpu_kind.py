@@ -31,12 +31,12 @@ class TpuKind(TargetKind[TpuModel]):
     checked = "compiled only"
 
     def target(self, model: TpuModel) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
         kinds = tuple(sorted(set(model.kinds)))
         return device_target(model, TpuDevice(topology=model.topology, kinds=kinds))
 
     def keys(self, target: Target) -> Mapping[str, object]:
-        """The keys of a target file for such slices."""
+        """Return the keys of a target file for such slices."""
         device = _device(target)
         return {"topology": device.topology, "kinds": list(device.kinds)}
 
@@ -78,11 +78,11 @@ class TpuKind(TargetKind[TpuModel]):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements:
-        """The kinds of chips, and the version of libtpu."""
+        """Return the kinds of chips, and the version of libtpu."""
         return plugin_requirements(_device(target).kinds, PLUGIN, built_with, memory_bytes)
 
     def fixed_devices(self, target: Target) -> str:
-        """The topology."""
+        """Return the topology."""
         return _device(target).topology
 
     def backend(self) -> Backend:

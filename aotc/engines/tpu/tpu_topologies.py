@@ -88,7 +88,7 @@ class UnknownTopologyError(ValueError):
 
 
 def parse(name: str) -> Topology:
-    """The slice that a name stands for. Raises UnknownTopologyError."""
+    """Return the slice that a name stands for. Raises UnknownTopologyError."""
     match = _NAME.match(name)
     if match is None:
         known = ", ".join(GENERATIONS)

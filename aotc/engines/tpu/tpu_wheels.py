@@ -28,7 +28,7 @@ def wanted() -> str:
 
 
 def find() -> tuple[Path | None, str, list[Finding]]:
-    """The installed library and its version, or why it cannot be used (AOTC-E907)."""
+    """Return the installed library and its version, or why it cannot be used (AOTC-E907)."""
     needed = wanted()
     expected = f"{PLUGIN} {needed}, for jax {version('jax')}"
     try:

@@ -59,7 +59,7 @@ _KINDS = (
 
 
 def read(data: memoryview) -> dict[str, Any]:
-    """A model's configuration without what only training needs. Raises Damaged."""
+    """Return a model's configuration without what only training needs. Raises Damaged."""
     try:
         config = json.loads(json_text(data, "config.json"), object_hook=_without_lora)
     except (ValueError, RecursionError) as error:
@@ -89,7 +89,7 @@ class Checking:
     enable_x64: bool
 
     def findings(self, config: dict[str, Any]) -> list[Finding]:
-        """AOTC-E844 for all that the frontend does not take, each once. Raises Damaged."""
+        """Return AOTC-E844 for all that the frontend does not take, each once. Raises Damaged."""
         found: dict[str, Finding] = {}
         for what, hint in self._refused(config, "the model", 0):
             found.setdefault(what, finding("AOTC-E844", self.where, what, hint=hint))
@@ -184,7 +184,7 @@ def _is_class(module: str, name: str) -> bool:
 
 
 def _is_function(module: str, name: Any) -> bool:
-    """Whether a name is one of an activation, whose only argument is the array."""
+    """Return whether a name is one of an activation, whose only argument is the array."""
     if not isinstance(name, str) or name.startswith("_"):
         return False
     modules = ("keras.activations",) if module == "builtins" else (module,)

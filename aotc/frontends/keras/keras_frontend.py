@@ -85,7 +85,7 @@ def _three_members(archive: Archive) -> Archive:
 
 
 def _version(data: memoryview) -> str:
-    """The version of the Keras that wrote the file."""
+    """Return the version of the Keras that wrote the file."""
     try:
         found = json.loads(json_text(data, METADATA))
     except (ValueError, RecursionError) as error:
@@ -233,7 +233,7 @@ def _function(
     values: Mapping[int, Array | None],
     states: set[int],
 ) -> Callable[..., Any]:
-    """The model's call as inference has it, of weights by name and inputs in their order."""
+    """Return the model's call as inference has it, of weights by name and inputs in their order."""
     import jax
     import keras
 

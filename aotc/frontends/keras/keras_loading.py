@@ -50,7 +50,7 @@ def _absent(package: str) -> Iterator[None]:
 
 
 def opened(data: bytes) -> Any:
-    """An HDF5 file in memory."""
+    """Return an HDF5 file in memory."""
     return h5py.File(h5py.h5f.open_file_image(data))
 
 
@@ -58,7 +58,7 @@ WRITTEN = "as Keras writes them: in one piece, without compression"
 
 
 def check_weights(data: bytes) -> None:
-    """Raises Damaged for an HDF5 file that Keras would not have written.
+    """Raise Damaged for an HDF5 file that Keras would not have written.
 
     It writes each array in one piece, without compression. What else the format knows (links, parts
     in other files, filters, shapes without bytes behind them) is refused: only this file is read,
@@ -112,7 +112,7 @@ def _bytes(dataset: Any, where: str) -> int:
 
 
 def load(config: Mapping[str, Any], weights: bytes) -> tuple[Any, Any]:
-    """A model, and the scope that has the values of its variables.
+    """Return a model, and the scope that has the values of its variables.
 
     Within this scope variables get no memory but for what the file has of them, and what it lacks
     can be told. Raises whatever Keras raises.

@@ -89,7 +89,7 @@ class Evaluation:
     bodies: dict[Any, Function] = field(default_factory=dict)
 
     def graph(self, graph: Graph, inputs: Sequence[Value], outer: Scope | None) -> list[Value]:
-        """The outputs of a graph. Raises CaptureError."""
+        """Return the outputs of a graph. Raises CaptureError."""
         values: dict[str, Value] = dict(graph.initializers)
         values.update(zip(graph.inputs, inputs, strict=True))
         scope = Scope(values, outer, outer.attributes if outer else {})
@@ -116,7 +116,7 @@ class Evaluation:
     def function(
         self, function: Function, inputs: Sequence[Value], attributes: Mapping[str, Any]
     ) -> list[Value]:
-        """The outputs of a function of the model, or of an operator's body."""
+        """Return the outputs of a function of the model, or of an operator's body."""
         if self.depth >= DEPTH:
             raise damaged(self.where, f"functions nested more than {DEPTH} deep")
         given = [*inputs, *[None] * (len(function.inputs) - len(inputs))]
@@ -153,7 +153,7 @@ class Evaluation:
             raise damaged(
                 f"{self.where}: {node.label}",
                 f"inputs {', '.join(map(described, inputs))}: {error}",
-                expected=f"what {node.op} accepts",
+                expected=f"valid inputs of {node.op}",
             ) from error
         return found if isinstance(found, tuple) else (found,)
 
@@ -219,9 +219,7 @@ class Evaluation:
             types,
         )
         if not chosen:
-            raise lacking(
-                f"{self.where}: {node.label}", "types for which ONNX defines no function body"
-            )
+            raise lacking(f"{self.where}: {node.label}", "types without a function body in ONNX")
         return self.reader.function(FunctionProto.FromString(chosen), partial=True)
 
 
@@ -258,12 +256,12 @@ class Call:
         return f"{self.evaluation.where}: {self.node.label}"
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute, or the operator's default, or this one. Texts are `str`."""
+        """Return an attribute, or the operator's default, or this one. Texts are `str`."""
         value = self.attributes.get(name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def wanted(self, output: int) -> bool:
-        """Whether somebody takes this output."""
+        """Return whether somebody takes this output."""
         return len(self.node.outputs) > output and bool(self.node.outputs[output])
 
     def lacks(self, found: str, **words: str) -> Never:
@@ -275,23 +273,23 @@ class Call:
         raise damaged(self.where, found, **words)
 
     def dtype(self, kind: int) -> np.dtype[Any]:
-        """The dtype of a number in TensorProto, as the file has it."""
+        """Return the dtype of a number in TensorProto, as the file has it."""
         return dtype_of(kind, self.where)
 
     def computed(self, dtype: Any) -> np.dtype[Any]:
-        """The dtype with which jax computes a dtype of the file. Raises CaptureError."""
+        """Return the dtype with which jax computes a dtype of the file. Raises CaptureError."""
         stated: np.dtype[Any] = np.dtype(dtype)
         if self.evaluation.x64:
             return stated
         if stated in _WIDE:
             self.lacks(
-                f"{stated}, for which jax's 64-bit types have to be on",
+                f"the 64-bit type {stated}",
                 hint="set `enable_x64 = true`, or export the model with 32-bit types",
             )
         return _NARROW.get(stated, stated)
 
     def traced(self, value: Value) -> Any:
-        """A value as an array of jax, with the dtype that jax computes with."""
+        """Return a value as an array of jax, with the dtype that jax computes with."""
         if not isinstance(value, np.ndarray):
             return value
         if value.dtype == object:
@@ -301,7 +299,7 @@ class Call:
         dtype = self.computed(value.dtype)
         if dtype != value.dtype and not fits(value, dtype):
             self.lacks(
-                f"whole numbers of {value.dtype} that do not fit into {dtype}",
+                f"{value.dtype} values outside the range of {dtype}",
                 hint="set `enable_x64 = true`",
             )
         return jnp.asarray(value, dtype)
@@ -313,17 +311,17 @@ class Call:
         return jnp, tuple(self.traced(value) for value in values)
 
     def known(self, value: Value, what: str) -> Array:
-        """A value that has to be known while tracing."""
+        """Return a value that has to be known while tracing."""
         if not isinstance(value, np.ndarray):
             self.lacks(
-                f"{what} that is computed from inputs or weights",
-                expected=f"{what} that is known when the program is built",
+                f"{what}, computed from inputs or weights",
+                expected=f"{what}, known at build time",
                 hint="make it a constant of the model: export it with fixed sizes",
             )
         return value
 
     def ints(self, value: Value, what: str) -> tuple[Any, ...]:
-        """Whole numbers or symbolic sizes that have to be known."""
+        """Return whole numbers or symbolic sizes that have to be known."""
         return tuple(
             int(size)
             if isinstance(size, int | np.integer | np.bool_ | float | np.floating)
@@ -348,7 +346,7 @@ class Call:
         return count <= KNOWN and all(isinstance(size, int) for size in shape)
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs of a graph that is an attribute."""
+        """Return the outputs of a graph that is an attribute."""
         if len(inputs) != len(graph.inputs):
             self.damaged(f"a graph of {len(graph.inputs)} inputs", expected=f"{len(inputs)}")
         return self.evaluation.graph(graph, inputs, self.scope)

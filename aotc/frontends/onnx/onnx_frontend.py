@@ -85,7 +85,7 @@ class OnnxFrontend:
         return (".onnx",)
 
     def read(self, file: ModelFile) -> Model:
-        """A model as a function that is evaluated while jax traces; see `Frontend.read`."""
+        """Return a model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
             raise refusal(
                 "AOTC-E845",
@@ -141,7 +141,7 @@ def _parse(file: ModelFile) -> _Parsed:
     try:
         return _checked(model, file)
     except RecursionError as error:
-        raise damaged(where, "graphs and functions that are nested too deeply") from error
+        raise damaged(where, "graphs and functions nested too deeply") from error
 
 
 def _checked(model: Any, file: ModelFile) -> _Parsed:
@@ -152,7 +152,7 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
         raise damaged(
             where,
             f"IR version {model.ir_version}",
-            expected=f"at most {IR_VERSION}, of the installed onnx",
+            expected=f"at most {IR_VERSION}, as in the installed onnx",
             hint="install a newer onnx, or export the model for an older one",
         )
     opsets: dict[str, int] = {}
@@ -212,7 +212,7 @@ def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
 
 
 def _reached(parsed: _Parsed) -> list[Node]:
-    """The nodes of the model, and of those functions of it that they call."""
+    """Return the nodes of the model, and of those functions of it that they call."""
     nodes = list(every_node(parsed.graph.nodes))
     seen: set[Key] = set()
     for node in nodes:
@@ -224,7 +224,7 @@ def _reached(parsed: _Parsed) -> list[Node]:
 
 
 def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
-    """Everything that the table lacks, an operator at a time with the nodes that call it."""
+    """Return everything that the table lacks, an operator at a time with the nodes that call it."""
     inputs = frozenset(parsed.graph.inputs)
     missing: dict[tuple[str, str], list[str]] = {}
     for node in _reached(parsed):
@@ -259,30 +259,30 @@ def _lack(node: Node, inputs: frozenset[str]) -> str | None:
     """Why a node cannot be computed, as far as it can be seen before tracing."""
     name = f"{node.domain}::{node.op}" if node.domain else node.op
     if node.domain not in OPSETS:
-        return f"the operator {shown(name)} of a domain that is not ONNX's"
+        return f"operator {shown(name)} of an unknown domain"
     if node.schema is None:
-        return f"the operator {shown(name)}, which its opset does not have"
+        return f"operator {shown(name)}, unknown in its opset"
     if node.op in RANDOM and node.domain == ONNX:
-        return f"the operator {name}, whose results are random"
+        return f"operator {name} with random results"
     if node.op in DEPENDING and node.domain == ONNX:
-        return f"the operator {name}, whose results have sizes that depend on values"
+        return f"operator {name} with value-dependent result sizes"
     entry = OPERATORS.get((node.domain, node.op))
     if entry is None:
-        return f"the operator {name}, for which there is no function"
+        return f"operator {name}, not implemented"
     body = node.schema.has_function or node.schema.has_context_dependent_function
     if entry.function is None and not body:
-        return f"the operator {name} in version {node.version}, for which there is no function"
+        return f"operator {name} in version {node.version}, not implemented"
     for index in sorted(entry.deciding):
         if index < len(node.inputs) and node.inputs[index] in inputs:
             return (
-                f"an input of the model, {shown(node.inputs[index])}, that decides the shape or "
-                f"the algorithm of {name}"
+                f"the model input {shown(node.inputs[index])} as the shape or algorithm "
+                f"of operator {name}"
             )
     return None
 
 
 def _deciding(nodes: Sequence[Node]) -> set[str]:
-    """Names of values that decide shapes, and of all that these are computed from."""
+    """Return names of values that decide shapes, and of all that these are computed from."""
     deciding: set[str] = set()
     for node in every_node(nodes):
         entry = OPERATORS.get((node.domain, node.op))
@@ -314,7 +314,7 @@ def _narrow(name: str, value: Array, where: str) -> Array:
     if not fits(value, np.dtype(np.int32)):
         raise lacking(
             f"{where}: initializer {shown(name)}",
-            "int64 values that do not fit into int32",
+            "int64 values outside the range of int32",
             hint="set `enable_x64 = true`",
         )
     return value.astype(np.int32)
@@ -348,8 +348,8 @@ def _input(message: Any, where: str) -> ModelInput:
     place = f"{where}: input {shown(name)}"
     kind = message.type.WhichOneof("value")
     if kind != "tensor_type":
-        found = (kind or "no_type").removesuffix("_type").replace("_", " ")
-        raise lacking(place, f"an input that is a {found}", expected="inputs that are arrays")
+        found = (kind or "unknown_type").removesuffix("_type").replace("_", " ")
+        raise lacking(place, f"an input of type {found}", expected="an array")
     tensor = message.type.tensor_type
     dtype = dtype_of(tensor.elem_type, place)
     if not tensor.HasField("shape"):
@@ -370,7 +370,7 @@ def _input(message: Any, where: str) -> ModelInput:
 
 
 def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str) -> list[Finding]:
-    """Arrays with types of 64 bits that may not be narrowed."""
+    """Return a finding for each array of a 64-bit type that may not be narrowed."""
     named = [(f"input {shown(entry.name)}", entry.dtype) for entry in inputs]
     named += [(f"initializer {shown(name)}", value.dtype) for name, value in weights.items()]
     wide = {np.dtype(np.float64), np.dtype(np.uint64), np.dtype(np.complex128)}
@@ -378,7 +378,7 @@ def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str
         lacks(
             f"{where}: {what}",
             f"{dtype}",
-            expected="types that jax computes with: its 64-bit types are off",
+            expected="a type of at most 32 bits",
             hint="set `enable_x64 = true`, or export the model with 32-bit types",
         )
         for what, dtype in named
@@ -400,8 +400,8 @@ def _called(
         if value is None or isinstance(value, list):
             raise lacking(
                 f"{evaluation.where}: output {shown(name)}",
-                "an output that is a sequence or an optional",
-                expected="outputs that are arrays",
+                "a sequence or an optional",
+                expected="an array",
             )
         place = Node(f"output {shown(name)}", "", "", 0, (), (), {}, None, None)
         results[name] = Call(evaluation, place, {}, None).traced(value)  # type: ignore[arg-type]

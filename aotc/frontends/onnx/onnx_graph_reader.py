@@ -79,7 +79,7 @@ class Function:
 
 
 def _name_of(message: Any) -> str:
-    """The name of a node, or of its first output."""
+    """Return the name of a node, or of its first output."""
     return message.name or next((name for name in message.output if name), "")
 
 
@@ -114,9 +114,9 @@ class Reader:
     functions: Mapping[Key, Any] = field(default_factory=dict)
 
     def graph(self, message: Any, outer: Set[str] = frozenset()) -> Graph:
-        """A graph. outer: the names that are defined around it."""
+        """Return a graph. outer: the names that are defined around it."""
         if message.sparse_initializer:
-            raise lacking(self.where, "an initializer that is sparse")
+            raise lacking(self.where, "a sparse initializer")
         initializers: dict[str, Array] = {}
         for tensor in message.initializer:
             name = self._name(tensor.name, "an initializer")
@@ -148,7 +148,7 @@ class Reader:
         body = Reader(self.where, opsets or self.opsets, self.beside, self.functions)
         inputs = tuple(self._name(name, "an input") for name in message.input)
         if len(set(inputs)) < len(inputs):
-            raise damaged(self.where, f"the function {shown(message.name)} names an input twice")
+            raise damaged(self.where, f"a duplicate input of the function {shown(message.name)}")
         nodes = tuple(body._nodes(message.node, frozenset(inputs), set(inputs)))
         outputs = tuple(message.output)
         known = set(inputs).union(*(node.outputs for node in nodes))
@@ -176,13 +176,11 @@ class Reader:
                 if name and name not in defined:
                     raise damaged(
                         f"{self.where}: {label}",
-                        f"the input {shown(name)}, which nothing before this node defines",
+                        f"the input {shown(name)}, undefined before this node",
                     )
             for name in message.output:
                 if name and name in taken:
-                    raise damaged(
-                        f"{self.where}: {label}", f"the output {shown(name)}, which is there twice"
-                    )
+                    raise damaged(f"{self.where}: {label}", f"the output {shown(name)} twice")
             yield self._node(message, label, defined)
             outputs = [name for name in message.output if name]
             taken.update(outputs)
@@ -201,7 +199,7 @@ class Reader:
         if (domain, message.op_type, overload) not in self.functions and domain in OPSETS:
             opset = self.opsets.get(domain)
             if opset is None:
-                raise damaged(where, f"the domain {shown(domain)}, which opset_import lacks")
+                raise damaged(where, f"the domain {shown(domain)}, missing from opset_import")
             try:
                 schema = defs.get_schema(message.op_type, opset, domain)
             except defs.SchemaError:
@@ -242,11 +240,11 @@ class Reader:
             return self.graph(attribute.g, defined)
         if kind == AttributeProto.UNDEFINED:
             raise damaged(where, f"the attribute {shown(attribute.name)} without a type")
-        raise lacking(where, f"the attribute {shown(attribute.name)} of a kind that is not read")
+        raise lacking(where, f"the attribute {shown(attribute.name)} of an unsupported type")
 
 
 def subgraphs(node: Node) -> Iterator[Graph]:
-    """The graphs that a node has as attributes."""
+    """Yield the graphs that a node has as attributes."""
     for value in node.attributes.values():
         if isinstance(value, Graph):
             yield value
@@ -261,7 +259,7 @@ def every_node(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def key_of(node: Node) -> Key:
-    """The function of the model that a node calls, if there is one."""
+    """Return the function of the model that a node calls, if there is one."""
     return node.domain, node.op, getattr(node.message, "overload", "")
 
 
@@ -278,7 +276,7 @@ def require_expandable(
             total += 1
             if key in functions:
                 if key in within:
-                    raise damaged(where, f"the function {shown(key[1])}, which calls itself")
+                    raise damaged(where, f"the recursive function {shown(key[1])}")
                 if len(within) > DEPTH:
                     raise damaged(where, f"functions nested more than {DEPTH} deep")
                 if key not in sizes:

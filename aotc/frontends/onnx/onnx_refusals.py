@@ -13,7 +13,7 @@ UNREAD = "docs/reference/model-files.md says what is read; export the model with
 
 
 def shown(name: str) -> str:
-    """A name of the file in quotes, on one line, of bounded length."""
+    """Return a name of the file in quotes, on one line, of bounded length."""
     cut = name if len(name) <= LONGEST else name[:LONGEST] + "…"
     return ascii(cut) if not cut.isprintable() else f"'{cut}'"
 
@@ -21,7 +21,7 @@ def shown(name: str) -> str:
 def damaged(
     where: str, found: str, *, expected: str = "an ONNX model", hint: str | None = None
 ) -> AotcError:
-    """AOTC-E843: what the file holds is no model."""
+    """Return AOTC-E843: what the file holds is no model."""
     if hint is None:
         return refusal("AOTC-E843", where, found, expected=expected)
     return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
@@ -34,12 +34,12 @@ def lacks(
     expected: str | None = None,
     hint: str = UNREAD,
 ) -> Finding:
-    """AOTC-E844, to be raised with others."""
+    """Return AOTC-E844, to be raised with others."""
     if expected is None:
         return finding("AOTC-E844", where, found, hint=hint)
     return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 
 
 def lacking(where: str, found: str, **words: str) -> AotcError:
-    """AOTC-E844: the model has something that there is no function for."""
+    """Return AOTC-E844: the model has something that there is no function for."""
     return CaptureError(lacks(where, found, **words))

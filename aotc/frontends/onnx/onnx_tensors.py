@@ -38,7 +38,7 @@ _WIDTHS = {"float_data": np.float32, "double_data": np.float64}
 
 
 def dtype_of(kind: int, where: str) -> np.dtype[Any]:
-    """The dtype of one of TensorProto's numbers. Raises CaptureError."""
+    """Return the dtype of one of TensorProto's numbers. Raises CaptureError."""
     found = DTYPES.get(kind)
     if found is not None:
         return found
@@ -48,7 +48,7 @@ def dtype_of(kind: int, where: str) -> np.dtype[Any]:
 
 
 def size_of(dimensions: tuple[int, ...], where: str) -> int:
-    """The number of elements of a shape as the file states it."""
+    """Return the number of elements of a shape as the file states it."""
     if any(size < 0 for size in dimensions):
         raise damaged(where, f"the shape {list(dimensions)}")
     return math.prod(dimensions)
@@ -66,23 +66,23 @@ def _unpacked(raw: np.ndarray[Any, Any], count: int, bits: int, dtype: np.dtype[
 
 
 def _external(tensor: Any, needed: int, beside: Callable[[str], bytes], where: str) -> memoryview:
-    """The bytes of a tensor that another file holds."""
+    """Return the bytes of a tensor that another file holds."""
     stated = {entry.key: entry.value for entry in tensor.external_data}
     location = stated.get("location", "")
     parts = location.replace("\\", "/").split("/")
     if not location or location[:1] in "/\\" or ".." in parts or ":" in parts[0]:
         raise damaged(
             where,
-            f"data in the file {shown(location)}",
-            expected="a file in the model's folder, by its relative path",
+            f"the data file {shown(location)}",
+            expected="a relative path to a file in the model's folder",
         )
     if not location.isprintable():
-        raise damaged(where, f"data in a file with the name {shown(location)}")
+        raise damaged(where, f"the unprintable file name {shown(location)}")
     try:
         offset = int(stated.get("offset") or 0)
         length = int(stated.get("length") or needed)
     except ValueError as error:
-        raise damaged(where, "an offset or a length that is no number") from error
+        raise damaged(where, "an offset or length other than a number") from error
     data = beside(location)
     if length != needed:
         raise damaged(where, f"{length} bytes of data", expected=f"{needed} bytes, for its shape")
@@ -135,5 +135,5 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
     if is_packed:
         return _unpacked(flat, count, bits, dtype).reshape(shape)
     if dtype == np.bool_ and count and flat.max() > 1:
-        raise damaged(where, "a bool that is neither 0 nor 1")
+        raise damaged(where, "a bool other than 0 and 1")
     return flat.view(dtype).reshape(shape)

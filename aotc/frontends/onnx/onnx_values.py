@@ -21,24 +21,24 @@ programs with larger ones, or divides by a size that has become 0 in 32 bits.
 
 
 def is_known(value: Value) -> bool:
-    """Whether a value is an array that is known while tracing."""
+    """Return whether a value is an array that is known while tracing."""
     return isinstance(value, np.ndarray)
 
 
 def is_symbolic(value: Value) -> bool:
-    """Whether an array that is known holds sizes that are symbolic."""
+    """Return whether an array that is known holds sizes that are symbolic."""
     return isinstance(value, np.ndarray) and value.dtype == object
 
 
 def settled(value: Array) -> Array:
-    """Sizes as int64, unless one of them is symbolic."""
+    """Return sizes as int64, unless one of them is symbolic."""
     if value.dtype == object and all(isinstance(size, int | np.integer) for size in value.flat):
         return value.astype(np.int64)
     return value
 
 
 def sizes(dimensions: Sequence[Any]) -> Array:
-    """Sizes, symbolic or not, as a vector that is known."""
+    """Return sizes, symbolic or not, as a vector that is known."""
     vector = np.empty(len(dimensions), object)
     for index, size in enumerate(dimensions):
         vector[index] = size
@@ -46,7 +46,7 @@ def sizes(dimensions: Sequence[Any]) -> Array:
 
 
 def fits(value: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether whole numbers are those of a narrower type too."""
+    """Return whether whole numbers are those of a narrower type too."""
     if not value.size:
         return True
     limits = np.iinfo(dtype)
@@ -54,7 +54,7 @@ def fits(value: Array, dtype: np.dtype[Any]) -> bool:
 
 
 def has_symbols(value: Value) -> bool:
-    """Whether a value holds sizes that are symbolic, or has one in its shape."""
+    """Return whether a value holds sizes that are symbolic, or has one in its shape."""
     if isinstance(value, list):
         return any(map(has_symbols, value))
     shape = getattr(value, "shape", ())
@@ -62,7 +62,7 @@ def has_symbols(value: Value) -> bool:
 
 
 def described(value: Value) -> str:
-    """A value's type as messages show it: `float32[2,3]`."""
+    """Return a value's type as messages show it: `float32[2,3]`."""
     if value is None:
         return "none"
     if isinstance(value, list):

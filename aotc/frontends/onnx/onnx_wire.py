@@ -17,7 +17,7 @@ def _require_text(data: bytes, start: int, end: int) -> None:
     try:
         data[start:end].decode("utf-8")
     except UnicodeDecodeError as error:
-        raise WireError(f"byte {start}: a text that is not UTF-8") from error
+        raise WireError(f"byte {start}: text in another encoding than UTF-8") from error
 
 
 def walk(data: bytes, descriptor: Any) -> None:

@@ -80,7 +80,7 @@ def bind(
     made: Plan,
     changes: torch_states.Changes,
 ) -> Bindings:
-    """Raises Damaged."""
+    """Bind the inputs of a graph. Raises Damaged."""
     into = Bindings()
     into.inputs += _inputs(signature, made, file, into, changes)
     numbers = {name: i for i, name in enumerate(each.name for each, _ in into.inputs)}

@@ -72,7 +72,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def join(a: DType, b: DType) -> DType:
-    """The smallest dtype that holds both, as `torch.promote_types`."""
+    """Return the smallest dtype that holds both, as `torch.promote_types`."""
     if a == b:
         return a
     if category(a) != category(b):
@@ -126,7 +126,7 @@ def promote(*values: Any) -> DType:
 
 
 def as_dtype(value: Any, dtype: Any) -> jax.Array:
-    """A tensor or a number as an array of a dtype, converted as torch does."""
+    """Return a tensor or a number as an array of a dtype, converted as torch does."""
     dtype = canonical(dtype)
     if not is_tensor(value):
         if isinstance(value, float) and category(dtype) == 1:
@@ -149,7 +149,7 @@ def promoted(*values: Any) -> tuple[jax.Array, ...]:
 
 
 def as_float(*values: Any) -> tuple[jax.Array, ...]:
-    """Arrays of one type for functions whose results are floats: integers become float32."""
+    """Return arrays of one type for functions whose results are floats: integers become float32."""
     dtype = promote(*values)
     if category(dtype) < 2:
         dtype = FLOAT

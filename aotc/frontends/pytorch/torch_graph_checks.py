@@ -138,7 +138,7 @@ def _unknown(step: Step) -> Refused:
 
 
 def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
-    """An argument as `Refuse` functions see it."""
+    """Return an argument as `Refuse` functions see it."""
     if isinstance(value, Ref):
         return tensors.get(value.name)
     if isinstance(value, tuple):

@@ -58,7 +58,7 @@ class Values:
             self._seen[name] = self._versions[owner]
 
     def is_needed(self, name: str) -> bool:
-        """Whether a step or a result takes it."""
+        """Return whether a step or a result takes it."""
         return name in self._needed
 
     def read(self, name: str) -> Any:
@@ -89,7 +89,7 @@ class Values:
             self.put(each, new)
 
     def resolve(self, value: Any) -> Any:
-        """An argument as functions take it."""
+        """Return an argument as functions take it."""
         if isinstance(value, Ref):
             return self.read(value.name)
         if isinstance(value, DTypeNumber):
@@ -110,7 +110,7 @@ class Values:
         return step.operator.function(**{**given, step.inputs[0][0]: parent})
 
     def _scattered(self, step: Step, place: int | None, parent: Any, value: Any) -> Any:
-        """The parent with new values where the step's result lies in it."""
+        """Return the parent with new values where the step's result lies in it."""
         assert step.operator is not None
         function, given = step.operator.function, self.arguments(step)
         if function is torch_shapes.slice_:
@@ -125,7 +125,7 @@ class Values:
 
 
 def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
-    """A function of the values of the plan's inputs that returns those of its outputs."""
+    """Return a function of the values of the plan's inputs that returns those of its outputs."""
     shared = sharing(plan, outside)[0]
 
     def run(*given: Any) -> list[Any]:

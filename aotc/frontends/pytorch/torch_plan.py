@@ -130,7 +130,7 @@ class Plan:
 
 
 def refs(value: Any) -> Iterator[str]:
-    """Names of the graph's values in an argument."""
+    """Yield names of the graph's values in an argument."""
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, tuple):
@@ -145,7 +145,7 @@ def used(step: Step) -> Iterator[str]:
 
 
 def plan(graph: Graph, depth: int = 0) -> Plan:
-    """The steps of a graph that its results need, each name checked. Raises Damaged."""
+    """Return the steps of a graph that its results need, each name checked. Raises Damaged."""
     made = _without_assertions(_with_updates(_inlined(_read(graph, depth))))
     _check_names(made)
     return _needed(made)

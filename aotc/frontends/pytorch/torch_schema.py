@@ -101,7 +101,7 @@ class Argument(Struct, frozen=True):
     as_string_to_argument: Any = UNSET
 
     def only(self) -> tuple[str, Any]:
-        """The one that is set: its name without "as_", and it. Raises Damaged."""
+        """Return the one that is set: its name without "as_", and it. Raises Damaged."""
         found = [
             (name, value)
             for name in self.__struct_fields__

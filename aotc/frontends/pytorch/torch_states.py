@@ -198,6 +198,6 @@ def initial_state(model: Model) -> Model:
 
 
 def _uniform(array: Array) -> bool:
-    """Whether all elements are the same bytes."""
+    """Return whether all elements are the same bytes."""
     rows = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
     return not array.size or bool((rows == rows[0]).all())

@@ -152,7 +152,7 @@ def _text(size: Sym) -> str:
 
 
 def symbol_of(size: Sym) -> str | None:
-    """The symbol that a size is, if it is no expression."""
+    """Return the symbol that a size is, if it is no expression."""
     found = SYMBOL.match(_text(size))
     return None if found is None else found[1] or found[2]
 
@@ -231,7 +231,7 @@ def same_strides(a: TensorMeta, b: TensorMeta) -> bool:
 
 
 def contiguous(meta: TensorMeta) -> bool:
-    """Whether elements follow each other in memory, the last axis fastest."""
+    """Return whether elements follow each other in memory, the last axis fastest."""
     pairs = _sample(meta)
     if pairs is None:
         return False

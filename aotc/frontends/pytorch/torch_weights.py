@@ -43,7 +43,7 @@ def payloads(archive: Archive, model: str) -> dict[str, tuple[str, Payload]]:
 def read_tensors(
     archive: Archive, places: Mapping[str, tuple[str, Payload]], names: Iterable[str]
 ) -> dict[str, Stored]:
-    """Raises Damaged for tensors that are not there, pickled, or larger than their bytes."""
+    """Read the tensors. Raises Damaged for missing, pickled and truncated ones."""
     if "byteorder" in archive.members and bytes(archive.members["byteorder"]) != b"little":
         raise Damaged("little-endian weights", "another byte order")
     made: dict[str, Stored] = {}

@@ -21,7 +21,7 @@ from aotc.frontends.stablehlo.module_checks import refused_as_damaged
 from aotc.frontends.stablehlo.module_probe import rewritten
 from aotc.frontends.stablehlo.stablehlo_frontend import lift_constants, model_of, spell_out
 
-EXPECTED = "what `jax.export.export(...)(...).serialize()` returns"
+EXPECTED = "the result of `jax.export.export(...)(...).serialize()`"
 
 
 class JaxExportFrontend:
@@ -30,7 +30,7 @@ class JaxExportFrontend:
     suffixes = (".jax", ".jaxexport")
 
     def read(self, file: ModelFile) -> Model:
-        """The exported function; leaves of its arguments are inputs, named by their paths.
+        """Return the exported function; leaves of its arguments are inputs, named by their paths.
 
         Raises CaptureError: AOTC-E843 for another file, E844 for effects, several devices and
         dtypes that are no arrays', E845 for a signature.
@@ -99,7 +99,7 @@ def _name(steps: Any) -> str:
 
 
 def _axis(size: Any) -> int | str | None:
-    """A size that varies has a name; an expression of such names has none of its own."""
+    """Return a size, or the name of one that varies; None for an expression of such names."""
     if isinstance(size, int):
         return size
     return str(size) if str(size).isidentifier() else None

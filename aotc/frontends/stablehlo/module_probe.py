@@ -93,9 +93,9 @@ def rewritten(
 
 def _refused(job: Job, crash: worker_parent.CrashedError) -> AotcError:
     if crash.late or crash.status == -signal.SIGXCPU:
-        found = f"one that is not read within {job.seconds} s"
+        found = f"a parse of more than {job.seconds} s"
     else:
-        found = f"one that ends its reader: {describe_status(crash.status)}"
+        found = f"a crash of the parser: {describe_status(crash.status)}"
     hint = (
         f"export the model anew; reading this file may take {job.seconds} s of a processor "
         f"and {job.memory_mib} MiB of memory"

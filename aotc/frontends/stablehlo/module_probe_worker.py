@@ -21,7 +21,7 @@ from aotc.frontends.stablehlo.module_probe import MIB, Job
 
 
 def write_anew(job: Job, progress: Progress) -> None:
-    """Raises CaptureError (AOTC-E843) for what is no module."""
+    """Raise CaptureError (AOTC-E843) for what is no module."""
     if job.kind == "jax.export":
         import jax.export  # noqa: F401  (before the limits, which count from here on)
     _limit(job)

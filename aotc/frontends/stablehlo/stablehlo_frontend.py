@@ -41,7 +41,7 @@ class StablehloFrontend:
     suffixes = SUFFIXES
 
     def read(self, file: ModelFile) -> Model:
-        """A module's function, `main` unless the signature names another.
+        """Return a module's function, `main` unless the signature names another.
 
         Raises CaptureError: AOTC-E843 for what is no module of a known version, E844 for sizes that
         vary and types that are no arrays, E845 without such a function.
@@ -105,7 +105,7 @@ def model_of(
     producer: Mapping[str, str],
     put_together: Callable[[Sequence[Any]], Any] = tuple,
 ) -> Model:
-    """A model that calls an exported function: its inputs, then its weights in their order.
+    """Return a model that calls an exported function: its inputs, then its weights in their order.
 
     put_together: its result, from the list of arrays.
     """
@@ -147,17 +147,17 @@ def _entry(module: Any, file: ModelFile) -> Any:
 
 
 def _abstract(kind: Any, what: str, file: ModelFile) -> jax.ShapeDtypeStruct:
-    """Raises CaptureError (AOTC-E844)."""
+    """Return the shape and dtype of a tensor type. Raises CaptureError (AOTC-E844)."""
     refuse = partial(_refused, file, what)
     try:
         tensor = ir.RankedTensorType(kind)
     except (ValueError, TypeError):
-        raise refuse(str(kind), "arrays") from None
+        raise refuse(str(kind), "an array") from None
     if not tensor.has_static_shape:
-        raise refuse(str(kind), "sizes that are fixed: one module for each, or a jax.export file")
+        raise refuse(str(kind), "fixed sizes (one module for each), or a jax.export file")
     dtype = _dtype(tensor.element_type)
     if dtype is None:
-        raise refuse(str(kind), "element types that jax has")
+        raise refuse(str(kind), "an element type of jax")
     return jax.ShapeDtypeStruct(tuple(tensor.shape), dtype)
 
 
@@ -310,7 +310,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
 
 
 def _walk(function: Any, name: str) -> list[Any]:
-    """The operations of this name in a function, nested ones included."""
+    """Return the operations of this name in a function, nested ones included."""
     found: list[Any] = []
 
     def visit(operation: Any) -> ir.WalkResult:
@@ -350,7 +350,7 @@ def _described(array: Array) -> jax.ShapeDtypeStruct:
 
 
 def _version(data: bytes) -> str:
-    """The version in which a portable artifact was written; "" for other modules."""
+    """Return the version in which a portable artifact was written; "" for other modules."""
     start = data.find(PORTABLE, 0, 64)
     end = data.find(b"\0", start)
     return data[start + len(PORTABLE) : end].decode("ascii", "replace") if start >= 0 else ""

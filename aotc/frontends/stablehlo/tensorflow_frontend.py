@@ -133,7 +133,7 @@ def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]
     weights = {each.name: _weight(each, archive) for each in document.weights}
     used = {name for each in document.modules for name in each.weights}
     if used != {*weights} or len({*map(_shapes, document.modules)}) != len(document.modules):
-        raise Damaged("modules for each size, and the weights that they take", "others")
+        raise Damaged("one module for each size, and its weights alone", "others")
     for module in document.modules:
         _require_alike(module, document)
     return document, weights, [bytes(archive.read(each.file)) for each in document.modules]
@@ -142,7 +142,7 @@ def described(file: ModelFile) -> tuple[_Document, dict[str, Array], list[bytes]
 def _require_alike(module: _Module, document: _Document) -> None:
     """Sizes of a module are those of the inputs, where these have sizes."""
     if len(module.shapes) != len(document.inputs):
-        raise Damaged("modules of the inputs that there are", f"{len(module.shapes)} inputs")
+        raise Damaged(f"{len(document.inputs)} inputs", f"{len(module.shapes)} inputs")
     for each, shape in zip(document.inputs, module.shapes, strict=True):
         fixed = [size for size in each.shape if isinstance(size, int)]
         alike = [n for n, size in zip(shape, each.shape, strict=False) if isinstance(size, int)]
@@ -154,9 +154,7 @@ def _document(archive: Archive) -> _Document:
     try:
         found = json.decode(json_text(archive.read(DOCUMENT), DOCUMENT), type=_Document)
     except (ValueError, RecursionError) as error:  # msgspec's are ValueErrors
-        raise Damaged(
-            f"{DOCUMENT} as aotc import-tensorflow writes it", str(error)[:200]
-        ) from error
+        raise Damaged(f"{DOCUMENT} from `aotc import-tensorflow`", str(error)[:200]) from error
     if found.format != FORMAT:
         raise Damaged(f"format {FORMAT}", f"format {found.format}")
     arrays: list[_Input | _Weight] = [*found.inputs, *found.weights]
@@ -170,11 +168,11 @@ def _document(archive: Archive) -> _Document:
     for each in arrays:
         sizes = [size for size in each.shape if isinstance(size, int)]
         if each.dtype not in _DTYPES or len(each.shape) > DIMENSIONS_MAX or min([*sizes, 0]) < 0:
-            raise Damaged("dtypes and sizes of arrays", ascii(each)[:200])
+            raise Damaged("an array with a supported dtype and shape", ascii(each)[:200])
     if not found.modules or len({each.name for each in arrays}) < len(arrays):
-        raise Damaged("modules, and a name for each array", "others")
+        raise Damaged("modules, and distinct array names", "others")
     if len({*found.outputs}) < len(found.outputs):
-        raise Damaged("a name for each result", "others")
+        raise Damaged("distinct result names", "duplicates")
     return found
 
 
@@ -211,7 +209,7 @@ def _called(
     verified: bytes,
     weights: Mapping[str, Array],
 ) -> Called:
-    """A module that takes what the document says of it."""
+    """Return a module that takes what the document says of it."""
     called = called_in(replace(file, text=f"{file.text} {module.file}"), verified)
     wanted = [
         (tuple(shape), jnp.dtype(each.dtype))
@@ -219,14 +217,14 @@ def _called(
     ]
     wanted += [(weights[name].shape, weights[name].dtype) for name in module.weights]
     if [(each.shape, each.dtype) for each in called.inputs] != wanted:
-        raise Damaged(f"a module that takes {wanted}"[:300], f"{called.inputs}"[:300])
+        raise Damaged(f"the module inputs {wanted}"[:300], f"{called.inputs}"[:300])
     if len(called.outputs) != len(document.outputs):
         raise Damaged(f"{len(document.outputs)} results", str(len(called.outputs)))
     return called
 
 
 def _sizes(document: _Document) -> dict[str, tuple[int, ...]]:
-    """The sizes that were exported, for each axis that varies."""
+    """Return the sizes that were exported, for each axis that varies."""
     sizes: dict[str, set[int]] = {}
     for module in document.modules:
         for each, shape in zip(document.inputs, module.shapes, strict=True):
@@ -269,5 +267,5 @@ def _not_exported(
         where,
         told(shapes),
         expected="; ".join(told(each) for each in sorted(modules)[:8]),
-        hint="import it with a --profile for each of the manifest",
+        hint="import it with one `--profile` for each profile of the manifest",
     )

@@ -42,7 +42,7 @@ BAD = [
     ('["sse2", "64bit", "sse2"]', "[]", "AOTC-E805", "6 features", "at least 1", "[] (array)",
      "add what is missing"),
     ("threads = 2", "threads = 0", "AOTC-E805", "8 threads", "at least 1", "0 (integer)",
-     "sizes start at 1"),
+     "write a size of at least 1"),
     ("threads = 2", "threads = 5000", "AOTC-E805", "8 threads", "at most 4096", "5000 (integer)",
      "correct"),
     ("threads", "thread", "AOTC-E803", "8 thread", "threads", "thread", "did you mean `threads`?"),

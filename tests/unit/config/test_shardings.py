@@ -87,7 +87,7 @@ BAD: dict[str, Bad] = {
     "an axis of size 0": (
         "data = 2", "data = 0",
         "AOTC-E805", "m.toml:5 mesh.data",
-        "an integer of at least 1", "0 (integer)", "sizes start at 1",
+        "an integer of at least 1", "0 (integer)", "write a size of at least 1",
     ),
     "more devices than there can be": (
         "data = 2", "data = 20000",
@@ -97,7 +97,7 @@ BAD: dict[str, Bad] = {
     "no devices": (
         "devices = 8", "devices = 0",
         "AOTC-E805", "m.toml:8 target.cpu-x86-64-v3.devices",
-        "an integer of at least 1", "0 (integer)", "sizes start at 1",
+        "an integer of at least 1", "0 (integer)", "write a size of at least 1",
     ),
     "a policy that compiles": (
         "[entry_points.predict]\n", '[entry_points.predict]\nout_of_profile.batch = "compile"\n',

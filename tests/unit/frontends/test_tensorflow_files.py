@@ -156,12 +156,12 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 
 
 SAID = {
-    "no modules": "modules, and a name for each array",
-    "an input twice": "modules, and a name for each array",
-    "an unknown dtype": "dtypes and sizes of arrays",
-    "sizes that are too many": "dtypes and sizes of arrays",
-    "a weight more": "modules for each size, and the weights that they take",
-    "a module twice": "modules for each size, and the weights that they take",
+    "no modules": "modules, and distinct array names",
+    "an input twice": "modules, and distinct array names",
+    "an unknown dtype": "an array with a supported dtype and shape",
+    "sizes that are too many": "an array with a supported dtype and shape",
+    "a weight more": "one module for each size, and its weights alone",
+    "a module twice": "one module for each size, and its weights alone",
 }
 """What is said of some of them, before anything is made of their parts."""
 
@@ -184,7 +184,7 @@ def test_files_that_contradict_themselves_are_refused(name: str) -> None:
 def test_a_weight_has_as_many_dimensions_as_numpy_has() -> None:
     told = document()
     told["weights"][0]["shape"] = [1] * (DIMENSIONS_MAX - 2) + [4, 3]
-    assert refused(told)[1] != "dtypes and sizes of arrays", "its module wants two"
+    assert refused(told)[1] != "an array with a supported dtype and shape", "its module wants two"
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def scatter(operation: Any) -> None:
 
 
 def _windows(numbers: Any, updates: Sequence[int]) -> dict[int, int]:
-    """The window's size along each axis of the array; those left out have one."""
+    """Return the window's size along each axis of the array; those left out have one."""
     out = {*numbers.inserted_window_dims, *numbers.input_batching_dims}
     rank = len(numbers.update_window_dims) + len(out)
     kept = [axis for axis in range(rank) if axis not in out]
@@ -204,7 +204,7 @@ def _wide(indices: Any, limits: Sequence[int]) -> tuple[str, str]:
 
 
 def _row(name: str, kind: str, dimension: int, numbers: Sequence[int]) -> str:
-    """Lines that define an array of indices with these numbers along a dimension."""
+    """Return lines that define an array of indices with these numbers along a dimension."""
     shape = ir.RankedTensorType(ir.Type.parse(kind)).shape
     element = kind.removesuffix(">").rpartition("x")[2].removeprefix("tensor<")
     if dimension == len(shape):
@@ -259,7 +259,7 @@ def _returned(operation: Any) -> tuple[list[Any], Any]:
 
 
 def _neutral(operation: Any) -> str | None:
-    """The update that changes nothing, as a constant; None where it is not known."""
+    """Return the update that changes nothing, as a constant; None where it is not known."""
     arguments, value = _returned(operation)
     owner = value.owner
     if isinstance(owner, ir.Block) or len(owner.operands) != 2:
@@ -295,7 +295,7 @@ def _neutral(operation: Any) -> str | None:
 
 
 def _old(numbers: Any, window: Sequence[int], array: Any, safe: Any, kind: str) -> str:
-    """Lines that read what a scatter's windows hold, as %kept, from %a2 at %a3."""
+    """Return lines that read what a scatter's windows hold, as %kept, from %a2 at %a3."""
     attributes = ", ".join(
         f"{name} = {list(dims)}"
         for name, dims in (

@@ -64,7 +64,7 @@ def cloned(block: Any, arguments: Sequence[Any]) -> list[Any]:
 
 
 def within(operation: Any) -> str:
-    """The operation in whose function of single numbers this one lies; "" if in none."""
+    """Return the operation in whose function of single numbers this one lies; "" if in none."""
     parent = operation.parent
     while parent is not None:
         if parent.name in SCALAR_BODIES:
@@ -74,43 +74,43 @@ def within(operation: Any) -> str:
 
 
 def kind_of(value: Any) -> tuple[str, str]:
-    """A value's type, and that of its elements."""
+    """Return a value's type, and that of its elements."""
     return str(value.type), str(ir.RankedTensorType(value.type).element_type)
 
 
 def shape_of(value: Any) -> list[int]:
-    """The sizes of a value."""
+    """Return the sizes of a value."""
     return list(ir.RankedTensorType(value.type).shape)
 
 
 def tensor(shape: Sequence[int], element: str) -> str:
-    """The type of an array."""
+    """Return the type of an array."""
     return f"tensor<{'x'.join([*map(str, shape), element])}>"
 
 
 def like(kind: str, element: str) -> str:
-    """The type of the same shape with another element."""
+    """Return the type of the same shape with another element."""
     shape, _, _ = kind.removeprefix("tensor<").removesuffix(">").rpartition("x")
     return f"tensor<{shape}x{element}>" if shape else f"tensor<{element}>"
 
 
 def bools(kind: str) -> str:
-    """The type of booleans of the same shape."""
+    """Return the type of booleans of the same shape."""
     return like(kind, "i1")
 
 
 def pair(kind: str) -> str:
-    """The type of a comparison."""
+    """Return the type of a comparison."""
     return f"({kind}, {kind}) -> {bools(kind)}"
 
 
 def chosen(kind: str) -> str:
-    """The type of a select."""
+    """Return the type of a select."""
     return f"{bools(kind)}, {kind}"
 
 
 def constants(kind: str, **values: str) -> str:
-    """Lines that define constants of a type."""
+    """Return lines that define constants of a type."""
     return "".join(
         f"    %{name} = stablehlo.constant dense<{value}> : {kind}\n"
         for name, value in values.items()

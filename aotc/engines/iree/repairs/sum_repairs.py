@@ -123,7 +123,7 @@ def _element_of_sum(operation: Any) -> str:
 def _step(
     step: long_sums.Step, name: str, value: str, kind: str, start: str
 ) -> tuple[str, str, str]:
-    """The result of a step with its type, and its lines."""
+    """Return the result of a step with its type, and its lines."""
     element = kind.removesuffix(">").rpartition("x")[2]
     body = ""
     if (given := tensor(step.shape, element)) != kind:

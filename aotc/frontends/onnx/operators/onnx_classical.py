@@ -24,12 +24,12 @@ def floats(call: Call, x: Value) -> Any:
 
 
 def labels_of(call: Call, *names: str) -> np.ndarray[Any, Any]:
-    """The class labels of a classifier, which have to be numbers."""
+    """Return the class labels of a classifier, which have to be numbers."""
     for name in names:
         stated = call.attribute(name)
         if stated and isinstance(stated[0], bytes):
             call.lacks(
-                "class labels that are texts",
+                "string class labels",
                 hint="train with numbers as labels, or export without labels",
             )
         if stated:
@@ -38,7 +38,7 @@ def labels_of(call: Call, *names: str) -> np.ndarray[Any, Any]:
 
 
 def picked(call: Call, labels: np.ndarray[Any, Any], index: Any) -> Any:
-    """The label of each row, by its index."""
+    """Return the label of each row, by its index."""
     return jnp.take(jnp.asarray(labels, call.computed(np.int64)), index)
 
 
@@ -151,9 +151,9 @@ def feature_vectorizer(call: Call, *values: Value) -> Value:
 def one_hot_encoder(call: Call, x: Value) -> Value:
     known = call.attribute("cats_int64s")
     if not known:
-        call.lacks("categories that are texts")
+        call.lacks("string categories")
     if not call.attribute("zeros"):
-        call.lacks("an encoder that fails for an unknown category", hint="export with zeros = 1")
+        call.lacks("an encoder without zeros for unknown categories", hint="export with zeros = 1")
     x = call.traced(x)
     whole = x if jnp.issubdtype(x.dtype, jnp.integer) else jnp.trunc(x)
     return converted(whole[..., None] == jnp.asarray(known, whole.dtype), jnp.float32)
@@ -168,7 +168,7 @@ def label_encoder(call: Call, x: Value) -> Value:
             value = call.attribute(f"{what}_{kind}")
             if value is not None:
                 return np.asarray(value).reshape(-1) if dtype is None else np.asarray(value, dtype)
-        return call.lacks("texts as classes")
+        return call.lacks("string classes")
 
     keys, values = listed("keys"), listed("values")
     if call.version == 1 or len(keys) != len(values) or not len(keys):
@@ -193,7 +193,7 @@ def label_encoder(call: Call, x: Value) -> Value:
 
 
 def _kernel(call: Call, x: Any, vectors: np.ndarray[Any, Any]) -> Any:
-    """The kernel function of each row of x and each support vector."""
+    """Return the kernel function of each row of x and each support vector."""
     kind = call.attribute("kernel_type")
     gamma, offset, degree = (*(call.attribute("kernel_params") or ()), 0.0, 0.0, 0.0)[:3]
     other = jnp.asarray(vectors, x.dtype)
@@ -242,7 +242,7 @@ def svm_classifier(call: Call, x: Value) -> tuple[Value, Value]:
     weights = np.asarray(call.attribute("coefficients"), np.float32).reshape(classes - 1, total)
     rho = np.asarray(call.attribute("rho"), np.float32)
     if classes != len(labels) or len(rho) != classes * (classes - 1) // 2:
-        call.damaged("classes, labels and rho that do not fit")
+        call.damaged("inconsistent numbers of classes, labels and rho")
     kernel = _kernel(call, x, vectors)
     ends = np.cumsum([0, *sizes])
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]

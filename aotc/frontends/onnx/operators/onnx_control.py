@@ -25,7 +25,7 @@ STEPS = 1024
 
 def _arrays(call: Call, values: Sequence[Value]) -> tuple[Any, ...]:
     if any(value is None or isinstance(value, list) for value in values):
-        call.lacks("a sequence or an optional that a condition or a loop decides about")
+        call.lacks("a sequence or an optional in a condition or a loop")
     return tuple(map(call.traced, values))
 
 
@@ -42,9 +42,8 @@ def if_(call: Call, condition: Value) -> tuple[Value, ...]:
     for one, other in zip(*shapes, strict=True):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             call.lacks(
-                f"branches that give {one.dtype}{list(one.shape)} and "
-                f"{other.dtype}{list(other.shape)}",
-                expected="branches that give arrays of one shape",
+                f"branches of {one.dtype}{list(one.shape)} and {other.dtype}{list(other.shape)}",
+                expected="branches of one dtype and shape",
             )
     chosen = call.traced(condition).reshape(())
     return tuple(lax.cond(chosen, branch(yes), branch(no)))
@@ -55,7 +54,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
     body: Graph = call.attribute("body")
     count = len(states)
     if len(body.inputs) != count + 2 or len(body.outputs) < count + 1:
-        call.damaged("a body whose inputs or outputs are not those of the loop")
+        call.damaged("a body with other inputs or outputs than the loop")
     known = [value is None or is_known(value) for value in (trips, condition)]
     stacks = len(body.outputs) - 1 - count
     if is_known(condition) and not condition.reshape(()):
@@ -70,7 +69,7 @@ def loop(call: Call, trips: Value = None, condition: Value = None, *states: Valu
         if unrolled is not None:
             return unrolled
     if stacks:
-        call.lacks("a loop that stacks a number of results which is not known")
+        call.lacks("a loop with an unknown number of stacked results")
     return _while(call, body, trips, condition, states)
 
 
@@ -99,7 +98,7 @@ def _none_stacked(call: Call, body: Graph, states: Sequence[Value]) -> list[Any]
 def _unrolled(
     call: Call, body: Graph, limit: int | None, states: Sequence[Value], stacks: int
 ) -> tuple[Value, ...] | None:
-    """The loop step by step; None if a condition turns out not to be known."""
+    """Return the loop step by step; None if a condition turns out not to be known."""
     given, count = list(states), len(states)
     rows: list[Sequence[Value]] = []
     step = 0
@@ -107,8 +106,8 @@ def _unrolled(
     while limit is None or step < limit:
         if step >= STEPS:
             call.lacks(
-                f"a loop of more than {STEPS} steps, whose values change shape or whose end is "
-                "decided by its steps"
+                f"a loop of more than {STEPS} steps with values of changing shape, or with a "
+                "condition computed in the loop"
             )
         more, *results = call.run(body, [np.asarray(step, np.int64), more, *given])
         if not is_known(more):

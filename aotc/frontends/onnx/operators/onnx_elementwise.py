@@ -84,7 +84,7 @@ def reciprocal(call: Call, x: Value) -> Value:
 
 @operator("Div")
 def div(call: Call, a: Value, b: Value) -> Value:
-    """Whole numbers are truncated towards zero."""
+    """Divide; quotients of whole numbers are truncated towards zero."""
     if is_symbolic(a) or is_symbolic(b):
         return np.floor_divide(a, b)
     xp, (a, b) = call.operands(a, b)
@@ -102,7 +102,7 @@ def div(call: Call, a: Value, b: Value) -> Value:
 
 @operator("Mod")
 def mod(call: Call, a: Value, b: Value) -> Value:
-    """The sign of the divisor, or with fmod that of the dividend."""
+    """Return the remainder, with the divisor's sign, or with fmod the dividend's."""
     xp, (a, b) = call.operands(a, b)
     if call.attribute("fmod"):
         return xp.fmod(a, b)
@@ -111,7 +111,7 @@ def mod(call: Call, a: Value, b: Value) -> Value:
 
 @operator("Pow")
 def power(call: Call, a: Value, b: Value) -> Value:
-    """The exponent may have another type; the result has the base's."""
+    """Return a power of the base's type; the exponent may have another type."""
     dtype = call.computed(a.dtype)
     if is_known(b) and b.size == 1 and b.dtype != object and not is_known(a):
         exponent = float(b.reshape(()))
@@ -215,7 +215,7 @@ def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
 
 
 def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
-    """A value with another type of the file, as Cast does."""
+    """Return a value with another type of the file, as Cast does."""
     if is_symbolic(x):
         if dtype.kind == "i" and dtype.itemsize >= 4:
             return x
@@ -350,9 +350,7 @@ def dropout(
     if training is not None and bool(call.known(training, "training_mode").reshape(())):
         zero = ratio is not None and float(call.known(ratio, "a ratio").reshape(())) == 0
         if not zero:
-            call.lacks(
-                "Dropout in training, whose results are random", hint="export it for inference"
-            )
+            call.lacks("Dropout in training", hint="export it for inference")
     x = call.traced(x)
     return x, jnp.ones(x.shape, jnp.bool_ if call.version >= 10 else x.dtype)
 

@@ -17,7 +17,7 @@ from aotc.frontends.onnx.operators.onnx_layout import axis_of, reshaped
 
 
 def _from_front(index: Any, size: Any) -> Any:
-    """Indices of which negative ones count from the end."""
+    """Return indices of which negative ones count from the end."""
     return jnp.where(index < 0, index + jnp.asarray(size, index.dtype), index)
 
 
@@ -42,7 +42,7 @@ def gather(call: Call, x: Value, index: Value) -> Value:
 
 
 def _own_places(shape: Any) -> list[Any]:
-    """The index of each element along each axis, in arrays that broadcast to the shape."""
+    """Return the index of each element along each axis, in arrays that broadcast to the shape."""
     rank = len(shape)
     thin = [tuple(size if i == axis else 1 for i in range(rank)) for axis, size in enumerate(shape)]
     return [lax.broadcasted_iota(jnp.int32, entry, axis) for axis, entry in enumerate(thin)]
@@ -156,7 +156,7 @@ def top_k(call: Call, x: Value, k: Value = None) -> tuple[Value, Value]:
 
 @operator("NonZero", deciding=(0,))
 def non_zero(call: Call, x: Value) -> Value:
-    found = call.known(x, "a mask of an operator whose result's size depends on values")
+    found = call.known(x, "a mask for a value-dependent result size")
     if found.ndim == 0:
         found = found.reshape(1)
     return np.stack(np.nonzero(found)).astype(np.int64)
@@ -164,7 +164,7 @@ def non_zero(call: Call, x: Value) -> Value:
 
 @operator("Compress", deciding=(1,))
 def compress(call: Call, x: Value, condition: Value) -> Value:
-    chosen = np.flatnonzero(call.known(condition, "a condition that decides a size"))
+    chosen = np.flatnonzero(call.known(condition, "a condition for a result size"))
     axis = call.attribute("axis")
     if axis is None:
         x, axis = reshaped(x, (-1,)), 0

@@ -16,7 +16,7 @@ from aotc.frontends.onnx.onnx_values import is_known, is_symbolic
 
 
 def axis_of(call: Call, axis: int, rank: int) -> int:
-    """An axis counted from the front."""
+    """Return an axis counted from the front."""
     if not -rank <= axis < max(rank, 1):
         call.damaged(f"axis {axis} of an array of rank {rank}")
     return axis % rank if rank else 0
@@ -34,7 +34,7 @@ def axes_of(call: Call, axes: Value, rank: int) -> tuple[int, ...] | None:
 
 
 def reshaped(x: Value, shape: Sequence[Any]) -> Value:
-    """A value in another shape of as many elements."""
+    """Return a value in another shape of as many elements."""
     if is_known(x):
         return x.reshape(tuple(shape)) if _plain(shape) else jnp.reshape(x, tuple(shape))
     return jnp.reshape(x, tuple(shape))
@@ -45,7 +45,7 @@ def _plain(shape: Sequence[Any]) -> bool:
 
 
 def product(dimensions: Sequence[Any]) -> Any:
-    """The product of sizes, symbolic ones among them."""
+    """Return the product of sizes, symbolic ones among them."""
     total: Any = 1
     for size in dimensions:
         total = total * size
@@ -64,7 +64,7 @@ def constant(call: Call) -> Value:
         return np.asarray(value, np.float32)
     if names[0] in ("value_int", "value_ints"):
         return np.asarray(value, np.int64)
-    return call.lacks("a constant that is a text or sparse")
+    return call.lacks("a string or sparse constant")
 
 
 @operator("ConstantOfShape", deciding=(0,))
@@ -92,7 +92,7 @@ def reshape(call: Call, x: Value, shape: Value) -> Value:
         others = product([size for index, size in enumerate(wanted) if index != unknown[0]])
         total = product(x.shape)
         if isinstance(others, int) and others == 0:
-            call.damaged(f"the shape {wanted}, whose -1 can be anything")
+            call.damaged(f"the shape {wanted}, with an ambiguous -1")
         wanted[unknown[0]] = total // others
     if _plain(wanted) and _plain(x.shape) and product(wanted) != product(x.shape):
         call.damaged(f"the shape {wanted} for {list(x.shape)}")
@@ -211,7 +211,7 @@ def slice_(
 
 
 def _bounded(at: Any, size: Any, low: Any, high: Any) -> Any:
-    """A position that counts from the end where it is negative, within bounds."""
+    """Return a position that counts from the end where it is negative, within bounds."""
     if isinstance(at, int) and isinstance(size, int):
         return min(max(at + size if at < 0 else at, low), high)
     if isinstance(at, int) and at >= 1 << 30:

@@ -47,5 +47,5 @@ def _times(x: Any, factor: float) -> Any:
 def einsum(call: Call, *values: Value) -> Value:
     equation = call.attribute("equation").replace(" ", "")
     if not re.fullmatch(r"[A-Za-z.,]*(->[A-Za-z.]*)?", equation):
-        call.damaged("an equation with other than letters, commas and '...'")
+        call.damaged("an equation with characters other than letters, commas and '...'")
     return jnp.einsum(equation, *map(call.traced, values))

@@ -105,7 +105,7 @@ def dynamic_quantize_linear(call: Call, x: Value) -> tuple[Value, ...]:
 
 
 def _centred(call: Call, x: Any, zero: Value, axis: int) -> Any:
-    """Whole numbers less their zero point, which may be one for each slice of an axis."""
+    """Return whole numbers less their zero point, which may be one for each slice of an axis."""
     wide = x.astype(jnp.int32)
     if zero is None:
         return wide

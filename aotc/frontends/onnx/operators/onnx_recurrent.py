@@ -35,7 +35,7 @@ _ACTIVATIONS: dict[str, tuple[Callable[..., Any], tuple[float, ...]]] = {
 
 
 def _activations(call: Call, default: Sequence[str], directions: int) -> list[list[Any]]:
-    """The functions of each direction."""
+    """Return the functions of each direction."""
     given = any(attribute.name == "activations" for attribute in call.node.message.attribute)
     names = list(default) * directions
     if given:
@@ -74,7 +74,7 @@ def _recurrent(
     x = jnp.swapaxes(x, 0, 1) if last else x
     directions, hidden = w.shape[0], r.shape[2]
     if call.attribute("hidden_size", hidden) != hidden:
-        call.damaged("a hidden_size that is not that of the weights")
+        call.damaged("a hidden_size different from the weights'")
     batch, dtype = x.shape[1], x.dtype
     way = call.attribute("direction")
     if directions != 1 + (way == "bidirectional"):

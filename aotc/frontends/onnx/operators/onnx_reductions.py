@@ -58,7 +58,7 @@ def _reduction(
 
 
 def _limit(name: str, dtype: Any) -> Any:
-    """The largest or least number of no elements: the least, or the largest, of the type."""
+    """Return the largest or least number of no elements: the least, or the largest, of the type."""
     if dtype == np.bool_:
         return name == "min"
     if jnp.issubdtype(dtype, jnp.integer):
@@ -152,7 +152,7 @@ def batch_normalization(
     if call.attribute("training_mode", 0):
         call.lacks("BatchNormalization in training", hint="export the model for inference")
     if call.version < 9 and not call.attribute("spatial", 1):
-        call.lacks("BatchNormalization that is not spatial")
+        call.lacks("non-spatial BatchNormalization")
     if any(call.wanted(index) for index in range(1, 5)):
         call.lacks("BatchNormalization in training", hint="export the model for inference")
     x = call.traced(x)
@@ -167,7 +167,7 @@ def batch_normalization(
 
 
 def _standard(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
-    """An array less its mean, over its deviation; the mean, and one over the deviation."""
+    """Return an array less its mean, over its deviation; the mean, and one over the deviation."""
     mean = jnp.mean(x, axes, keepdims=True)
     variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
     inverse = lax.rsqrt(variance + jnp.asarray(epsilon, x.dtype))

@@ -55,7 +55,7 @@ def _nearest(mode: str) -> Callable[[float], np.ndarray[Any, Any]]:
 
 
 def _antialiased(mode: str, scale: float, a: float) -> Callable[[float], np.ndarray[Any, Any]]:
-    """A filter that is as much wider as the result is smaller."""
+    """Return a filter that is as much wider as the result is smaller."""
     scale = min(scale, 1.0)
     start = int(math.floor((-1 if mode == "linear" else -2) / scale) + 1)
 
@@ -117,7 +117,7 @@ def _taps(
 
 
 def _applied(x: Any, axis: int, taps: Taps) -> Any:
-    """An axis by its taps: those whose weights are all 0 cost nothing."""
+    """Return an axis by its taps: those whose weights are all 0 cost nothing."""
     indices, shares = taps
     shape = [1] * x.ndim
     shape[axis] = -1
@@ -221,7 +221,7 @@ def resize(
 
 def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
     if not all(isinstance(size, int) for size in dimensions):
-        call.lacks("an axis that is resized and whose size is symbolic")
+        call.lacks("a resized axis of symbolic size")
     if min(dimensions, default=1) < 1:
         call.damaged(f"the sizes {list(dimensions)}")
 

@@ -47,7 +47,7 @@ def split_to_sequence(call: Call, x: Value, lengths: Value = None) -> Value:
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     total = x.shape[axis]
     if not isinstance(total, int):
-        call.lacks("a sequence whose length is symbolic")
+        call.lacks("a sequence of symbolic length")
     if lengths is None:
         parts = [1] * total
     else:

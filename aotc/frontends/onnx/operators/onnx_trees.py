@@ -48,12 +48,12 @@ def _depth(call: Call, yes: Ints, no: Ints, leaf: Ints, roots: Ints) -> int:
     seen = np.zeros(len(yes), bool)
     while True:
         if seen[level].any() or len(np.unique(level)) < len(level):
-            call.damaged("a tree with a node that is reached twice")
+            call.damaged("a tree with two paths to one node")
         seen[level] = True
         inner = level[~leaf[level]]
         if not len(inner):
             if not seen.all():
-                call.damaged("a node that no root leads to")
+                call.damaged("a node without a path from a root")
             return depth
         level, depth = np.concatenate([yes[inner], no[inner]]), depth + 1
 
@@ -66,7 +66,7 @@ def _indexed(call: Call, trees: Sequence[int], nodes: Sequence[int]) -> dict[tup
 
 
 def _forest(call: Call, of: str, targets: int) -> Forest:
-    """The trees of TreeEnsembleRegressor and TreeEnsembleClassifier, versions 1 and 3."""
+    """Return the trees of TreeEnsembleRegressor and TreeEnsembleClassifier, versions 1 and 3."""
 
     def listed(name: str, default: Any = ()) -> Any:
         tensor = call.attribute(f"{name}_as_tensor")
@@ -80,7 +80,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
     if {len(entry) for entry in (nodes, modes, *lists.values(), *ends.values())} != {count}:
         call.damaged("attributes of nodes with different lengths")
     if not count or not set(modes) <= {LEAF, *MODES}:
-        call.damaged("no nodes, or modes that are unknown")
+        call.damaged("no nodes, or unknown modes")
     index = _indexed(call, trees, nodes)
     leaf = np.array([mode == LEAF for mode in modes])
     own = np.arange(count)
@@ -89,7 +89,7 @@ def _forest(call: Call, of: str, targets: int) -> Forest:
         yes[i] = index.get((trees[i], ends["truenodeids"][i]), -1)
         no[i] = index.get((trees[i], ends["falsenodeids"][i]), -1)
     if min(yes.min(), no.min()) < 0:
-        call.damaged("a tree that leads to a node which is not there")
+        call.damaged("a branch to a missing node")
     firsts: dict[int, int] = {}
     children = {*yes[~leaf].tolist(), *no[~leaf].tolist()}
     for place, tree in enumerate(trees):
@@ -132,13 +132,13 @@ def _leaves(call: Call, of: str, index: Any, targets: int, count: int, listed: A
     for place, target, weight in zip(places, ids, stated, strict=True):
         node = index.get(tuple(place), -1)
         if node < 0 or not 0 <= target < targets:
-            call.damaged("a weight of a leaf or for a target that is not there")
+            call.damaged("a weight of a missing leaf or target")
         weights[node, target] += weight
     return weights
 
 
 def _reached(call: Call, forest: Forest, x: Any) -> Any:
-    """The leaf of each row in each tree."""
+    """Return the leaf of each row in each tree."""
     features = forest.feature.max(initial=0)
     if forest.feature.min(initial=0) < 0 or features >= x.shape[1]:
         call.damaged(f"feature {features} of {x.shape[1]}")
@@ -231,4 +231,4 @@ def tree_ensemble_classifier(call: Call, x: Value) -> tuple[Value, Value]:
 
 @operator("ZipMap", domain=ML)
 def zip_map(call: Call, x: Value) -> Value:
-    return call.lacks("ZipMap within the model, whose results are maps", hint="zipmap=False")
+    return call.lacks("ZipMap within the model", hint="zipmap=False")

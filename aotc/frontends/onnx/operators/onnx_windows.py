@@ -40,18 +40,18 @@ class Window:
 
 
 def _above(size: Any, least: int) -> Any:
-    """The larger one of a size, which may be symbolic, and a number."""
+    """Return the larger one of a size, which may be symbolic, and a number."""
     return max(size, least) if isinstance(size, int) else jax.core.max_dim(size, least)
 
 
 def _below(size: Any, most: Any) -> Any:
-    """The smaller one of two sizes, which may be symbolic."""
+    """Return the smaller one of two sizes, which may be symbolic."""
     known = isinstance(size, int) and isinstance(most, int)
     return min(size, most) if known else jax.core.min_dim(size, most)
 
 
 def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
-    """The window of a node over axes of these sizes."""
+    """Return the window of a node over axes of these sizes."""
     dims = len(space)
     size = tuple(size)
     strides = tuple(call.attribute("strides") or (1,) * dims)
@@ -191,7 +191,7 @@ def max_pool(call: Call, x: Value) -> Value:
     x = call.traced(x)
     window = window_of(call, x.shape[2:], call.attribute("kernel_shape"))
     if call.wanted(1):
-        call.lacks("MaxPool with the places of the largest elements")
+        call.lacks("MaxPool with its second output, the indices")
     return reduced(x, _least(x.dtype), lax.max, window)
 
 
@@ -228,7 +228,7 @@ def deform_conv(
 ) -> Value:
     x, w, offset = map(call.traced, (x, w, offset))
     if x.ndim != 4:
-        call.lacks("DeformConv over other than two axes")
+        call.lacks("DeformConv over another number of axes than two")
     size = tuple(call.attribute("kernel_shape") or w.shape[2:])
     window = window_of(call, x.shape[2:], size)
     groups, parts = call.attribute("group"), call.attribute("offset_group")

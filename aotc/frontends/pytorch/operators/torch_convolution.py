@@ -19,7 +19,7 @@ type Numbers = int | Sequence[int]
 
 
 def each(value: Numbers, rank: int) -> tuple[int, ...]:
-    """A number for each axis."""
+    """Return a number for each axis."""
     if isinstance(value, int):
         return (value,) * rank
     return tuple(value) * rank if len(value) == 1 else tuple(value)

@@ -27,7 +27,7 @@ def full(size: Sequence[Size], fill_value: Any, dtype: Any = None) -> Array:
 
 @op("arange", "arange.start", "arange.start_step")
 def arange(end: Any, start: Any = 0, step: Any = 1, dtype: Any = None) -> Array:
-    """Each element is start + i * step, in the precision of the result's dtype."""
+    """Return the elements start + i * step, in the precision of the result's dtype."""
     if dtype is None:
         dtype = FLOAT if any(isinstance(n, float) for n in (start, end, step)) else INT
     dtype = canonical(dtype)

@@ -40,7 +40,7 @@ def rounded(function: Callable[..., Array], *values: Array) -> Array:
 
 
 def floats(function: Callable[..., Array], *values: Any) -> Array:
-    """A function computed as `rounded` does it, of values that become floats first."""
+    """Return a function computed as `rounded` does it, of values that become floats first."""
     return rounded(function, *as_float(*values))
 
 
@@ -80,12 +80,12 @@ def _of_two(compute: Callable[..., Array], functions: Functions) -> Functions:
 
 
 def _exact(function: Callable[..., Array], *values: Any) -> Array:
-    """A function that leaves integers integers."""
+    """Return a function that leaves integers integers."""
     return function(*promoted(*values))
 
 
 def _fraction(function: Callable[[Array], Array], x: Array) -> Array:
-    """A function that leaves integers as they are."""
+    """Return a function that leaves integers as they are."""
     return function(x) if is_float(x) else x
 
 

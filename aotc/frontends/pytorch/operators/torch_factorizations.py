@@ -35,7 +35,7 @@ def _adjoint(matrices: Array) -> Array:
 
 
 def _batched(one: Array, other: Array) -> tuple[Array, Array]:
-    """Matrices, each batch as large as the other."""
+    """Return matrices, each batch as large as the other."""
     batch = jnp.broadcast_shapes(one.shape[:-2], other.shape[:-2])
     made = (jnp.broadcast_to(each, (*batch, *each.shape[-2:])) for each in (one, other))
     first, second = made
@@ -48,7 +48,7 @@ def _singular(factors: Array) -> Array:
 
 
 def _first(problems: Array) -> Array:
-    """The place of the first along the last axis, from 1; 0 without any."""
+    """Return the place of the first along the last axis, from 1; 0 without any."""
     if problems.shape[-1] == 0:
         return jnp.zeros(problems.shape[:-1], jnp.int32)
     first = jnp.argmax(problems, -1).astype(jnp.int32) + 1

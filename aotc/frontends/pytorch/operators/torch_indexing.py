@@ -94,7 +94,7 @@ def _sources(src: Any, index: Array, x: Array) -> Array:
 
 
 def _added(places: Any, updates: Array, **mode: str) -> Array:
-    """The sums there; of truth values, as torch has it, whether one of them is true."""
+    """Return the sums there; of truth values, as torch has it, whether one of them is true."""
     made = places.max if updates.dtype == BOOL else places.add
     added: Array = made(updates, **mode)
     return added

@@ -36,7 +36,7 @@ def _affine(x: Array, weight: Any, bias: Any) -> Array:
 
 
 def _moments(x: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The mean and the variance over axes, which are kept."""
+    """Return the mean and the variance over axes, which are kept."""
     middle = jnp.mean(x, axes, keepdims=True)
     return middle, jnp.mean(jnp.square(x - middle), axes, keepdims=True)
 
@@ -137,7 +137,7 @@ def instance_norm(
 
 
 def _kept(x: Array, weight: Array | None) -> Any:
-    """The dtype of statistics: the input's, unless the weight has more precision."""
+    """Return the dtype of statistics: the input's, unless the weight has more precision."""
     return x.dtype if weight is None else weight.dtype
 
 

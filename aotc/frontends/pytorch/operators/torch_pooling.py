@@ -66,7 +66,7 @@ def _window(
     dilation: Numbers,
     ceil: bool,
 ) -> _Window:
-    """The window over axes of these sizes."""
+    """Return the window over axes of these sizes."""
     rank = len(sizes)
     kernel, dilations, pads = each(kernel_size, rank), each(dilation, rank), each(padding, rank)
     strides = _strides(stride, kernel)

@@ -25,7 +25,7 @@ INT32_MIN = -(2**31)
 
 
 def _scalar(value: Any, dtype: Any) -> Any:
-    """A scale as a number of `dtype`; torch takes it out of its tensor."""
+    """Return a scale as a number of `dtype`; torch takes it out of its tensor."""
     return jnp.reshape(as_dtype(value, dtype), ())
 
 
@@ -110,7 +110,7 @@ def dequantize_per_channel(
 
 
 def _ends(x: Array, axes: Any, keepdim: bool) -> tuple[Array, Array]:
-    """The least and the largest number, both moved so that 0 is between them."""
+    """Return the least and the largest number, both moved so that 0 is between them."""
     low, high = (f(x, axis=axes, keepdims=keepdim) for f in (jnp.min, jnp.max))
     return jnp.minimum(low, 0), jnp.maximum(high, 0)
 

@@ -91,7 +91,7 @@ def _layers(
     *,
     cell: Cell,
 ) -> tuple[Array, ...]:
-    """The results over time, then each state after the last step."""
+    """Return the results over time, then each state after the last step."""
     x, states = input, [hx] if isinstance(hx, Array) else list(hx)
     batched = x.ndim == 3
     if not batched:

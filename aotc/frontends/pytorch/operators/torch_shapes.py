@@ -197,7 +197,7 @@ op.table(
 
 
 def _bounded(value: Size | None, size: Size, otherwise: Size) -> Size:
-    """An end of a slice as a number from 0, cut off at the size."""
+    """Return an end of a slice as a number from 0, cut off at the size."""
     if value is None:
         return otherwise
     if isinstance(value, int) and isinstance(size, int):
