@@ -101,6 +101,12 @@ class BuildRun:
         """The targets with a backend. The others are failures already, when this build goes on."""
         return [t for t in self.request.targets if t.platform in self.compilers]
 
+    def by_engine(self, target: Target) -> list[Target]:
+        """Return a target for every engine of its list that has a backend, in the list's order."""
+        first = [each for each in self.buildable if each.name == target.name]
+        later = self.request.next_engines.get(target.name, ())
+        return first + [each for each in later if each.platform in self.compilers]
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -380,11 +386,10 @@ def _engine_compilations(
     Where executables may have different engines, also for earlier ones, which rejected some.
     """
     yield build_tuning.EngineCompilation(target, jobs, run.compilers[target.platform])
-    asked = [each for each in run.request.targets if each.name == target.name]
-    every = [*asked, *run.request.next_engines.get(target.name, ())]
+    every = run.by_engine(target)
     begin = 0 if run.request.manifest.tune.mixed else every.index(target) + 1
     for other in every[begin:]:
-        if other.platform in run.compilers and other != target:
+        if other != target:
             captured = program.entry_points.values()
             made = compile_jobs(captured, [other], run.request.wanted)[target.name]
             yield build_tuning.EngineCompilation(other, made, run.compilers[other.platform])
@@ -443,11 +448,9 @@ def _take_next_engines(
 
     Return what is compiled then; the same value if no engine fails, or none is left.
     """
-    request = run.request
-    for target in compiled.whole if request.tuning is None else ():
-        every = [t for t in request.targets if t.name == target.name]
-        every += request.next_engines.get(target.name, ())
-        later = [t for t in every[every.index(target) + 1 :] if t.platform in run.compilers]
+    for target in compiled.whole if run.request.tuning is None else ():
+        every = run.by_engine(target)
+        later = every[every.index(target) + 1 :]
         error = begun[target.name].exception() if later else None
         if isinstance(error, EngineFailedError):
             engines = engine_name(target), engine_name(later[0])
