@@ -4,7 +4,7 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -50,10 +50,12 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     manifest = models.manifest
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = plain_functions(models, scratch, captured, compiling)
-    quantized = {name: each for name, each in captured.entry_points.items() if each.precision}
-    expecting = {n: e for n, e in quantized.items() if manifest.entry_points[n].fixtures.expected}
-    floats = as_written(replace(captured, entry_points=expecting))
-    written = plain_functions(models, scratch, floats, compiling)
+    expecting = [
+        name
+        for name, each in captured.entry_points.items()
+        if each.precision and manifest.entry_points[name].fixtures.expected
+    ]
+    written = plain_functions(models, scratch, captured, compiling, as_written=expecting)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -77,19 +79,26 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
 
 
 def plain_functions(
-    models: Models, scratch: Scratch, captured: CapturedProgram, compiling: ThreadPoolExecutor
+    models: Models,
+    scratch: Scratch,
+    captured: CapturedProgram,
+    compiling: ThreadPoolExecutor,
+    *,
+    as_written: Collection[str] | None = None,
 ) -> dict[str, PlainJax]:
     """Return the captured entry points in plain JAX, with their weights from the scratch folder.
 
-    With a precision, these are the quantized weights, in their dtype in the program. The threads of
-    `compiling` compile them.
+    With a precision, these are the quantized weights, in their dtype in the program. With
+    `as_written`, it returns these entry points alone, with the weights that the program has. The
+    threads of `compiling` compile them.
     """
     manifest = models.manifest
+    names = captured.entry_points.keys() if as_written is None else as_written
 
     def resolved(function: str) -> Callable[..., Any]:
         return models.resolve(function, manifest.root, str(manifest.path))
 
-    weights = _PlainWeights(models, scratch, captured, resolved)
+    weights = _PlainWeights(models, scratch, captured, resolved, as_written is not None)
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
         return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
@@ -108,16 +117,8 @@ def plain_functions(
             ),
         )
         for name, spec in manifest.entry_points.items()
-        if name in captured.entry_points
+        if name in names
     }
-
-
-def as_written(captured: CapturedProgram) -> CapturedProgram:
-    """Return a program whose entry points have their weights as the program has them."""
-    named = captured.entry_points.items()
-    return replace(
-        captured, entry_points={name: replace(each, precision=None) for name, each in named}
-    )
 
 
 def _run(
@@ -184,7 +185,10 @@ def _unexpected(
 
 
 class _PlainWeights:
-    """The weights of entry points as the program's users hold them."""
+    """The weights of entry points as the program's users hold them.
+
+    They are quantized by the precision of the entry point, unless `are_written`.
+    """
 
     def __init__(
         self,
@@ -192,39 +196,38 @@ class _PlainWeights:
         scratch: Scratch,
         captured: CapturedProgram,
         functions: plain_jax.Functions,
+        are_written: bool,
     ) -> None:
         self._models, self._scratch, self._captured = models, scratch, captured
-        self._functions = functions
+        self._functions, self._are_written = functions, are_written
         self._made: dict[tuple[str, str], Any] = {}
 
     def of(self, entry_point: str) -> dict[str, Any]:
         """Return the weights sets of an entry point."""
         captured = self._captured.entry_points[entry_point]
-        precision = "" if captured.precision is None else entry_point
+        is_written = self._are_written or captured.precision is None
+        precision = "" if is_written else entry_point
         bound = {*self._models.manifest.entry_points[entry_point].bind.values()}
         for name in bound:
             if (name, precision) not in self._made:
-                self._made[name, precision] = self._read(name, captured)
+                self._made[name, precision] = self._read(name, None if is_written else captured)
         return {name: self._made[name, precision] for name in bound}
 
-    def _read(self, name: str, captured: CapturedEntryPoint) -> Any:
+    def _read(self, name: str, quantized: CapturedEntryPoint | None) -> Any:
         """Read a weights set.
 
         A model file's weights are as in the file, others have the numbers that the capture
-        recorded; quantized ones are restored.
+        recorded; those that the entry point takes `quantized` are restored.
         """
         spec, stored = self._models.manifest.weights[name], read_shards(self._scratch.weights(name))
-        restored = restored_weights(name, captured, stored)
+        restored = {} if quantized is None else restored_weights(name, quantized, stored)
         if name in self._models.weights:
             arrays = self._models.arrays(name) | restored
             return plain_jax.weights_as_made(None, False, arrays, self._functions)
-        own = stored.keys() - self._quantized_names(name)
+        own = stored.keys() - quantized_names(name, self._captured.entry_points.values())
         recorded = {key: stored[key] for key in own} | read_shards(self._scratch.originals(name))
         source, recorded = spec.source is not None, recorded | restored
         return plain_jax.weights_as_made(spec.init, source, recorded, self._functions)
-
-    def _quantized_names(self, name: str) -> set[str]:
-        return quantized_names(name, self._scratch.read_program().entry_points.values())
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
