@@ -1,14 +1,14 @@
 """Compares quantized weights with those of the program; shares no code with the quantization."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 type Array = np.ndarray[Any, Any]
 
 HALF_STEP = 0.5 + 2**-10
-"""Of a step: how far a number may be from its quantized one. Rounding adds the rest."""
+"""The largest distance of a number from its quantized one, in steps, with errors of rounding."""
 
 TINY = 1e-16
 """Blocks of numbers below it may be zero."""
@@ -18,31 +18,20 @@ LARGEST = {"int8": 127, "int4": 7}
 least, so that the scale is not larger than it has to be."""
 
 
-class Quantized(Protocol):
-    """Integers, and scales without the axes whose numbers share one."""
-
-    @property
-    def values(self) -> Array:
-        """The integers."""
-
-    @property
-    def scale(self) -> Array:
-        """The scales."""
-
-
 def is_nearest(
-    weight: Array, quantized: Quantized, contracted: Sequence[int], group: int = 0
+    weight: Array, values: Array, scale: Array, contracted: Sequence[int], group: int = 0
 ) -> bool:
     """Return whether every number is the integer nearest to it, on the finest scale that holds all.
 
-    `contracted` lists the axes of the weight whose numbers share a scale; with a `group`, so many
-    along the last of them do.
+    `values` are the integers, and `scale` has not the axes whose numbers share one. `contracted`
+    lists the axes of the weight whose numbers share a scale; with a `group`, so many along the last
+    of them do.
     """
-    integers = quantized.values.astype(np.int64)
+    integers = values.astype(np.int64)
     exact = weight.astype(np.float64)
     if integers.shape != exact.shape:
         return False
-    scale = quantized.scale.astype(np.float64)
+    scale = scale.astype(np.float64)
     shared = [*contracted]
     if group:
         shared = [contracted[-1]]
@@ -63,4 +52,4 @@ def is_nearest(
         are_zero = np.logical_and.reduceat(is_zero, starts, axis=shared[0])
     else:
         largest, are_zero = magnitudes.max(axis=(*shared,)), is_zero.all(axis=(*shared,))
-    return bool(((largest >= LARGEST[quantized.values.dtype.name]) | are_zero).all())
+    return bool(((largest >= LARGEST[values.dtype.name]) | are_zero).all())

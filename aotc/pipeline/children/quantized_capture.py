@@ -301,8 +301,8 @@ def written_wrongly(
     """
     records = {r.values: r for each in entry_points.values() for r in _records(name, each)}
     for each in records.values():
-        numbers = QuantizedNumbers(stored[each.values], stored[each.scale])
-        if not is_nearest(_array(tensors[each.tensor]), numbers, each.contracted, each.group):
+        exact, values, scale = _array(tensors[each.tensor]), stored[each.values], stored[each.scale]
+        if not is_nearest(exact, values, scale, each.contracted, each.group):
             cause = "quantized-weights-differ"
             yield finding("AOTC-E959", f"{where} {each.tensor}", each.values, cause=cause)
 
