@@ -6,8 +6,6 @@ made is `WEIGHTED`, and a product of small integers less their zero points is `W
 match exactly stays as it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import ml_dtypes

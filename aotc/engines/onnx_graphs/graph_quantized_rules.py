@@ -1,7 +1,5 @@
 """Operations of `graph_quantized` as operators of ONNX, or as the arithmetic that they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -157,7 +157,7 @@ class TrialCalls:
         return run(trial, Subject(entry, captured.inputs, captured.outputs, execute), call)
 
     def _recorded(self, trial: PlannedTrial, function: PlainJax) -> bytes:
-        """What plain JAX computes at exactly the sizes of a trial.
+        """Return the results of plain JAX at exactly the sizes of a trial.
 
         Raises CaptureError (AOTC-E826, E829) if the function fails there.
         """

@@ -153,7 +153,7 @@ FIRST_RESULT = {
     "aten._embedding_bag.default",
     "aten._embedding_bag_forward_only.default",
 }
-"""What gradients need of bags is not computed, nor where the largest elements lie."""
+"""Outputs of bags for gradients, and the places of the largest elements, are not computed."""
 
 WITHOUT_INFO = {
     f"aten.{name}.default"

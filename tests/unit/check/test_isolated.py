@@ -189,7 +189,7 @@ def begin(*_):
 
 secrets = (sys.argv[-1],)
 """
-"""What a process that runs executables may still do when it starts its engine."""
+"""Permissions of a process that runs executables, when it starts its engine."""
 
 PARITY = """
 from aotc.check import parity_worker
