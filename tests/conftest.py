@@ -113,10 +113,5 @@ def encoder_bundle(built: Callable[[str], Bundle]) -> Bundle:
 
 
 @pytest.fixture(scope="session")
-def detector_bundle(built: Callable[[str], Bundle]) -> Bundle:
-    return built("detector")
-
-
-@pytest.fixture(scope="session")
 def parallel_bundle(built: Callable[[str], Bundle]) -> Bundle:
     return built("parallel")

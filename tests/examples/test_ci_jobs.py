@@ -34,10 +34,10 @@ def registry() -> Iterator[OciServer]:
     server.close()
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """What the jobs find in the repository that they build."""
-    folder = tmp_path / "project"
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository that the jobs build, in a folder with its keys."""
+    folder = tmp_path_factory.mktemp("repository") / "project"
     shutil.copytree(MANIFESTS / "digits", folder / "digits")
     text = (MANIFESTS / "digits.toml").read_text("utf-8")
     (folder / "digits.toml").write_text(text.replace("[1, 8, 64]", "[8]"), "utf-8")
@@ -48,7 +48,13 @@ def project(tmp_path: Path) -> Path:
         "aotc-runtime host-info --json > ci/hosts/here.json\n",
         folder,
     )
-    return folder
+    return folder.parent
+
+
+@pytest.fixture
+def project(prepared: Path, tmp_path: Path) -> Path:
+    """A copy of the repository for one test, beside the keys."""
+    return shutil.copytree(prepared, tmp_path, dirs_exist_ok=True) / "project"
 
 
 def change(project: Path) -> None:

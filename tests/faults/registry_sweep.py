@@ -6,6 +6,7 @@ A process of its own, with one thread, since it forks. Prints one JSON document;
 for each, with its process, which goes on when it is told to (SIGCONT), and how it ended.
 """
 
+import gc
 import json
 import os
 import shutil
@@ -136,6 +137,7 @@ def pushes(bundle: str, place: str) -> None:
 
 
 def main(what: str, *given: str) -> None:
+    gc.freeze()  # a fork's collections would copy the pages of what was imported
     if what == "push":
         pushes(*given)
         return

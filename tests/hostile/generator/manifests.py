@@ -12,7 +12,6 @@ from .contradictions import CONTRADICTIONS, contradict
 
 EXECUTABLE = "application/vnd.aotc.executable.v1"
 WEIGHTS = "application/vnd.aotc.weights.v1+safetensors"
-SHA512 = "sha512:" + "0" * 128
 
 
 def layer(documents: Documents, data: bytes, media_type: str = EXECUTABLE) -> None:

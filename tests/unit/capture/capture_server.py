@@ -4,6 +4,7 @@ A request is a line of JSON, the folder with its job; the answer is the worker's
 capture has a process of its own, as in a build, and none pays for the import of jax.
 """
 
+import gc
 import json
 import os
 import sys
@@ -42,6 +43,7 @@ def serve_one(folder: str) -> int:
 def main() -> None:
     program_worker.prepare()
     suffixes()
+    gc.freeze()  # a fork's collections would copy the pages of what was imported
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

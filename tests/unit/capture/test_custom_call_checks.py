@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ def wide() -> Any:
         yield
 
 
+@cache
 def module_of(name: str, kind: str, batched: bool) -> str:
     """The StableHLO of a program of jax."""
     function = jax.vmap(PROGRAMS[name]) if batched else PROGRAMS[name]
@@ -96,7 +98,7 @@ def test_every_kernel_that_jaxlib_registers_and_the_runtime_serves_is_called_abo
     called = {
         target
         for name, kind in product(PROGRAMS, KINDS)
-        for target in re.findall(r"@(lapack_\w+)\(", module_of(name, kind, batched=False))
+        for target in re.findall(r"@(lapack_\w+)\(", module_of(name, kind, False))
     }
     lapack._lapack.initialize()
     registered = {name for name, *_ in lapack.registrations()["cpu"]}

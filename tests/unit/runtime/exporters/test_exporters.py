@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,22 +57,27 @@ def test_prometheus_reads_what_was_counted(bundle: LoadedBundle) -> None:
     assert stages >= {"verify", "fixtures", "total"}
 
 
-def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
+def observed(bundle: LoadedBundle, *attributes: str) -> dict[tuple[str, object], Any]:
+    """Return the values that OpenTelemetry reads, by metric and the first of these attributes."""
     reader = InMemoryMetricReader()
     observe(MeterProvider([reader]).get_meter("test"), lambda: [bundle])
     data = reader.get_metrics_data()
     assert data is not None
-    points = {
-        (metric.name, point.attributes.get("executable") or point.attributes.get("code")): point
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        for point in metric.data.data_points
-        if point.attributes is not None
-    }
-    assert points["aotc.calls", "predict[batch=8]"].value == 3  # type: ignore[union-attr]
-    assert points["aotc.refusals", "AOTC-E611"].value == 1  # type: ignore[union-attr]
-    assert points["aotc.call.time", "predict[batch=8]"].value > 0  # type: ignore[union-attr]
+    found: dict[tuple[str, object], Any] = {}
+    for resource in data.resource_metrics:
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            for point in metric.data.data_points:
+                stated = point.attributes or {}
+                label = next((stated[name] for name in attributes if name in stated), None)
+                found[metric.name, label] = getattr(point, "value", None)
+    return found
+
+
+def test_opentelemetry_reads_what_was_counted(bundle: LoadedBundle) -> None:
+    values = observed(bundle, "executable", "code")
+    assert values["aotc.calls", "predict[batch=8]"] == 3
+    assert values["aotc.refusals", "AOTC-E611"] == 1
+    assert values["aotc.call.time", "predict[batch=8]"] > 0
 
 
 @pytest.fixture(scope="module")
@@ -107,21 +113,10 @@ def test_prometheus_reads_paths_and_padding(padding_bundle: LoadedBundle) -> Non
 
 
 def test_opentelemetry_reads_paths_and_padding(padding_bundle: LoadedBundle) -> None:
-    reader = InMemoryMetricReader()
-    observe(MeterProvider([reader]).get_meter("test"), lambda: [padding_bundle])
-    data = reader.get_metrics_data()
-    assert data is not None
-    points = {
-        (metric.name, point.attributes.get("path") or point.attributes.get("kind")): point
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        for point in metric.data.data_points
-        if point.attributes is not None
-    }
-    assert points["aotc.calls", "pad"].value == 2  # type: ignore[union-attr]
-    assert points["aotc.padding.elements", "real"].value == 48  # type: ignore[union-attr]
-    assert points["aotc.padding.elements", "filled"].value == 16  # type: ignore[union-attr]
+    values = observed(padding_bundle, "path", "kind")
+    assert values["aotc.calls", "pad"] == 2
+    assert values["aotc.padding.elements", "real"] == 48
+    assert values["aotc.padding.elements", "filled"] == 16
 
 
 def test_neither_library_is_imported_unasked() -> None:
