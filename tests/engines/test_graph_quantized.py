@@ -99,6 +99,11 @@ def with_zeros_of_rows(w: Any, row: Any, zero: Any, x: Any) -> Any:
     return given @ (wide(less(w, zero[:, None])) * row)
 
 
+def with_scales_of_rows(w: Any, rows: Any, x: Any) -> Any:
+    given = wide(rounded(x, np.float32(0.03))) * np.float32(0.03)
+    return given @ (wide(w) * rows[:, None])
+
+
 def dynamic(w: Any, row: Any, x: Any) -> Any:
     scale = jnp.abs(x).max(1, keepdims=True) / 127
     whole = jnp.clip(jnp.round(x / scale), -127, 127).astype(jnp.int8)
@@ -190,6 +195,9 @@ ROUNDED: Mapping[str, Program] = {
         (),
         (ODD, np.uint8(100)),
     ),
+    "behind a scale of a call": Program(
+        lambda x, s: rounded(wide(x) * s, np.float32(0.3)), (), (LOW[:1], np.float32(np.nan))
+    ),
     "fewer": Program(
         lambda x: jnp.clip(jnp.round(x), -127, 100).astype(np.int8), (), (ODD,), "QuantizeLinear"
     ),
@@ -221,6 +229,12 @@ STRICT: Mapping[str, Program] = {
         with_zeros_of_rows,
         (W8[:COLUMNS], ROW, _whole(np.int8, COLUMNS)),
         (X[:, :COLUMNS],),
+    ),
+    "scales of the summed axis": Program(
+        with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)
+    ),
+    "scales of the summed axis, one column": Program(
+        with_scales_of_rows, (W8[:, :1], _scales(DEPTH)), (X,)
     ),
     "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
     "a conversion that wraps": Program(
@@ -313,7 +327,7 @@ def test_what_only_looks_like_it_keeps_its_arithmetic(name: str) -> None:
     found, plain, operators = results_of(ALL[name], "onnxruntime")
     assert _same(found, plain)
     allowed = {"QuantizeLinear"} if name == "a scale of a call" else set()
-    if name == "zeros of rows, scales of columns":
+    if name == "zeros of rows, scales of columns" or name.startswith("scales of the summed"):
         allowed = {"QuantizeLinear", "DequantizeLinear"}
     assert set(operators) & set(NEW) <= allowed
 
