@@ -140,6 +140,26 @@ WEIGHTED: Mapping[str, Program] = {
     "8 bits, zeros by block": Program(by_block_with_zeros, (W8, BLOCKED, ZEROS), (X,)),
     "unsigned 8 bits, a zero": Program(with_a_zero, (U8, ROW, np.uint8(131)), (X,)),
     "unsigned 8 bits": Program(by_column, (U8, ROW), (X,)),
+    "8 bits, scales of rows": Program(
+        lambda w, s, x: x @ (wide(w) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of blocks": Program(
+        lambda w, s, x: (
+            x @ (wide(w).reshape(BLOCKS, GROUP, -1) * s[:, None, None]).reshape(DEPTH, -1)
+        ),
+        (W8, ROW[:BLOCKS]),
+        (X,),
+    ),
+    "8 bits, zeros of rows": Program(
+        lambda w, s, x: x @ ((wide(w) - s[:, None]) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of two axes": Program(
+        lambda w, s, x: jnp.einsum(
+            "bij,ijn->bn", x.reshape(-1, BLOCKS, GROUP), wide(w).reshape(BLOCKS, GROUP, -1) * s
+        ),
+        (W8, ROW[:BLOCKS].reshape(-1, 1, 1)),
+        (X,),
+    ),
     "scaled behind": Program(lambda w, s, x: (x @ wide(w)) * s, (W8, ROW), (X,)),
     "transposed": Program(
         lambda w, s, x: jnp.einsum("bk,nk->bn", x, wide(w) * s[:, None]), (W8.T.copy(), ROW), (X,)
@@ -234,7 +254,7 @@ STRICT: Mapping[str, Program] = {
         with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)
     ),
     "scales of the summed axis, one column": Program(
-        with_scales_of_rows, (W8[:, :1], _scales(DEPTH)), (X,)
+        with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
     ),
     "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
     "a conversion that wraps": Program(
@@ -304,7 +324,7 @@ def test_signed_weights_are_exact_with_vnni(name: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ON_GRAPHS)
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [*RIGHT, "scales of the summed axis"])
 def test_quantized_program_matches_plain_jax(name: str, engine: Any) -> None:
     found, plain, _ = results_of(ALL[name], engine.name)
     assert _same(found, plain)
