@@ -36,7 +36,7 @@ from aotc.pipeline.children.evaluation_data import (
     failed,
     read_blocks,
 )
-from aotc.pipeline.children.reference_worker import plain_functions
+from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -69,9 +69,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         return
     prepared = []
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(manifest.mesh):
-        functions = plain_functions(
-            models, scratch, captured, compiling, as_written=captured.entry_points
-        )
+        weights = PlainWeights(models, scratch, captured)
+        functions = plain_functions(weights, compiling, as_written=captured.entry_points)
         for name, metric in metrics.items():
             entry_point = captured.entry_points[name]
             progress.started(f"reading evaluation data of {name}")

@@ -49,13 +49,14 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     models, compiling = open_models(job.manifest, scratch.folder), ThreadPoolExecutor(job.threads)
     manifest = models.manifest
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
-    functions = plain_functions(models, scratch, captured, compiling)
+    weights = PlainWeights(models, scratch, captured)
+    functions = plain_functions(weights, compiling)
     expecting = [
         name
         for name, each in captured.entry_points.items()
         if each.precision and manifest.entry_points[name].fixtures.expected
     ]
-    written = plain_functions(models, scratch, captured, compiling, as_written=expecting)
+    written = plain_functions(weights, compiling, as_written=expecting)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -78,30 +79,71 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     raise_if(changed(captured.sources, sources.items()))
 
 
+class PlainWeights:
+    """The weights of entry points as the program's users hold them, each set read once."""
+
+    def __init__(self, models: Models, scratch: Scratch, captured: CapturedProgram) -> None:
+        self.models, self.captured, self._scratch = models, captured, scratch
+        self._stored: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def function(self, reference: str) -> Callable[..., Any]:
+        """Return a function of the program."""
+        manifest = self.models.manifest
+        return self.models.resolve(reference, manifest.root, str(manifest.path))
+
+    def of(self, entry_point: str, is_written: bool) -> dict[str, Any]:
+        """Return the weights sets of an entry point.
+
+        They are quantized by its precision, unless those that the program has are wanted
+        (`is_written`).
+        """
+        captured = self.captured.entry_points[entry_point]
+        is_written |= captured.precision is None
+        precision = "" if is_written else entry_point
+        bound = {*self.models.manifest.entry_points[entry_point].bind.values()}
+        for name in bound:
+            if (name, precision) not in self._made:
+                self._made[name, precision] = self._make(name, None if is_written else captured)
+        return {name: self._made[name, precision] for name in bound}
+
+    def _make(self, name: str, quantized: CapturedEntryPoint | None) -> Any:
+        """Return a weights set; those weights that the entry point takes `quantized` are restored.
+
+        A model file's weights are as in the file, others have the numbers that the capture
+        recorded.
+        """
+        spec, is_model = self.models.manifest.weights[name], name in self.models.weights
+        if name not in self._stored:
+            stored = read_shards(self._scratch.weights(name))
+            own = stored.keys() - quantized_names(name, self.captured.entry_points.values())
+            recorded = {key: stored[key] for key in own}
+            recorded |= read_shards(self._scratch.originals(name))
+            self._stored[name] = stored, self.models.arrays(name) if is_model else recorded
+        stored, arrays = self._stored[name]
+        restored = {} if quantized is None else restored_weights(name, quantized, stored)
+        init, has_source = (None, False) if is_model else (spec.init, spec.source is not None)
+        return plain_jax.weights_as_made(init, has_source, arrays | restored, self.function)
+
+
 def plain_functions(
-    models: Models,
-    scratch: Scratch,
-    captured: CapturedProgram,
+    weights: PlainWeights,
     compiling: ThreadPoolExecutor,
     *,
     as_written: Collection[str] | None = None,
 ) -> dict[str, PlainJax]:
-    """Return the captured entry points in plain JAX, with their weights from the scratch folder.
+    """Return the captured entry points in plain JAX, with their weights.
 
     With a precision, these are the quantized weights, in their dtype in the program. With
     `as_written`, it returns these entry points alone, with the weights that the program has. The
     threads of `compiling` compile them.
     """
+    models, is_written = weights.models, as_written is not None
     manifest = models.manifest
-    names = captured.entry_points.keys() if as_written is None else as_written
-
-    def resolved(function: str) -> Callable[..., Any]:
-        return models.resolve(function, manifest.root, str(manifest.path))
-
-    weights = _PlainWeights(models, scratch, captured, resolved, as_written is not None)
+    names = weights.captured.entry_points.keys() if as_written is None else as_written
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
+        return flat_call(plan, _described(weights.of(plan.name, is_written)), manifest, sizes)
 
     return {
         name: PlainJax(
@@ -110,8 +152,8 @@ def plain_functions(
             partial(
                 plain_jax.Function,
                 spec,
-                resolved,
-                weights.of(name),
+                weights.function,
+                weights.of(name, is_written),
                 compiling=compiling,
                 judge=partial(judge_lowered, name) if name in models.opened else None,
             ),
@@ -182,52 +224,6 @@ def _unexpected(
                 f"{many} differ, by at most {worst:.3g}",
                 expected=f"at most {held.atol:g} + {held.rtol:g} * |expected|",
             )
-
-
-class _PlainWeights:
-    """The weights of entry points as the program's users hold them.
-
-    They are quantized by the precision of the entry point, unless `are_written`.
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        scratch: Scratch,
-        captured: CapturedProgram,
-        functions: plain_jax.Functions,
-        are_written: bool,
-    ) -> None:
-        self._models, self._scratch, self._captured = models, scratch, captured
-        self._functions, self._are_written = functions, are_written
-        self._made: dict[tuple[str, str], Any] = {}
-
-    def of(self, entry_point: str) -> dict[str, Any]:
-        """Return the weights sets of an entry point."""
-        captured = self._captured.entry_points[entry_point]
-        is_written = self._are_written or captured.precision is None
-        precision = "" if is_written else entry_point
-        bound = {*self._models.manifest.entry_points[entry_point].bind.values()}
-        for name in bound:
-            if (name, precision) not in self._made:
-                self._made[name, precision] = self._read(name, None if is_written else captured)
-        return {name: self._made[name, precision] for name in bound}
-
-    def _read(self, name: str, quantized: CapturedEntryPoint | None) -> Any:
-        """Read a weights set.
-
-        A model file's weights are as in the file, others have the numbers that the capture
-        recorded; those that the entry point takes `quantized` are restored.
-        """
-        spec, stored = self._models.manifest.weights[name], read_shards(self._scratch.weights(name))
-        restored = {} if quantized is None else restored_weights(name, quantized, stored)
-        if name in self._models.weights:
-            arrays = self._models.arrays(name) | restored
-            return plain_jax.weights_as_made(None, False, arrays, self._functions)
-        own = stored.keys() - quantized_names(name, self._captured.entry_points.values())
-        recorded = {key: stored[key] for key in own} | read_shards(self._scratch.originals(name))
-        source, recorded = spec.source is not None, recorded | restored
-        return plain_jax.weights_as_made(spec.init, source, recorded, self._functions)
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
