@@ -193,9 +193,19 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require one declared precision, and none where a reference was computed elsewhere."""
+    """Require one declared precision, and none where a reference was computed elsewhere.
+
+    Modules for sizes that hosts compile round no activations.
+    """
+    for name, spec in manifest.precision.items():
+        yield from spec.problems(("precision", name))
+    rounding = {name for name, spec in manifest.precision.items() if spec.activations != "none"}
     for name, entry in manifest.entry_points.items():
         others = ["mesh"] if manifest.mesh else []
+        if rounding & {*entry.precision} and any(
+            isinstance(policy, CompileHere) for policy in entry.policies.values()
+        ):
+            others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
         yield from check_precision(entry.precision, manifest.precision, path, others)

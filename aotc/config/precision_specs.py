@@ -42,17 +42,28 @@ class PrecisionSpec(Section):
         weights: Their element type.
         group: How many numbers along the contracted axis share a scale; None for the default.
         keep: Patterns of names of weights that stay as they are.
+        activations: Whether a call rounds the other factors of matrix products to 8 bits too.
     """
 
     weights: Literal["int8", "int4"]
     group: Size | None = None
     keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
+    activations: Literal["none", "dynamic"] = "none"
 
     @property
     def block(self) -> int:
         """Return how many numbers share a scale along the contracted axis; 0 for all of them."""
         default = INT4_GROUP if self.weights == "int4" else 0
         return default if self.group is None else self.group
+
+    def problems(self, path: KeyPath) -> Iterator[Problem]:
+        """Yield what rounded activations do not go with; `path` is that of the precision."""
+        others = [] if self.group is None else ["group"]
+        others += [] if self.weights == "int8" else [f'weights = "{self.weights}"']
+        for other in others if self.activations != "none" else ():
+            hint = 'rounded activations take weights = "int8" without group'
+            found = f"activations and {other}"
+            yield Problem("AOTC-E807", (*path, "activations"), hint, found=found)
 
 
 def _listed(raw: object) -> object:

@@ -252,6 +252,33 @@ def test_policies_reports_and_differences_tell_the_precision(folder: Path, tmp_p
     assert "weights" in told and "int8" in told and "small" in told
 
 
+def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
+    text = entry_point() + precision("int8", 'activations = "dynamic"') + EVALUATION
+    built(tmp_path, text)
+    bundle = tmp_path / "small.aotb"
+    found = applied(tmp_path)
+    assert (found.activations, found.products) == ("dynamic", 3)
+    assert (
+        "factor of 3 products to 8 bits" in CliRunner().invoke(cli, ["inspect", str(bundle)]).output
+    )
+    x = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
+    with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
+        made = np.asarray(loaded["predict"](x=x))
+    weights = params() | restored()
+    second = params()["second/kernel"]
+    scale = np.abs(second).max(axis=0, keepdims=True) / np.float32(127.5)
+    weights["second/kernel"] = np.rint(second / scale).clip(-128, 127) * scale
+
+    def rounded(x: Any) -> Any:
+        unit = np.abs(x).max(axis=1, keepdims=True) / np.float32(127.5)
+        return np.rint(x / unit).clip(-127, 127) * unit
+
+    hidden = np.tanh(rounded(x) @ weights["first/kernel"] + weights["first/bias"])
+    hidden = np.tanh(rounded(hidden) @ weights["second/kernel"] + weights["second/bias"])
+    np.testing.assert_allclose(made, rounded(hidden) @ weights["last"].T, rtol=1e-4, atol=1e-5)
+    assert np.abs(made - predicted(weights, x)).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("weights", "more", "names"),
     [

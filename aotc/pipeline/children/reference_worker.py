@@ -88,17 +88,17 @@ def plain_functions(
 ) -> dict[str, PlainJax]:
     """Return the captured entry points in plain JAX, with their weights from the scratch folder.
 
-    With a precision, these are the quantized weights, in their dtype in the program. With
-    `as_written`, it returns these entry points alone, with the weights that the program has. The
-    threads of `compiling` compile them.
+    With a precision, these are the quantized weights, in their dtype in the program, and the other
+    factors of their products are rounded if it says so. With `as_written`, it returns these entry
+    points alone, with the weights that the program has. The threads of `compiling` compile them.
     """
-    manifest = models.manifest
+    manifest, is_written = models.manifest, as_written is not None
     names = captured.entry_points.keys() if as_written is None else as_written
 
     def resolved(function: str) -> Callable[..., Any]:
         return models.resolve(function, manifest.root, str(manifest.path))
 
-    weights = _PlainWeights(models, scratch, captured, resolved, as_written is not None)
+    weights = _PlainWeights(models, scratch, captured, resolved, is_written)
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
         return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
@@ -114,6 +114,7 @@ def plain_functions(
                 weights.of(name),
                 compiling=compiling,
                 judge=partial(judge_lowered, name) if name in models.opened else None,
+                rounded=() if is_written else _rounded(captured.entry_points[name]),
             ),
         )
         for name, spec in manifest.entry_points.items()
@@ -182,6 +183,14 @@ def _unexpected(
                 f"{many} differ, by at most {worst:.3g}",
                 expected=f"at most {held.atol:g} + {held.rtol:g} * |expected|",
             )
+
+
+def _rounded(captured: CapturedEntryPoint) -> list[tuple[str, str]]:
+    """Return the weights, by set and name, whose products have another factor that is rounded."""
+    precision = captured.precision
+    if precision is None or precision.activations == "none":
+        return []
+    return [(each.set, each.tensor) for each in precision.quantized]
 
 
 class _PlainWeights:

@@ -66,7 +66,18 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
         ('"small"', SMALL + "group = 0", "AOTC-E805", "precision.small.group", "at least 1"),
         ('"small"', SMALL + "keep = [1]", "AOTC-E805", "precision.small.keep[0]", "a string"),
         ('"small"', SMALL + 'keep = ["a", "a"]', "AOTC-E807", "precision.small.keep[1]", '"a"'),
-        ('"small"', SMALL + 'activations = "none"', "AOTC-E803", "precision.small.activations", ""),
+        *(
+            ('"small"', f"{SMALL}{line}", code, "precision.small.activations", text)
+            for line, code, text in (
+                ('activations = "all"', "AOTC-E805", "dynamic"),
+                ('activations = "dynamic"\ngroup = 8', "AOTC-E807", "activations and group"),
+            )
+        ),
+        (
+            '"small"',
+            SMALL.replace("int8", "int4") + 'activations = "dynamic"',
+            *("AOTC-E807", "precision.small.activations", 'weights = "int4"'),
+        ),
         ('"small"', SMALL + 'compute = "bfloat16"', "AOTC-E803", "precision.small.compute", ""),
         ('"small"', SMALL.replace("int8", "int2"), "AOTC-E805", "precision.small.weights", "int4"),
         ('"small"', SMALL + '[precision.float32]\nweights = "int8"', "AOTC-E805", "precision", ""),
@@ -88,6 +99,11 @@ def test_a_precision_that_cannot_be(
         ("schema = 1", "schema = 1\nmesh = { data = 1 }", "precision and mesh"),
         (
             "seed = 0",
+            'seed = 0\n[entry_points.predict.out_of_profile]\nbatch = "compile"',
+            "precision and the policy compile",
+        ),
+        (
+            "seed = 0",
             'file = "fixtures.npz"\nresults = "fixtures.npz"',
             "precision and fixtures.results",
         ),
@@ -99,7 +115,7 @@ def test_a_precision_where_nothing_can_be_compared_with(
     text = good.replace(old, new)
     read(text)
     with pytest.raises(BuildManifestError) as error:
-        read(stated(text, '"small"'))
+        read(stated(text, '"small"', SMALL + 'activations = "dynamic"'))
     assert (error.value.findings[0].code, error.value.findings[0].found) == ("AOTC-E807", found)
 
 

@@ -1,0 +1,92 @@
+"""Rounds the other factors of products with quantized weights to 8 bits, in every call.
+
+A row of numbers that a product sums over has a scale of its own, as in qwix 0.1.8: its largest
+absolute value divided by 127.5. Numbers are rounded half to even. Unlike there, -128 is not used:
+the largest number of a row lies between -127 and -128 if it is negative, and an engine whose
+division is off by a bit would take the other one. The product is one of integers with sums of 32
+bits, which are multiplied by the scales of both factors.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxlib.mlir import ir
+
+from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
+from aotc.compile.precision.weight_products import Axes, MatrixProduct, copy_operations
+
+
+def multiply_integers(
+    product: MatrixProduct, weight: ir.Value, scale: ir.Value, scheme: Scheme
+) -> None:
+    """Replace a product by one of integers; `weight` and `scale` are its quantized weight."""
+    axes = product.axes
+    kept = [axes.index(axis) for axis in scheme.scaled(axes)]
+    columns = product.result_axes(product.place)
+    rows = product.result_axes(1 - product.place)
+    function = _product(
+        product.place,
+        axes,
+        product.contracted(1 - product.place),
+        product.dimension_numbers,
+        tuple(rows[axis] for axis in sorted(rows)),
+        tuple(columns[axis] for axis in kept),
+    )
+    operation = product.operation
+    made = insert(function, (product.activation, weight, scale), operation)
+    operation.results[0].replace_all_uses_with(made)
+    operation.erase()
+
+
+def insert(
+    function: Callable[..., Any], operands: Sequence[ir.Value], before: ir.Operation
+) -> ir.Value:
+    """Put a function of jax before an operation; return its result for these values."""
+    shapes = tuple((tuple(v.type.shape), str(v.type.element_type)) for v in operands)
+    with before.context, ir.Location.unknown():
+        module = ir.Module.parse(_lowered(function, shapes))
+        (made,) = copy_operations(module, operands, before)
+        return made
+
+
+@lru_cache(maxsize=256)
+def _lowered(function: Callable[..., Any], shapes: Sequence[tuple[Axes, str]]) -> str:
+    dtypes = {"f32": np.float32, "i8": np.int8}
+    values = [jax.ShapeDtypeStruct(shape, dtypes[element]) for shape, element in shapes]
+    return str(jax.jit(function).lower(*values).as_text())
+
+
+@lru_cache(maxsize=256)
+def _product(
+    place: int, axes: Axes, contracted: Axes, numbers: Any, rows: Axes, columns: Axes
+) -> Callable[..., Any]:
+    """Return the function of an activation, a weight and its scales.
+
+    `contracted` are axes of the activation, `axes` those of the weight in the order of the product,
+    `numbers` its dimension numbers; `rows` and `columns` are axes of the result.
+    """
+    bound, _, largest = STEPS["int8"]
+
+    def multiplied(x: Any, weight: Any, scale: Any) -> Any:
+        step = lax.reduce_max(jnp.abs(x), contracted) / np.float32(bound)
+        step = lax.select(step < np.float32(SCALE_MIN), jnp.ones_like(step), step)
+        kept = [axis for axis in range(x.ndim) if axis not in contracted]
+        steps = lax.round(x / lax.broadcast_in_dim(step, x.shape, kept), TO_EVEN)
+        whole = lax.clamp(np.float32(-largest), steps, np.float32(largest)).astype(np.int8)
+        if axes != tuple(range(len(axes))):
+            weight = lax.transpose(weight, axes)
+        factors = (whole, weight) if place else (weight, whole)
+        sums = lax.dot_general(*factors, numbers, preferred_element_type=np.int32)
+        by = lax.broadcast_in_dim(step, sums.shape, rows)
+        by *= lax.broadcast_in_dim(scale, sums.shape, columns)
+        return sums.astype(np.float32) * by
+
+    return multiplied
+
+
+TO_EVEN = lax.RoundingMethod.TO_NEAREST_EVEN
