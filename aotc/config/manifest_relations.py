@@ -193,7 +193,7 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require one declared precision, and none where a reference was computed elsewhere.
+    """Require declared precisions, limits to choose among several, and a reference to compare with.
 
     Modules for sizes that hosts compile round no activations.
     """
@@ -208,7 +208,10 @@ def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
             others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
-        yield from check_precision(entry.precision, manifest.precision, path, others)
+        has_limits = entry.evaluation is not None and entry.evaluation.has_limits
+        yield from check_precision(
+            entry.precision, manifest.precision, path, others, has_limits=has_limits
+        )
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import BeforeValidator
 
 from aotc.config.field_types import (
@@ -17,6 +18,7 @@ from aotc.config.field_types import (
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import TuningCandidate
 
 FLOAT32 = "float32"
 """The precision of a program as it is written. It needs no declaration."""
@@ -66,6 +68,20 @@ class PrecisionSpec(Section):
             yield Problem("AOTC-E807", (*path, "activations"), hint, found=found)
 
 
+class ChosenPrecision(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The precision that tuning chose for an entry point.
+
+    Attributes:
+        precision: Its name.
+        keep: Names of weights that stay as they are, so that the metric keeps to its limits.
+        candidates: All precisions of the list; none if there was one.
+    """
+
+    precision: str
+    keep: tuple[str, ...] = ()
+    candidates: tuple[TuningCandidate, ...] = ()
+
+
 def _listed(raw: object) -> object:
     return [raw] if isinstance(raw, str) else raw
 
@@ -85,22 +101,24 @@ def check_precision(
     declared: Mapping[str, PrecisionSpec],
     path: KeyPath,
     others: Collection[str],
+    *,
+    has_limits: bool,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the precisions of an entry point.
 
     `path` is that of `precision`; `others` names what the entry point or the manifest has that no
-    quantized program can have.
+    quantized program can have; `has_limits` is whether its evaluation states limits.
     """
     for name in names:
         if name != FLOAT32 and name not in declared:
             hint = f"declare [precision.{name}]"
             yield unknown_reference(path, "precision", name, [*declared, FLOAT32], hint)
-    if len(names) > 1:
+    if len(names) > 1 and not has_limits:
         yield Problem(
             "AOTC-E805",
             path,
-            "name one, build a bundle with each, and compare their metrics with `aotc diff`",
-            expected="one precision",
+            "name one, or state limits in its evaluation, by which `aotc build --tune` chooses",
+            expected="one precision, or an evaluation with limits",
             found=spell([*names]),
         )
     for other in others if any(name != FLOAT32 for name in names) else ():

@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
+from msgspec import structs
+
+from aotc.base.errors import refusal
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
@@ -23,6 +27,7 @@ from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline import build_notes, build_tuning, code_identity
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
@@ -33,6 +38,7 @@ from aotc.pipeline.build_stages import (
     Request,
     capture_and_compile,
     check,
+    execute_captured,
     open_run,
     tune_targets,
 )
@@ -42,7 +48,7 @@ from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
 from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import OnOutput, runs_functions
+from aotc.pipeline.user_processes import Child, OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.in_toto import SBOM_TYPE
@@ -105,6 +111,7 @@ def build(
     save_tuning: Path | None = None,
     before_packing: BeforePacking | None = None,
     compilers: OpenCompilers = on_this_host,
+    precisions: Mapping[str, ChosenPrecision] | None = None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -128,6 +135,7 @@ def build(
         save_tuning: A path for the tuning file.
         before_packing: Called with what is about to be written; an exception ends the build.
         compilers: The compilers; by default in processes of this host.
+        precisions: Those of entry points, instead of what `tuning` chooses.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
@@ -143,6 +151,17 @@ def build(
     if sbom:
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
+    if precisions is None:
+        options: _Options = {
+            "jobs": jobs,
+            "on_stage": on_stage,
+            "on_output": on_output,
+            "cache": cache,
+            "on_done": on_done,
+            "compilers": compilers,
+        }
+        precisions = _precisions(manifest, tuning, _Attempts(manifest, targets, tuning, options))
+    manifest = replace(manifest, chosen=precisions)
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
@@ -214,15 +233,74 @@ def build(
     )
 
 
+class _Options(TypedDict):
+    """Options of every attempt of a build."""
+
+    jobs: int | None
+    on_stage: OnStage
+    on_output: OnOutput
+    cache: Cache | None
+    on_done: OnDone
+    compilers: OpenCompilers
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """The program of a build with other precisions, as `aotc.pipeline.build_tuning.Attempts`."""
+
+    manifest: BuildManifest
+    targets: Sequence[str]
+    tuning: build_tuning.Tuning | None
+    options: _Options
+
+    def execute[A](
+        self, chosen: Mapping[str, ChosenPrecision], worker: str, read: Callable[[Path], A]
+    ) -> A:
+        manifest = replace(self.manifest, chosen=chosen)
+        request = _resolve(manifest, self.targets, self.tuning, keep_going=False)
+        child = Child(Kind.EVALUATION, worker, "AOTC-E836", "plain JAX on the evaluation data")
+        with open_run(request=request, **self.options) as run:
+            execute_captured(run, child)
+            return read(run.scratch.folder)
+
+    def build(self, chosen: Mapping[str, ChosenPrecision], output: Path, signer: Signer) -> None:
+        build(
+            self.manifest.path,
+            output=output,
+            targets=self.targets,
+            signer=signer,
+            tuning=self.tuning,
+            precisions=chosen,
+            **self.options,
+        )
+
+
+def _precisions(
+    manifest: BuildManifest, tuning: build_tuning.Tuning | None, attempts: _Attempts
+) -> Mapping[str, ChosenPrecision]:
+    """Return the chosen precisions. Raises BuildManifestError (AOTC-E805) if nothing chooses."""
+    if isinstance(tuning, Recorded):
+        return tuning_file.precisions_of(tuning, manifest)
+    if tuning is not None:
+        return tuning.precisions(manifest, attempts)
+    for name, spec in manifest.entry_points.items():
+        if len(spec.precision) > 1:
+            where = manifest.where("entry_points", name, "precision")
+            found, hint = ", ".join(spec.precision), "name one, or choose with `aotc build --tune`"
+            raise refusal("AOTC-E805", where, found, expected="one precision", hint=hint)
+    return {}
+
+
 def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
     made = {
         target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
         for target in compiled.whole
     }
     not_tuned = run.request.not_tuned
-    return build_tuning.file_of(
+    file = build_tuning.file_of(
         compiled.executables, compiled.jobs, program, not_tuned, compiled.chosen, made
     )
+    return structs.replace(file, precisions=dict(run.request.manifest.chosen))
 
 
 def _materials(

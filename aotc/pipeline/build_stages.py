@@ -34,7 +34,7 @@ from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
-from aotc.pipeline.user_processes import OnOutput, Source
+from aotc.pipeline.user_processes import Child, OnOutput, Source
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -207,6 +207,24 @@ def open_run(
                 on_stage=on_stage,
                 on_output=on_output,
             )
+
+
+def execute_captured(run: BuildRun, child: Child) -> None:
+    """Capture the program, and run a process with it."""
+    source = _source(run)
+    with run.stage("capture"):
+        user_processes.capture(
+            source,
+            run.tasks,
+            run.workers,
+            lambda captured: None,
+            run.on_stage,
+            run.on_output,
+            run.failures,
+        )
+    with run.stage("tune"):
+        run.on_stage("tune", 0, 0)
+        source.execute(child, {}, run.workers, run.on_output, lambda finished: None)
 
 
 def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:

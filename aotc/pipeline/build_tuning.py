@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from math import prod
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -13,8 +14,11 @@ from msgspec import UNSET
 from aotc.base.child_processes import Processes
 from aotc.base.evidence import MIXED, EngineChoice, LeftOutEngine
 from aotc.base.stages import ByTarget, CapturedProfile, CapturedProgram, CompileJob, Executable
+from aotc.bundle.sign.signer import Signer
 from aotc.compile.compiler_protocol import Backend, Candidate
 from aotc.config import tuning_file
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import AssembledTarget, made_by
@@ -58,6 +62,18 @@ class Best:
     choice: EngineChoice | None
 
 
+class Attempts(Protocol):
+    """The program of a build with other precisions, for a tuner."""
+
+    def execute[A](
+        self, chosen: Mapping[str, ChosenPrecision], worker: str, read: Callable[[Path], A]
+    ) -> A:
+        """Capture the program, have a worker module run it, and read its scratch folder."""
+
+    def build(self, chosen: Mapping[str, ChosenPrecision], output: Path, signer: Signer) -> None:
+        """Build a bundle. Raises as a build does."""
+
+
 type Objective = Literal["latency", "start", "memory"]
 
 
@@ -68,6 +84,12 @@ class Tuner(Protocol):
         """The targets that this host cannot run, and why.
 
         Raises CompileError (AOTC-E911) if it can run none of them.
+        """
+
+    def precisions(self, manifest: BuildManifest, attempts: Attempts) -> dict[str, ChosenPrecision]:
+        """Return the precisions of entry points whose evaluations have limits.
+
+        Raises BudgetExceededError (AOTC-E975) if none keeps to them, and errors of builds.
         """
 
     def search(

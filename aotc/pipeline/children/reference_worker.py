@@ -4,8 +4,8 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -50,12 +50,12 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     manifest = models.manifest
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
     functions = plain_functions(models, scratch, captured, compiling)
-    expecting = [
-        name
+    expecting = {
+        name: replace(each, precision=None)
         for name, each in captured.entry_points.items()
         if each.precision and manifest.entry_points[name].fixtures.expected
-    ]
-    written = plain_functions(models, scratch, captured, compiling, as_written=expecting)
+    }
+    written = plain_functions(models, scratch, captured, compiling, expecting)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -82,23 +82,23 @@ def plain_functions(
     models: Models,
     scratch: Scratch,
     captured: CapturedProgram,
-    compiling: ThreadPoolExecutor,
-    *,
-    as_written: Collection[str] | None = None,
+    compiling: Executor,
+    taken: Mapping[str, CapturedEntryPoint] | None = None,
 ) -> dict[str, PlainJax]:
     """Return the captured entry points in plain JAX, with their weights from the scratch folder.
 
     With a precision, these are the quantized weights, in their dtype in the program, and the other
-    factors of their products are rounded if it says so. With `as_written`, it returns these entry
-    points alone, with the weights that the program has. The threads of `compiling` compile them.
+    factors of their products are rounded if it says so. `taken` has the entry points that are
+    wanted, by default all, with the precision that they have here, which may quantize fewer weights
+    than was captured. The threads of `compiling` compile them.
     """
-    manifest, is_written = models.manifest, as_written is not None
-    names = captured.entry_points.keys() if as_written is None else as_written
+    manifest = models.manifest
+    entry_points = captured.entry_points if taken is None else taken
 
     def resolved(function: str) -> Callable[..., Any]:
         return models.resolve(function, manifest.root, str(manifest.path))
 
-    weights = _PlainWeights(models, scratch, captured, resolved, is_written)
+    weights = _PlainWeights(models, scratch, captured, entry_points, resolved)
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
         return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
@@ -114,11 +114,11 @@ def plain_functions(
                 weights.of(name),
                 compiling=compiling,
                 judge=partial(judge_lowered, name) if name in models.opened else None,
-                rounded=() if is_written else _rounded(captured.entry_points[name]),
+                rounded=_rounded(entry_points[name]),
             ),
         )
         for name, spec in manifest.entry_points.items()
-        if name in names
+        if name in entry_points
     }
 
 
@@ -196,7 +196,7 @@ def _rounded(captured: CapturedEntryPoint) -> list[tuple[str, str]]:
 class _PlainWeights:
     """The weights of entry points as the program's users hold them.
 
-    They are quantized by the precision of the entry point, unless `are_written`.
+    Those that an entry point in `taken` takes quantized have these numbers.
     """
 
     def __init__(
@@ -204,32 +204,31 @@ class _PlainWeights:
         models: Models,
         scratch: Scratch,
         captured: CapturedProgram,
+        taken: Mapping[str, CapturedEntryPoint],
         functions: plain_jax.Functions,
-        are_written: bool,
     ) -> None:
         self._models, self._scratch, self._captured = models, scratch, captured
-        self._functions, self._are_written = functions, are_written
+        self._functions, self._taken = functions, taken
         self._made: dict[tuple[str, str], Any] = {}
 
     def of(self, entry_point: str) -> dict[str, Any]:
         """Return the weights sets of an entry point."""
-        captured = self._captured.entry_points[entry_point]
-        is_written = self._are_written or captured.precision is None
-        precision = "" if is_written else entry_point
+        captured = self._taken[entry_point]
+        precision = "" if captured.precision is None else entry_point
         bound = {*self._models.manifest.entry_points[entry_point].bind.values()}
         for name in bound:
             if (name, precision) not in self._made:
-                self._made[name, precision] = self._read(name, None if is_written else captured)
+                self._made[name, precision] = self._read(name, captured)
         return {name: self._made[name, precision] for name in bound}
 
-    def _read(self, name: str, quantized: CapturedEntryPoint | None) -> Any:
+    def _read(self, name: str, captured: CapturedEntryPoint) -> Any:
         """Read a weights set.
 
         A model file's weights are as in the file, others have the numbers that the capture
-        recorded; those that the entry point takes `quantized` are restored.
+        recorded; those that the entry point takes quantized are restored.
         """
         spec, stored = self._models.manifest.weights[name], read_shards(self._scratch.weights(name))
-        restored = {} if quantized is None else restored_weights(name, quantized, stored)
+        restored = restored_weights(name, captured, stored)
         if name in self._models.weights:
             arrays = self._models.arrays(name) | restored
             return plain_jax.weights_as_made(None, False, arrays, self._functions)
