@@ -24,7 +24,7 @@ def round_activations(module: ir.Module, weights: Collection[int]) -> None:
     They stay floating-point numbers, and products are not of integers.
     """
     for product in matrix_products(module, weights):
-        function = _rounding(product.contracted(1 - product.place))
+        function = _rounding(product.dimension_numbers[0][1 - product.place])
         rounded = insert(function, (product.activation,), product.operation)
         product.operation.operands[1 - product.place] = rounded
 

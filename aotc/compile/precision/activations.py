@@ -18,29 +18,23 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
-from aotc.compile.precision.weight_products import Axes, MatrixProduct, copy_operations
+from aotc.compile.precision.weight_products import (
+    Axes,
+    DimensionNumbers,
+    MatrixProduct,
+    copy_operations,
+)
 
 
 def multiply_integers(
     product: MatrixProduct, weight: ir.Value, scale: ir.Value, scheme: Scheme
 ) -> None:
     """Replace a product by one of integers; `weight` and `scale` are its quantized weight."""
-    axes = product.axes
-    kept = [axes.index(axis) for axis in scheme.scaled(axes)]
-    columns = product.result_axes(product.place)
-    rows = product.result_axes(1 - product.place)
-    function = _product(
-        product.place,
-        axes,
-        product.contracted(1 - product.place),
-        product.dimension_numbers,
-        tuple(rows[axis] for axis in sorted(rows)),
-        tuple(columns[axis] for axis in kept),
-    )
-    operation = product.operation
-    made = insert(function, (product.activation, weight, scale), operation)
-    operation.results[0].replace_all_uses_with(made)
-    operation.erase()
+    place, numbers = product.place, product.dimension_numbers
+    function = _product(place, numbers, product.axes, scheme.contracted)
+    made = insert(function, (product.activation, weight, scale), product.operation)
+    product.operation.results[0].replace_all_uses_with(made)
+    product.operation.erase()
 
 
 def insert(
@@ -63,30 +57,28 @@ def _lowered(function: Callable[..., Any], shapes: Sequence[tuple[Axes, str]]) -
 
 @lru_cache(maxsize=256)
 def _product(
-    place: int, axes: Axes, contracted: Axes, numbers: Any, rows: Axes, columns: Axes
+    place: int, numbers: DimensionNumbers, axes: Axes, contracted: Axes
 ) -> Callable[..., Any]:
     """Return the function of an activation, a weight and its scales.
 
-    `contracted` are axes of the activation, `axes` those of the weight in the order of the product,
-    `numbers` its dimension numbers; `rows` and `columns` are axes of the result.
+    `axes` has the axes of the weight in their order in the product, `contracted` those that it sums
+    over.
     """
     bound, _, largest = STEPS["int8"]
 
     def multiplied(x: Any, weight: Any, scale: Any) -> Any:
-        step = lax.reduce_max(jnp.abs(x), contracted) / np.float32(bound)
+        def product(x: Any, weight: Any, result: Any) -> Any:
+            turned = lax.transpose(weight, axes)
+            factors = (x, turned) if place else (turned, x)
+            return lax.dot_general(*factors, numbers, preferred_element_type=result)
+
+        step = jnp.max(jnp.abs(x), numbers[0][1 - place], keepdims=True) / np.float32(bound)
         step = lax.select(step < np.float32(SCALE_MIN), jnp.ones_like(step), step)
-        kept = [axis for axis in range(x.ndim) if axis not in contracted]
-        steps = lax.round(x / lax.broadcast_in_dim(step, x.shape, kept), TO_EVEN)
-        whole = lax.clamp(np.float32(-largest), steps, np.float32(largest)).astype(np.int8)
-        if axes != tuple(range(len(axes))):
-            weight = lax.transpose(weight, axes)
-        factors = (whole, weight) if place else (weight, whole)
-        sums = lax.dot_general(*factors, numbers, preferred_element_type=np.int32)
-        by = lax.broadcast_in_dim(step, sums.shape, rows)
-        by *= lax.broadcast_in_dim(scale, sums.shape, columns)
+        integers = lax.round(x / step, lax.RoundingMethod.TO_NEAREST_EVEN)
+        integers = lax.clamp(np.float32(-largest), integers, np.float32(largest))
+        sums = product(integers.astype(np.int8), weight, np.int32)
+        # Of one number each: the scales of every row and column multiplied.
+        by = product(step, lax.expand_dims(scale, contracted), np.float32)
         return sums.astype(np.float32) * by
 
     return multiplied
-
-
-TO_EVEN = lax.RoundingMethod.TO_NEAREST_EVEN

@@ -11,6 +11,9 @@ from jaxlib.mlir.passmanager import PassManager
 type Axes = tuple[int, ...]
 """For each axis of a value, the axis of the weight that it is."""
 
+type DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
+"""Contracted axes of both operands, and those that count products, as jax has them."""
+
 CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 
 
@@ -54,8 +57,8 @@ class MatrixProduct:
         return self.operation.operands[1 - self.place]
 
     @property
-    def dimension_numbers(self) -> tuple[tuple[Axes, Axes], tuple[Axes, Axes]]:
-        """Return contracted axes and those that count products, of both operands, as jax does."""
+    def dimension_numbers(self) -> DimensionNumbers:
+        """Return the axes that it sums over, and those that count products."""
         found = stablehlo.DotDimensionNumbers(self.operation.attributes["dot_dimension_numbers"])
         summed = found.lhs_contracting_dimensions, found.rhs_contracting_dimensions
         batching = found.lhs_batching_dimensions, found.rhs_batching_dimensions
@@ -63,19 +66,6 @@ class MatrixProduct:
             (tuple(summed[0]), tuple(summed[1])),
             (tuple(batching[0]), tuple(batching[1])),
         )
-
-    def contracted(self, place: int) -> Axes:
-        """Return the axes of an operand that the product sums over."""
-        return self.dimension_numbers[0][place]
-
-    def result_axes(self, place: int) -> dict[int, int]:
-        """Map the other axes of an operand to those of the result."""
-        summed, batching = (sides[place] for sides in self.dimension_numbers)
-        rank = len(self.operation.operands[place].type.shape)
-        free = [axis for axis in range(rank) if axis not in (*summed, *batching)]
-        first = len(self.operation.results[0].type.shape) - len(free) if place else len(batching)
-        ordered = [*enumerate(batching), *enumerate(free, first)]
-        return {axis: index for index, axis in ordered}
 
 
 def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[MatrixProduct]:
