@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
 
 from msgspec import structs
 
@@ -38,7 +37,6 @@ from aotc.pipeline.build_stages import (
     Request,
     capture_and_compile,
     check,
-    execute_captured,
     open_run,
     tune_targets,
 )
@@ -48,7 +46,7 @@ from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import Assembler, made_by
 from aotc.pipeline.task_progress import OnStage
-from aotc.pipeline.user_processes import Child, OnOutput, runs_functions
+from aotc.pipeline.user_processes import OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.in_toto import SBOM_TYPE
@@ -151,18 +149,25 @@ def build(
     if sbom:
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
-    if precisions is None:
-        options: _Options = {
-            "jobs": jobs,
-            "on_stage": on_stage,
-            "on_output": on_output,
-            "cache": cache,
-            "on_done": on_done,
-            "compilers": compilers,
-        }
-        precisions = _precisions(manifest, tuning, _Attempts(manifest, targets, tuning, options))
-    manifest = replace(manifest, chosen=precisions)
-    request = _resolve(manifest, targets, tuning, keep_going=keep_going)
+    if precisions is not None:
+        manifest = replace(manifest, chosen=precisions)
+    elif isinstance(tuning, Recorded):
+        manifest = replace(manifest, chosen=tuning_file.precisions_of(tuning, manifest))
+    elif tuning is not None:
+        options = build_tuning.BuildOptions(
+            targets=targets,
+            tuning=tuning,
+            jobs=jobs,
+            cache=cache,
+            compilers=compilers,
+            on_stage=on_stage,
+            on_output=on_output,
+            on_done=on_done,
+        )
+        manifest = replace(manifest, chosen=tuning.precisions(manifest, options))
+    else:
+        _require_one_precision(manifest)
+    request = resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
@@ -233,62 +238,13 @@ def build(
     )
 
 
-class _Options(TypedDict):
-    """Options of every attempt of a build."""
-
-    jobs: int | None
-    on_stage: OnStage
-    on_output: OnOutput
-    cache: Cache | None
-    on_done: OnDone
-    compilers: OpenCompilers
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempts:
-    """The program of a build with other precisions, as `aotc.pipeline.build_tuning.Attempts`."""
-
-    manifest: BuildManifest
-    targets: Sequence[str]
-    tuning: build_tuning.Tuning | None
-    options: _Options
-
-    def execute[A](
-        self, chosen: Mapping[str, ChosenPrecision], worker: str, read: Callable[[Path], A]
-    ) -> A:
-        manifest = replace(self.manifest, chosen=chosen)
-        request = _resolve(manifest, self.targets, self.tuning, keep_going=False)
-        child = Child(Kind.EVALUATION, worker, "AOTC-E836", "plain JAX on the evaluation data")
-        with open_run(request=request, **self.options) as run:
-            execute_captured(run, child)
-            return read(run.scratch.folder)
-
-    def build(self, chosen: Mapping[str, ChosenPrecision], output: Path, signer: Signer) -> None:
-        build(
-            self.manifest.path,
-            output=output,
-            targets=self.targets,
-            signer=signer,
-            tuning=self.tuning,
-            precisions=chosen,
-            **self.options,
-        )
-
-
-def _precisions(
-    manifest: BuildManifest, tuning: build_tuning.Tuning | None, attempts: _Attempts
-) -> Mapping[str, ChosenPrecision]:
-    """Return the chosen precisions. Raises BuildManifestError (AOTC-E805) if nothing chooses."""
-    if isinstance(tuning, Recorded):
-        return tuning_file.precisions_of(tuning, manifest)
-    if tuning is not None:
-        return tuning.precisions(manifest, attempts)
+def _require_one_precision(manifest: BuildManifest) -> None:
+    """Raise BuildManifestError (AOTC-E805) for an entry point with several precisions."""
     for name, spec in manifest.entry_points.items():
         if len(spec.precision) > 1:
             where = manifest.where("entry_points", name, "precision")
             found, hint = ", ".join(spec.precision), "name one, or choose with `aotc build --tune`"
             raise refusal("AOTC-E805", where, found, expected="one precision", hint=hint)
-    return {}
 
 
 def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
@@ -339,13 +295,14 @@ def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
     return scratch.measures()
 
 
-def _resolve(
+def resolve(
     manifest: BuildManifest,
     targets: Sequence[str],
     tuning: build_tuning.Tuning | None,
     *,
     keep_going: bool,
 ) -> Request:
+    """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets
     asked = [
         build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)

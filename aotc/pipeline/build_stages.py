@@ -34,7 +34,7 @@ from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.target_assembly import Assembler, proven
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
-from aotc.pipeline.user_processes import Child, OnOutput, Source
+from aotc.pipeline.user_processes import OnOutput, Source
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -209,31 +209,13 @@ def open_run(
             )
 
 
-def execute_captured(run: BuildRun, child: Child) -> None:
-    """Capture the program, and run a process with it."""
-    source = _source(run)
-    with run.stage("capture"):
-        user_processes.capture(
-            source,
-            run.tasks,
-            run.workers,
-            lambda captured: None,
-            run.on_stage,
-            run.on_output,
-            run.failures,
-        )
-    with run.stage("tune"):
-        run.on_stage("tune", 0, 0)
-        source.execute(child, {}, run.workers, run.on_output, lambda finished: None)
-
-
 def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     """Capture the program, compile it, and run it in plain JAX, as far as possible side by side.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
     request = run.request
-    source = _source(run)
+    source = source_of(run)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
@@ -251,7 +233,8 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     return program, _compile(run, source, queue, program)
 
 
-def _source(run: BuildRun) -> Source:
+def source_of(run: BuildRun) -> Source:
+    """Return the program of a build, for the processes that run it."""
     request = run.request
     # Read once: the file of a target may be another one by now.
     platforms = [target.platform for target in request.targets]
@@ -448,7 +431,7 @@ def check(
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):
         with run.stage("evaluate"):
-            found = evaluate(run, _source(run), program, unchecked, ran, parity)
+            found = evaluate(run, source_of(run), program, unchecked, ran, parity)
         failures.add(over_limits(manifest, found))
         failures.raise_collected()
     checked = [

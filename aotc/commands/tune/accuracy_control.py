@@ -9,44 +9,22 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from math import inf, isfinite
-from pathlib import Path
 
 import jax
 import msgspec
-from msgspec import Struct
 
 from aotc.base.evidence import QuantizedWeight
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
+from aotc.commands.tune.tuning_messages import Controlled, outcome_file
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.evaluation_data import evaluation_of
 from aotc.pipeline.children.evaluation_worker import PlainEvaluation
 from aotc.pipeline.children.reference_worker import plain_functions
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
-
-
-class Controlled(Struct, frozen=True):
-    """The outcome for an entry point.
-
-    Attributes:
-        metric: Its name.
-        keep: Names of the weights that stay as they are; None if no choice keeps to the limits.
-        reference: The metric of the program as it is written.
-        value: The metric with all other weights quantized; with `keep` None, with the best alone.
-    """
-
-    metric: str
-    keep: tuple[str, ...] | None
-    reference: float
-    value: float
-
-
-def outcome_file(folder: Path) -> Path:
-    """Return the file with the outcomes, by entry point."""
-    return folder / "accuracy.msgpack"
 
 
 @runs_users_code
@@ -64,7 +42,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     found: dict[str, Controlled] = {}
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(models.manifest.mesh):
         for name, entry_point in captured.entry_points.items():
-            if entry_point.precision is not None:
+            spec = models.manifest.entry_points[name].evaluation
+            if entry_point.precision is not None and spec is not None and spec.has_limits:
                 progress.started(f"ranking the weights of {name}")
                 evaluation = PlainEvaluation(name, models, captured, scratch.folder, progress)
                 control = _Control(entry_point, models, scratch, captured, compiling, evaluation)
@@ -123,8 +102,3 @@ def _loss(spec: EvaluationSpec, value: float, reference: float) -> float:
     if not isfinite(value):
         return inf
     return value - reference if spec.better == "lower" else reference - value
-
-
-def read_outcomes(folder: Path) -> dict[str, Controlled]:
-    """Return what `work` wrote."""
-    return msgspec.msgpack.decode(outcome_file(folder).read_bytes(), type=dict[str, Controlled])

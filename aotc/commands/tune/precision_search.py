@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from aotc.base.child_processes import Processes
@@ -16,16 +17,26 @@ from aotc.base.errors import BudgetExceededError, refusal
 from aotc.base.workers import worker_environment, worker_parent
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
-from aotc.commands.tune.accuracy_control import Controlled, read_outcomes
 from aotc.commands.tune.precision_worker import Job
 from aotc.commands.tune.tuning_choice import choose, summarize
 from aotc.commands.tune.tuning_evidence import evidence
+from aotc.commands.tune.tuning_messages import Controlled, read_outcomes
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import FLOAT32, ChosenPrecision
-from aotc.pipeline.build_tuning import Attempts
+from aotc.pipeline import user_processes
+from aotc.pipeline.build import build, resolve
+from aotc.pipeline.build_stages import open_run, source_of
+from aotc.pipeline.build_tuning import BuildOptions
+from aotc.pipeline.cached_tasks import Kind
 from aotc.pipeline.scratch_folder import scratch_folder
+from aotc.pipeline.user_processes import Child
 
-CONTROL = "aotc.commands.tune.accuracy_control"
+CONTROL = Child(
+    Kind.EVALUATION,
+    "aotc.commands.tune.accuracy_control",
+    "AOTC-E836",
+    "plain JAX on the evaluation data",
+)
 WORKER = worker_parent.module("aotc.commands.tune.precision_worker")
 SECONDS_MAX = 600.0
 
@@ -33,7 +44,7 @@ type Choices = dict[str, ChosenPrecision]
 """A precision for each entry point."""
 
 
-def choose_precisions(manifest: BuildManifest, attempts: Attempts) -> Choices:
+def choose_precisions(manifest: BuildManifest, options: BuildOptions) -> Choices:
     """Return the precision of each entry point whose evaluation has limits.
 
     Raises BudgetExceededError (AOTC-E975) if no precision keeps to them, and errors of builds.
@@ -46,13 +57,12 @@ def choose_precisions(manifest: BuildManifest, attempts: Attempts) -> Choices:
     places = max((len(each.names) for each in searches.values()), default=0)
     for place in range(places):
         asked = {name: each.at(place) for name, each in searches.items()}
-        outcomes = attempts.execute(asked, CONTROL, read_outcomes)
-        for name, outcome in outcomes.items():
+        for name, outcome in _control(replace(manifest, chosen=asked), options).items():
             if name in searches:
                 searches[name].control(asked[name].precision, outcome)
     if places > 1:
         with scratch_folder() as folder:
-            _measure(searches, manifest, attempts, folder)
+            _measure(searches, manifest, options, folder)
     return {name: each.chosen() for name, each in searches.items()}
 
 
@@ -108,8 +118,26 @@ class _Search:
         return ChosenPrecision(best, self._keep.get(best, ()), tried)
 
 
+def _control(manifest: BuildManifest, options: BuildOptions) -> dict[str, Controlled]:
+    """Capture the program with the chosen precisions, and control their accuracy."""
+    request = resolve(manifest, options["targets"], options["tuning"], keep_going=False)
+    opening = (options["compilers"], options["on_stage"], options["on_output"], options["on_done"])
+    with open_run(request, options["cache"], options["jobs"], *opening) as run:
+        source, on_output = source_of(run), options["on_output"]
+        user_processes.capture(
+            source, run.tasks, run.workers, _ignore, run.on_stage, on_output, run.failures
+        )
+        run.on_stage("tune", 0, 0)
+        source.execute(CONTROL, {}, run.workers, on_output, _ignore)
+        return read_outcomes(run.scratch.folder)
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
 def _measure(
-    searches: Mapping[str, _Search], manifest: BuildManifest, attempts: Attempts, folder: Path
+    searches: Mapping[str, _Search], manifest: BuildManifest, options: BuildOptions, folder: Path
 ) -> None:
     """Build a bundle for each place of the lists, and call all bundles in turns."""
     signer, policy = LocalSigner.ephemeral(), folder / "trust.toml"
@@ -120,8 +148,9 @@ def _measure(
         if not waiting:
             continue
         try:
-            attempts.build(asked, folder / f"{place}.aotb", signer)
-            bundles[place] = folder / f"{place}.aotb"
+            output = folder / f"{place}.aotb"
+            build(manifest.path, output=output, signer=signer, precisions=asked, **options)
+            bundles[place] = output
         except BudgetExceededError as error:
             finding = error.findings[0]
             for each in waiting:

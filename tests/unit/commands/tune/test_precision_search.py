@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from aotc.base.errors import BudgetExceededError, refusal
-from aotc.bundle.sign.signer import Signer
-from aotc.commands.tune import precision_search
-from aotc.commands.tune.accuracy_control import Controlled
+from aotc.commands.tune import precision_search, precision_worker
 from aotc.commands.tune.precision_search import choose_precisions
+from aotc.commands.tune.tuning_messages import Controlled
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
+from aotc.pipeline.build_tuning import BuildOptions
 from aotc_runtime.schema.bundle_manifest import LeftOutCandidate, MeasuredCandidate
 
 MANIFEST = """schema = 1
@@ -45,15 +45,13 @@ class Attempts:
     failing: str = ""
     built: list[ChosenPrecision] = field(default_factory=list)
 
-    def execute(
-        self, chosen: Mapping[str, ChosenPrecision], worker: str, read: Callable[[Path], Any]
-    ) -> Any:
-        name = chosen["f"].precision
+    def control(self, manifest: BuildManifest, options: BuildOptions) -> dict[str, Controlled]:
+        name = manifest.chosen["f"].precision
         return {"f": Controlled("rmse", self.keep[name], 0.1, 0.5)} if name in self.keep else {}
 
-    def build(self, chosen: Mapping[str, ChosenPrecision], output: Path, signer: Signer) -> None:
-        self.built.append(chosen["f"])
-        if chosen["f"].precision == self.failing:
+    def build(self, path: Path, *, precisions: Mapping[str, ChosenPrecision], **_: Any) -> None:
+        self.built.append(precisions["f"])
+        if precisions["f"].precision == self.failing:
             raise refusal("AOTC-E975", "m.toml", "too much")
 
 
@@ -67,23 +65,33 @@ def manifest(folder: Path, names: str, limit: str = "max_drop = 0.1") -> BuildMa
     return read_build_manifest(folder / "m.toml")
 
 
+type Search = Callable[[BuildManifest, Attempts], Mapping[str, ChosenPrecision]]
+
+
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def search(monkeypatch: pytest.MonkeyPatch) -> Search:
+    """Return the search with attempts and times in place of processes."""
     times = {"float32": 2.0, "small": 1.0, "tiny": 3.0}
 
-    def run(worker: Any, job: precision_search.Job, answer: Any, **_: Any) -> Any:
+    def run(worker: Any, job: precision_worker.Job, answer: Any, **_: Any) -> Any:
         return {name: [times[name]] * 9 for name in job.bundles}
 
-    monkeypatch.setattr(precision_search.worker_parent, "run", run)
+    def searched(manifest: BuildManifest, attempts: Attempts) -> Mapping[str, ChosenPrecision]:
+        monkeypatch.setattr(precision_search, "_control", attempts.control)
+        monkeypatch.setattr(precision_search, "build", attempts.build)
+        monkeypatch.setattr(precision_search.worker_parent, "run", run)
+        options: Any = {}
+        return choose_precisions(manifest, options)
+
+    return searched
 
 
 LIST = '["float32", "small", "tiny"]'
 
 
-@pytest.mark.usefixtures("measured")
-def test_the_fastest_precision_within_the_limits_is_chosen(tmp_path: Path) -> None:
+def test_the_fastest_precision_within_the_limits_is_chosen(search: Search, tmp_path: Path) -> None:
     attempts = Attempts({"small": ("a",), "tiny": None})
-    found = choose_precisions(manifest(tmp_path, LIST), attempts)["f"]
+    found = search(manifest(tmp_path, LIST), attempts)["f"]
     assert (found.precision, found.keep) == ("small", ("a",))
     assert [each.precision for each in attempts.built] == ["float32", "small"]
     first, second, third = found.candidates
@@ -93,29 +101,30 @@ def test_the_fastest_precision_within_the_limits_is_chosen(tmp_path: Path) -> No
     assert third.reason == "rmse 0.5 with one weight quantized, 0.1 with none"
 
 
-@pytest.mark.usefixtures("measured")
-def test_a_precision_whose_bundle_misses_the_limits_is_left_out(tmp_path: Path) -> None:
+def test_a_precision_whose_bundle_misses_limits_is_left_out(search: Search, tmp_path: Path) -> None:
     attempts = Attempts({"small": (), "tiny": ()}, failing="small")
-    found = choose_precisions(manifest(tmp_path, LIST), attempts)["f"]
+    found = search(manifest(tmp_path, LIST), attempts)["f"]
     assert found.precision == "float32"
     assert found.candidates[1] == LeftOutCandidate(name="small", reason="AOTC-E975: too much")
 
 
-def test_one_precision_is_controlled_and_not_measured(tmp_path: Path) -> None:
+def test_one_precision_is_controlled_and_not_measured(search: Search, tmp_path: Path) -> None:
     attempts = Attempts({"small": ("a", "b")})
-    found = choose_precisions(manifest(tmp_path, '"small"'), attempts)
+    found = search(manifest(tmp_path, '"small"'), attempts)
     assert found == {"f": ChosenPrecision("small", ("a", "b"))}
     assert not attempts.built
 
 
-def test_limits_that_nothing_keeps_to_are_an_error(tmp_path: Path) -> None:
+def test_limits_that_nothing_keeps_to_are_an_error(search: Search, tmp_path: Path) -> None:
     with pytest.raises(BudgetExceededError) as error:
-        choose_precisions(manifest(tmp_path, '"tiny"'), Attempts({"tiny": None}))
+        search(manifest(tmp_path, '"tiny"'), Attempts({"tiny": None}))
     finding = error.value.findings[0]
     assert (finding.code, finding.title) == ("AOTC-E975", "no precision keeps to the limits")
     assert finding.found.startswith("tiny: rmse 0.5")
 
 
 @pytest.mark.parametrize("limit", ["", 'target = "label"'])
-def test_without_limits_a_precision_is_never_chosen(limit: str, tmp_path: Path) -> None:
-    assert choose_precisions(manifest(tmp_path, '"small"', limit), Attempts({})) == {}
+def test_without_limits_a_precision_is_never_chosen(
+    limit: str, search: Search, tmp_path: Path
+) -> None:
+    assert search(manifest(tmp_path, '"small"', limit), Attempts({})) == {}
