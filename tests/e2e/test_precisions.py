@@ -63,6 +63,12 @@ def tied(params, x):
 def closed(params, x):
     return x @ TABLE + params["last"][0, :32]
 
+def looped(params, x):
+    def step(_, x):
+        return jnp.tanh(x @ params["first"]["kernel"] @ params["second"]["kernel"])
+
+    return lax.fori_loop(0, 3, step, x)
+
 def images(kernel, x):
     return lax.conv_general_dilated(
         x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -455,6 +461,11 @@ def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
             entry_point() + precision("int8", 'keep = ["*"]'),
             *("AOTC-E809", "entry_points.predict.precision"),
             ["first/kernel: keep"],
+        ),
+        (
+            entry_point("looped") + precision("int8", 'activations = "dynamic"'),
+            *("AOTC-E809", "precision.small.activations"),
+            ["no matrix product outside of loops"],
         ),
         (
             entry_point("closed") + precision("int8"),
