@@ -56,6 +56,7 @@ def sbom(
         *_packages(program.packages, _loaded(built)),
         *_files(program.made_from),
         *_weights(first),
+        *_assets(first),
     ]
     for part in parts:
         bom.components.add(part)
@@ -100,6 +101,17 @@ def _weights(manifest: BundleManifest) -> Iterator[Component]:
                 type=ComponentType.DATA,
                 name=f"weights {name} {number}",
                 bom_ref=f"weights:{name}:{number}",
+                hashes=[_sha256(ref.digest)],
+            )
+
+
+def _assets(manifest: BundleManifest) -> Iterator[Component]:
+    for name, asset in sorted((manifest.assets or {}).items()):
+        for path, ref in sorted(asset.files.items()):
+            yield Component(
+                type=ComponentType.DATA,
+                name=f"asset {name} {path}",
+                bom_ref=f"asset:{name}:{path}",
                 hashes=[_sha256(ref.digest)],
             )
 

@@ -1,17 +1,19 @@
 """Contradictions in rare parts of manifests.
 
-These are engines beside XLA, or several; meshes; random keys; metrics; precisions; trees of named
-tuples, records and dicts with integer keys. Imported for a manifest that has some.
+These are engines beside XLA, or several; meshes; random keys; metrics; precisions; assets; trees of
+named tuples, records and dicts with integer keys. Imported for a manifest that has some.
 """
 
 import keyword
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence, Set
 from math import prod
 
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import (
+    ASSETS_VERSION,
+    FIRST_VERSION,
     XLA,
     XLA_PLATFORMS,
     BundleManifest,
@@ -224,6 +226,42 @@ def check_precisions(
         stated = profile.precision
         if stated is not UNSET and stated.weights not in precisions_of(profile, manifest):
             yield _finding(f"{where} profile {index}", f"weights in {stated.weights}", "none")
+
+
+def check_assets(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Yield every contradiction about the assets of a manifest (AOTC-E118)."""
+    assets = manifest.assets or {}
+    # These stay mapped, while assets are copied before they are hashed.
+    weights = {ref.digest for set_ in manifest.weights.values() for ref in set_.blobs}
+    # Every version from 1.1 on has assets; a version that this reader does not know was rejected.
+    if manifest.format_version == FIRST_VERSION:
+        found = f"format version {manifest.format_version}"
+        yield _finding(f"{where} assets", f"format version {ASSETS_VERSION}", found)
+    if not assets:
+        yield _finding(f"{where} assets", "at least one", "none")
+    for name, asset in assets.items():
+        place, paths = f"{where} asset {name}", asset.files
+        if asset.kind == "file" and (len(paths) != 1 or "/" in "".join(paths)):
+            yield _finding(place, "one file, without a folder", ", ".join(paths) or "none")
+        elif not paths:
+            yield _finding(place, "at least one file", "none")
+        if any(ref.digest in weights for ref in paths.values()):
+            yield _finding(place, "no file of the weights", "one")
+        if twice := colliding(paths):
+            yield _finding(place, "paths that differ by more than case", twice)
+
+
+def colliding(paths: Collection[str]) -> str:
+    """Return a path that differs from another by case alone, or is a folder, too; "" for none."""
+    seen: dict[str, str] = {}
+    for path in paths:
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            # A folder ends with "/", so that a file of its name differs from it.
+            spelled = "/".join(parts[:depth]) + "/" * (depth < len(parts))
+            if seen.setdefault(spelled.rstrip("/").lower(), spelled) != spelled:
+                return path
+    return ""
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:
