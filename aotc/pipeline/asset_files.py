@@ -91,8 +91,8 @@ def _check_names(files: Mapping[str, SourceFile], source: SourceFile, where: str
         if not _PATH.match(path):
             cause, found = "asset-name-is-not-portable", repr(file.text)
             raise refusal("AOTC-E817", where, found, cause=cause, expected=_PATH_EXPECTED)
-    if twice := colliding(files):
-        found = files[twice].text
+    if alike := colliding(files):
+        found = f"{source.text}: {', '.join(alike)}"
         raise refusal("AOTC-E817", where, found, cause="asset-names-differ-only-by-case")
 
 

@@ -16,12 +16,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
-FORMAT_VERSION = "1.1"
-"""The newest version that this reader knows."""
-FIRST_VERSION = "1.0"
-"""The version of a manifest without fields of later ones."""
-ASSETS_VERSION = "1.1"
-"""The first version whose manifests may have assets."""
+FIRST_VERSION, ASSETS_VERSION, FORMAT_VERSION = "1.0", "1.1", "1.1"
+"""The first version, the first with assets, and the newest that this reader knows."""
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]

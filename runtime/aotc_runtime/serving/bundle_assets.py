@@ -18,9 +18,11 @@ class LoadedAsset:
     the bundle later changes none of them. They stay valid after the bundle is closed.
     """
 
-    def __init__(self, name: str, asset: Asset, files: Mapping[str, memoryview]) -> None:
-        self.name, self.files = name, files
-        self.is_folder = asset.kind == "folder"
+    def __init__(self, name: str, asset: Asset, verified: VerifiedBundle) -> None:
+        self.name, self.is_folder = name, asset.kind == "folder"
+        self.files: Mapping[str, memoryview] = {
+            path: verified.blob(ref).data for path, ref in asset.files.items()
+        }
 
     @property
     def data(self) -> bytes:
@@ -49,17 +51,3 @@ class LoadedAsset:
                 file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 file.write_bytes(data)
             yield root if self.is_folder else root.joinpath(*self.files)
-
-    def __repr__(self) -> str:
-        size = sum(map(len, self.files.values()))
-        return f"<asset {self.name}: {len(self.files)} files, {size} bytes>"
-
-
-def loaded_assets(verified: VerifiedBundle) -> dict[str, LoadedAsset]:
-    """Return the assets of a verified bundle, by name."""
-    return {
-        name: LoadedAsset(
-            name, asset, {path: verified.blob(ref).data for path, ref in asset.files.items()}
-        )
-        for name, asset in (verified.manifest.assets or {}).items()
-    }

@@ -267,9 +267,12 @@ class LoadedBundle:
         }
         self.assets: Mapping[str, LoadedAsset] = {}
         if verified.manifest.assets:
-            from aotc_runtime.serving.bundle_assets import loaded_assets
+            from aotc_runtime.serving.bundle_assets import LoadedAsset
 
-            self.assets = loaded_assets(verified)
+            self.assets = {
+                name: LoadedAsset(name, asset, verified)
+                for name, asset in verified.manifest.assets.items()
+            }
 
     @property
     def state(self) -> State:

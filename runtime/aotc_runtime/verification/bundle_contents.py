@@ -292,15 +292,12 @@ def _check_format(version: str, where: str) -> None:
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
-    """Digest to media type and size of every blob a manifest refers to."""
+    """Digest to media type and size of every blob; an asset that is something else, too, is that."""
     return {ref.digest: (media_type, ref.size) for ref, media_type, _ in roles_of(manifest)}
 
 
 def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
-    """Every blob a manifest refers to, with its media type and what it is, in words.
-
-    Assets come first: a blob that is something else, too, has the media type of that.
-    """
+    """Every blob a manifest refers to, with its media type and what it is; assets come first."""
     for name, asset in (manifest.assets or {}).items():
         for path, ref in asset.files.items():
             yield ref, oci_layout.ASSET_TYPE, f"asset {name} {path}"

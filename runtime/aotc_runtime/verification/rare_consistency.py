@@ -5,6 +5,7 @@ named tuples, records and dicts with integer keys. Imported for a manifest that 
 """
 
 import keyword
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
 from math import prod
 
@@ -231,37 +232,27 @@ def check_precisions(
 def check_assets(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """Yield every contradiction about the assets of a manifest (AOTC-E118)."""
     assets = manifest.assets or {}
+    if manifest.format_version == FIRST_VERSION or not assets:
+        expected = f"at least one, from format version {ASSETS_VERSION} on"
+        found = f"{len(assets)} in {manifest.format_version}"
+        yield _finding(f"{where} assets", expected, found)
     # These stay mapped, while assets are copied before they are hashed.
     weights = {ref.digest for set_ in manifest.weights.values() for ref in set_.blobs}
-    # Every version from 1.1 on has assets; a version that this reader does not know was rejected.
-    if manifest.format_version == FIRST_VERSION:
-        found = f"format version {manifest.format_version}"
-        yield _finding(f"{where} assets", f"format version {ASSETS_VERSION}", found)
-    if not assets:
-        yield _finding(f"{where} assets", "at least one", "none")
     for name, asset in assets.items():
         place, paths = f"{where} asset {name}", asset.files
-        if asset.kind == "file" and (len(paths) != 1 or "/" in "".join(paths)):
-            yield _finding(place, "one file, without a folder", ", ".join(paths) or "none")
-        elif not paths:
-            yield _finding(place, "at least one file", "none")
+        if not paths or (asset.kind == "file" and (len(paths) > 1 or "/" in "".join(paths))):
+            yield _finding(place, f"a {asset.kind}", ", ".join(paths) or "no files")
         if any(ref.digest in weights for ref in paths.values()):
             yield _finding(place, "no file of the weights", "one")
-        if twice := colliding(paths):
-            yield _finding(place, "paths that differ by more than case", twice)
+        if alike := colliding(paths):
+            yield _finding(place, "names that differ by more than case", ", ".join(alike))
 
 
-def colliding(paths: Collection[str]) -> str:
-    """Return a path that differs from another by case alone, or is a folder, too; "" for none."""
-    seen: dict[str, str] = {}
-    for path in paths:
-        parts = path.split("/")
-        for depth in range(1, len(parts) + 1):
-            # A folder ends with "/", so that a file of its name differs from it.
-            spelled = "/".join(parts[:depth]) + "/" * (depth < len(parts))
-            if seen.setdefault(spelled.rstrip("/").lower(), spelled) != spelled:
-                return path
-    return ""
+def colliding(paths: Collection[str]) -> list[str]:
+    """Return the files and folders of these paths that have a name twice, but for its case."""
+    folders = {path[:end] for path in paths for end, mark in enumerate(path) if mark == "/"}
+    count = Counter(each.lower() for each in (*paths, *folders))
+    return sorted(each for each in (*paths, *folders) if count[each.lower()] > 1)
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:
