@@ -34,7 +34,6 @@ from aotc.pipeline.build_stages import (
     BuildRun,
     Compiled,
     Request,
-    assembler,
     capture_and_compile,
     check,
     open_run,
@@ -44,7 +43,7 @@ from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import OpenCompilers, on_this_host
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone, Task
 from aotc.pipeline.scratch_folder import Scratch
-from aotc.pipeline.target_assembly import made_by
+from aotc.pipeline.target_assembly import Assembler, made_by
 from aotc.pipeline.task_progress import OnStage
 from aotc.pipeline.user_processes import OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
@@ -151,7 +150,7 @@ def build(
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
-        parts = assembler(run, program, compiled)
+        parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = check(run, program, compiled, parts)

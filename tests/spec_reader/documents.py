@@ -74,14 +74,16 @@ def _has_fields(value: dict[str, Any], fields: str) -> bool:
     return all(fits(each, types[name]) for name, each in value.items())
 
 
-def _states_a_default(value: Any) -> bool:
+def _is_misspelled(value: Any) -> bool:
     if isinstance(value, dict):
         if any(not value.get(name, 1) for name in EMPTY_BY_DEFAULT):
             return True
+        if "relations" in value and "specialized" not in value:
+            return True
         if "triple" in value and value.get("devices", 2) == 1:
             return True
-        return any(map(_states_a_default, value.values()))
-    return isinstance(value, list) and any(map(_states_a_default, value))
+        return any(map(_is_misspelled, value.values()))
+    return isinstance(value, list) and any(map(_is_misspelled, value))
 
 
 def _no_constant(text: str) -> Any:
@@ -126,6 +128,6 @@ def canonical(data: bytes, kind: str) -> Any:
         raise Rejected("E101", str(error)) from error
     if not good:
         raise Rejected("E101", kind)
-    if spelled != data or _states_a_default(value):
+    if spelled != data or _is_misspelled(value):
         raise Rejected("E102", kind)
     return value
