@@ -3,11 +3,11 @@
 Rules on meshes, several engines, metrics, precisions, and most on policies are left out.
 """
 
-import ast
 import keyword
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -119,27 +119,19 @@ def _is_name(text: str) -> bool:
 
 def _value(text: str, sizes: dict[str, int]) -> int:
     """Return the value of a size. Raises ValueError for no size over these dimensions."""
-
-    def value(node: ast.expr) -> int:
-        match node:
-            case ast.Constant(value=int() as number) if type(number) is int:
-                return number
-            case ast.Name(id=name) if name in sizes:
-                return sizes[name]
-            case ast.BinOp(left=left, op=op, right=right):
-                a, b = value(left), value(right)
-                if isinstance(op, ast.Add | ast.Sub | ast.Mult):
-                    return (
-                        a + b
-                        if isinstance(op, ast.Add)
-                        else (a - b if isinstance(op, ast.Sub) else a * b)
-                    )
+    terms = re.findall(r"([+-]?)([^+-]+)", text)
+    if not terms or "".join(map("".join, terms)) != text:
         raise ValueError(text)
+    return sum(
+        int(f"{sign}1") * prod(_factor(each, sizes) for each in product.split("*"))
+        for sign, product in terms
+    )
 
-    try:
-        return value(ast.parse(text, mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError) as error:
-        raise ValueError(text) from error
+
+def _factor(text: str, sizes: dict[str, int]) -> int:
+    if text not in sizes and not text.isdecimal():
+        raise ValueError(text)
+    return sizes[text] if text in sizes else int(text)
 
 
 def _sizes(m: dict[str, Any], entry: dict[str, Any]) -> Iterator[str]:

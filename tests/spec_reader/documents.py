@@ -20,6 +20,12 @@ class Rejected(Exception):
         self.code = code
 
 
+def reject_if(is_wrong: object, code: str) -> None:
+    """Raise the verdict where something is wrong."""
+    if is_wrong:
+        raise Rejected(code)
+
+
 _TYPES = tomllib.loads(Path(__file__).with_name("types.toml").read_text("utf-8"))
 PATTERNS = {**_TYPES["patterns"], "dtype": _TYPES["dtypes"]["names"].replace(" ", "|")}
 STRUCTS, TAGGED = _TYPES["structs"], _TYPES["tagged"]

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from .consistency import contradictions
-from .documents import INDEX, MANIFEST, STRUCTS, Rejected, canonical, fits, foreign
+from .documents import INDEX, MANIFEST, STRUCTS, Rejected, canonical, fits, foreign, reject_if
 
 MIB = 2**20
 MEMBER = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -55,38 +55,30 @@ def members(data: bytes) -> dict[str, bytes]:
     place = 0
     while True:
         header = data[place : place + 512]
-        if len(header) < 512:
-            raise Rejected("E103", "truncated")
+        reject_if(len(header) < 512, "E103")
         if not any(header):
             break
         place += 512
         total = sum(header) - sum(header[148:156]) + 8 * 32
-        if header[257:265] not in (b"ustar\x0000", b"ustar  \0"):
-            raise Rejected("E103", "magic")
-        if _number(header[148:156]) != total:
-            raise Rejected("E103", "check sum")
+        reject_if(header[257:265] not in (b"ustar\x0000", b"ustar  \0"), "E103")
+        reject_if(_number(header[148:156]) != total, "E103")
         size = _number(header[124:136])
         name = header[:100].partition(b"\0")[0].decode("latin-1")
-        if header[156:157] != b"0" or any(header[157:257]) or any(header[345:500]):
-            raise Rejected("E104", "no regular file")
+        reject_if(header[156:157] != b"0" or any(header[157:257]) or any(header[345:500]), "E104")
         if any(header[:100].partition(b"\0")[2]) or not MEMBER.fullmatch(name) or name in found:
             raise Rejected("E104", name)
         end = place + size
         padded = end + -size % 512
-        if padded > len(data):
-            raise Rejected("E103", "truncated")
-        if any(data[end:padded]):
-            raise Rejected("E105", "padding")
+        reject_if(padded > len(data), "E103")
+        reject_if(any(data[end:padded]), "E105")
         found[name] = data[place:end]
         place = padded
     rest = data[place:]
     if len(rest) < 1024 or any(rest[512:1024]):
         raise Rejected("E103" if len(rest) < 1024 else "E105", "end of the archive")
-    if len(rest) % 512 or len(rest) > 22 * 512 or any(rest):
-        raise Rejected("E105", "behind the archive")
-    for name in found:
-        if name not in ("oci-layout", "index.json") and not BLOB.fullmatch(name):
-            raise Rejected("E109", name)
+    reject_if(len(rest) % 512 or len(rest) > 22 * 512 or any(rest), "E105")
+    blobs = found.keys() - {"oci-layout", "index.json"}
+    reject_if(not all(map(BLOB.fullmatch, blobs)), "E109")
     return found
 
 
@@ -95,10 +87,8 @@ def _number(field: bytes) -> int:
         number = int.from_bytes(field[1:], "big")
         if number >= 8 * 2**30:
             return number
-    digits = re.fullmatch(rb" *([0-7]+)[ \0]*", field)
-    if not digits:
-        raise Rejected("E103", "number")
-    return int(digits[1], 8)
+    reject_if(not re.fullmatch(rb" *[0-7]+[ \0]*", field), "E103")
+    return int(field.strip(b" \0"), 8)
 
 
 def sha256(data: bytes) -> str:
@@ -111,8 +101,7 @@ def _base64(text: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise Rejected("E107", "base64") from error
-    if base64.b64encode(data).decode() != text:
-        raise Rejected("E107", "base64")
+    reject_if(base64.b64encode(data).decode() != text, "E107")
     return data
 
 
@@ -170,53 +159,40 @@ class Reader:
         }
         documents = []
         for name, kind in (("oci-layout", "Layout"), ("index.json", "Entries")):
-            if name not in files:
-                raise Rejected("E110", name)
-            if len(files[name]) > 4 * MIB:
-                raise Rejected("E111", name)
+            reject_if(name not in files, "E110")
+            reject_if(len(files[name]) > 4 * MIB, "E111")
             documents.append(_known(foreign(files[name], 32768), kind))
-            if documents[0]["imageLayoutVersion"] != "1.0.0":
-                raise Rejected("E112", name)
+            reject_if(documents[0]["imageLayoutVersion"] != "1.0.0", "E112")
         entries = [_known(each, "Entry") for each in documents[1]["manifests"]]
         roots = [entry for entry in entries if entry["mediaType"] == INDEX]
         others = [entry for entry in entries if entry["mediaType"] == MANIFEST]
-        if len(roots) != 1 or len(others) != len(entries) - 1:
-            raise Rejected("E113", "entries")
-        if len(others) > 256:
-            raise Rejected("E111", "attestations")
-        if len({entry["digest"] for entry in entries}) < len(entries):
-            raise Rejected("E113", "an entry twice")
+        reject_if(len(roots) != 1 or len(others) != len(entries) - 1, "E113")
+        reject_if(len(others) > 256, "E111")
+        reject_if(len({entry["digest"] for entry in entries}) < len(entries), "E113")
         limits, sizes = self.policy.get("limits", {}), [len(blob) for blob in self.blobs.values()]
         found = {"blob_bytes": max(sizes, default=0), "bundle_bytes": sum(sizes)}
-        if any(
-            size > limits.get(name, size) for name, size in (*found.items(), ("blobs", len(sizes)))
-        ):
-            raise Rejected("E320", "limits of the policy")
+        found["blobs"] = len(sizes)
+        reject_if(any(found[name] > limit for name, limit in limits.items()), "E320")
         self.root = roots[0]
         return others
 
     def collect(self, entries: list[dict[str, Any]]) -> list[bytes]:
         """Run step 2; return the envelopes."""
-        if self.root["digest"] in self.policy.get("revoked", {}).get("roots", ()):
-            raise Rejected("E313", "root")
+        reject_if(self.root["digest"] in self.policy.get("revoked", {}).get("roots", ()), "E313")
         envelopes: list[bytes] = []
         total = 0
         for entry in entries:
             data = self._document(entry, 64 * 1024)
             manifest = foreign(data, 2048)
-            if not fits(manifest, "Attestation"):
-                raise Rejected("E106", "attestation")
+            reject_if(not fits(manifest, "Attestation"), "E106")
             layers, subject = manifest["layers"], manifest.get("subject", {"digest": ""})
-            if subject["digest"] != self.root["digest"] or len(layers) != 1:
-                raise Rejected("E114", "attestation")
+            reject_if(subject["digest"] != self.root["digest"] or len(layers) != 1, "E114")
             self._document(manifest["config"], 2)
             envelope = self._document(layers[0], 4 * MIB)
-            if envelope in envelopes:
-                raise Rejected("E114", "an envelope twice")
+            reject_if(envelope in envelopes, "E114")
             envelopes.append(envelope)
             total += len(data) + len(envelope)
-            if total > 6 * MIB:
-                raise Rejected("E111", "attestations")
+            reject_if(total > 6 * MIB, "E111")
         return envelopes
 
     def authenticate(self, envelopes: list[bytes]) -> None:
@@ -224,17 +200,14 @@ class Reader:
         revoked = self.policy.get("revoked", {})
         keys = [Key(each, revoked) for each in self.policy.get("keys", ())]
         threshold = self.policy.get("threshold", 1)
-        if threshold > len({key.holder for key in keys}):
-            raise Rejected("E309", "threshold")
-        if not envelopes:
-            raise Rejected("E301", "no attestation")
+        reject_if(threshold > len({key.holder for key in keys}), "E309")
+        reject_if(not envelopes, "E301")
         parsed = [_open_envelope(data) for data in envelopes]
         tried = sum(
             len(keys) * (64 * 1024 + len(message)) * len(signatures)
             for _, _, message, signatures in parsed
         )
-        if tried > 128 * MIB:
-            raise Rejected("E119", "signatures to try")
+        reject_if(tried > 128 * MIB, "E119")
         holders: set[str] = set()
         without_effect: list[Key] = []
         others = False
@@ -242,8 +215,7 @@ class Reader:
             makers: list[Key] = []
             for key_id, signature in signatures:
                 named = [key for key in keys if key.id == key_id]
-                if named and not named[0].made(signature, message):
-                    raise Rejected("E303", key_id)
+                reject_if(named and not named[0].made(signature, message), "E303")
                 makers += named or [key for key in keys if key.made(signature, message)]
             without_effect += [key for key in makers if key.why_not(self.now)]
             if counting := [key for key in makers if not key.why_not(self.now)]:
@@ -257,82 +229,65 @@ class Reader:
 
     def _is_provenance(self, kind: str, payload: bytes) -> bool:
         """Return whether a statement about this root counts. Raise for one that must not be."""
-        if kind != IN_TOTO:
-            raise Rejected("E305", kind)
+        reject_if(kind != IN_TOTO, "E305")
         statement = _known(foreign(payload, 262144), "Statement")
         subjects = [_known(each, "Subject") for each in statement["subject"]]
         digests, kind = [each["digest"] for each in subjects], statement["predicateType"]
         is_known = statement["_type"] == "https://in-toto.io/Statement/v1"
-        if digests != [{"sha256": self.root["digest"][7:]}] or not is_known:
-            raise Rejected("E305", "another bundle")
-        if kind not in (PROVENANCE, *SILENT):
-            raise Rejected("E305", kind)
+        reject_if(digests != [{"sha256": self.root["digest"][7:]}] or not is_known, "E305")
+        reject_if(kind not in (PROVENANCE, *SILENT), "E305")
         return kind == PROVENANCE
 
     def unpack(self, _: None) -> list[dict[str, Any]]:
         """Run steps 5 and 6; return the bundle manifests."""
         index = canonical(self._document(self.root, 4 * MIB), "RootIndex")
         stated = [index, *index["manifests"]]
-        if not index["manifests"] or any("artifactType" in each for each in stated):
-            raise Rejected("E113", "root index")
+        reject_if(not index["manifests"] or any("artifactType" in each for each in stated), "E113")
         manifests: list[dict[str, Any]] = []
         layers: dict[str, int] = {}
         present = [ref for ref in index["manifests"] if ref["digest"] in self.blobs]
         for reference in present or index["manifests"]:
             image = canonical(self._document(reference, 64 * MIB), "ImageManifest")
-            data = self._document(image["config"], 64 * MIB)
-            manifest = _bundle_manifest(data)
-            if manifest["target"]["name"] in [each["target"]["name"] for each in manifests]:
-                raise Rejected("E116", "a target twice")
-            if found := next(contradictions(manifest), None):
-                raise Rejected("E118", found)
+            manifest = _bundle_manifest(self._document(image["config"], 64 * MIB))
+            names = [each["target"]["name"] for each in manifests]
+            reject_if(manifest["target"]["name"] in names, "E116")
+            reject_if(next(contradictions(manifest), None), "E118")
             _require_layers(image, manifest)
             manifests.append(manifest)
             layers |= {layer["digest"]: layer["size"] for layer in image["layers"]}
-        if len({(each["name"], each["version"]) for each in manifests}) > 1:
-            raise Rejected("E116", "names and versions")
-        if self.blobs.keys() - self.reached - layers.keys():
-            raise Rejected("E204", "a blob that nothing reaches")
+        reject_if(len({(each["name"], each["version"]) for each in manifests}) > 1, "E116")
+        reject_if(self.blobs.keys() - self.reached - layers.keys(), "E204")
         for digest, size in sorted(layers.items()):
             self._sized({"digest": digest, "size": size})
         for digest in layers:
-            if sha256(self.blobs[digest]) != digest:
-                raise Rejected("E201", digest)
+            reject_if(sha256(self.blobs[digest]) != digest, "E201")
         return manifests
 
     def apply(self, manifests: list[dict[str, Any]]) -> None:
         """Run step 7, without what depends on a host. The first rule that is violated counts."""
         policy, first = self.policy, manifests[0]
-        if not fnmatch.fnmatchcase(first["name"], policy["name"]):
-            raise Rejected("E306", first["name"])
+        reject_if(not fnmatch.fnmatchcase(first["name"], policy["name"]), "E306")
         least = policy.get("minimum_version")
-        if least and _numbers(first["version"]) < _numbers(least):
-            raise Rejected("E307", first["version"])
-        if {*self.blobs} & {*policy.get("revoked", {}).get("blobs", ())}:
-            raise Rejected("E314", "blob")
+        reject_if(least and _numbers(first["version"]) < _numbers(least), "E307")
+        reject_if({*self.blobs} & {*policy.get("revoked", {}).get("blobs", ())}, "E314")
         order = ("fail", "pad", "split", "compile")
         furthest = order.index(policy.get("furthest_fallback", "split"))
         entries = [entry for each in manifests for entry in each["entry_points"].values()]
         for rule in (each for entry in entries for each in entry["out_of_profile"].values()):
-            if order.index(rule["policy"]) > furthest:
-                raise Rejected("E317", rule["policy"])
-        if policy.get("numerics") == "ieee" and any("numerics" in entry for entry in entries):
-            raise Rejected("E336", "finite")
+            reject_if(order.index(rule["policy"]) > furthest, "E317")
+        finite = any("numerics" in entry for entry in entries)
+        reject_if(policy.get("numerics") == "ieee" and finite, "E336")
 
     def _sized(self, reference: dict[str, Any]) -> bytes:
-        data = self.blobs.get(reference["digest"])
-        if data is None:
-            raise Rejected("E202", reference["digest"])
-        if len(data) != reference["size"]:
-            raise Rejected("E203", reference["digest"])
+        reject_if(reference["digest"] not in self.blobs, "E202")
+        data = self.blobs[reference["digest"]]
+        reject_if(len(data) != reference["size"], "E203")
         return data
 
     def _document(self, reference: dict[str, Any], limit: int) -> bytes:
         data = self._sized(reference)
-        if len(data) > limit:
-            raise Rejected("E111", reference["digest"])
-        if sha256(data) != reference["digest"]:
-            raise Rejected("E201", reference["digest"])
+        reject_if(len(data) > limit, "E111")
+        reject_if(sha256(data) != reference["digest"], "E201")
         self.reached.add(reference["digest"])
         return data
 
@@ -341,8 +296,7 @@ def _known(value: Any, kind: str) -> Any:
     """Return the fields of a type, without unknown ones. Raises E106 where they are of others."""
     names = [field.partition(":")[0].rstrip("?") for field in STRUCTS[kind].split()]
     found = {name: value[name] for name in names if name in value} if isinstance(value, dict) else 0
-    if not fits(found, kind):
-        raise Rejected("E106", kind)
+    reject_if(not fits(found, kind), "E106")
     return found
 
 
@@ -352,8 +306,8 @@ def _open_envelope(data: bytes) -> tuple[str, bytes, bytes, list[tuple[str, byte
     stated = [_known(each, "Signature") for each in envelope["signatures"]]
     payload, kind = _base64(envelope["payload"]), envelope["payloadType"]
     found = [(each.get("keyid", ""), _base64(each["sig"])) for each in stated]
-    if not 1 <= len(found) <= 64 or len({signature for _, signature in found}) < len(found):
-        raise Rejected("E119", "signatures")
+    different = {signature for _, signature in found}
+    reject_if(not 1 <= len(different) == len(found) <= 64, "E119")
     name = kind.encode()
     message = b"DSSEv1 %d %b %d %b" % (len(name), name, len(payload), payload)
     return kind, payload, message, found
@@ -364,8 +318,7 @@ def _bundle_manifest(data: bytes) -> dict[str, Any]:
         version = foreign(data, len(data)).get("format_version")
     except (Rejected, AttributeError):
         version = None
-    if isinstance(version, str) and version not in ("1.0", "1.1"):
-        raise Rejected("E115", version)
+    reject_if(isinstance(version, str) and version not in ("1.0", "1.1"), "E115")
     manifest: dict[str, Any] = canonical(data, "BundleManifest")
     return manifest
 
@@ -391,8 +344,7 @@ def _require_layers(image: dict[str, Any], manifest: dict[str, Any]) -> None:
     wanted = {digest: (kind, size) for digest, kind, size in found}
     sizes = {(digest, size) for digest, _, size in found}
     given = [(each["digest"], (each["mediaType"], each["size"])) for each in image["layers"]]
-    if given != sorted(wanted.items()) or len(sizes) != len(wanted):
-        raise Rejected("E205", "layers")
+    reject_if(given != sorted(wanted.items()) or len(sizes) != len(wanted), "E205")
 
 
 def _numbers(version: str) -> list[int]:
