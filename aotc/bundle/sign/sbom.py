@@ -18,6 +18,7 @@ from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
+from aotc.bundle.sign.model_card import model_card
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
@@ -62,6 +63,7 @@ def sbom(
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
     document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    document["metadata"]["component"]["modelCard"] = model_card(built)
     return document
 
 
