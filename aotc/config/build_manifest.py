@@ -133,8 +133,11 @@ def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Pr
             named.append((("entry_points", name, "fixtures", key), getattr(entry.fixtures, key)))
         for data in manifest.evaluation_files(name):
             named.append((("entry_points", name, "evaluation", "data"), data))
+    named += [(("assets", name), file) for name, file in manifest.assets.items()]
     for path, file in named:
         if file is None or file.path.absolute() == new:
+            continue
+        if path[0] == "assets" and file.path.is_dir():
             continue
         if reason := _why_no_file(file.path):
             hint = "create the file, or correct the path"
