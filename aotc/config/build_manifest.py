@@ -14,7 +14,7 @@ from msgspec import msgpack
 
 from aotc.base.errors import raise_if
 from aotc.base.msgpack_values import unpacked
-from aotc.config import manifest_relations
+from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
 from aotc.config.dimension_specs import DimensionSpec
@@ -98,6 +98,11 @@ def encode_build_manifest(manifest: BuildManifest) -> bytes:
     """Return a manifest for `decode_build_manifest` in another process."""
     where = [os.fsencode(manifest.path), os.fsencode(manifest.root)]
     return msgpack.encode([*where, manifest.text, manifest.chosen])
+
+
+def prepare_to_decode() -> None:
+    """Build the validator of manifests, which takes longer than most manifests."""
+    toml_validation.prepare(ManifestKeys)
 
 
 def decode_build_manifest(data: bytes) -> BuildManifest:
