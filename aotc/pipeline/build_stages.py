@@ -217,7 +217,7 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
     request = run.request
-    source = _source(run)
+    source = source_of(run)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
@@ -235,7 +235,8 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     return program, _compile(run, source, queue, program)
 
 
-def _source(run: BuildRun) -> Source:
+def source_of(run: BuildRun) -> Source:
+    """Return the program of a build, for the processes that run it."""
     request = run.request
     # Read once: the file of a target may be another one by now.
     platforms = [target.platform for target in request.targets]
@@ -436,7 +437,7 @@ def check(
     if specs_of(manifest):
         with run.stage("evaluate"):
             unchecked = [each.parts for each in assembled]
-            found = evaluate(run, _source(run), program, unchecked, ran, parity)
+            found = evaluate(run, source_of(run), program, unchecked, ran, parity)
         failures.add(over_limits(manifest, found))
         failures.raise_collected()
     checked = [

@@ -261,6 +261,9 @@ def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
         f"{group}, {worst['snr_db']} dB or better ({worst['tensor']}); parity compares with "
         "plain JAX on these weights"
     )
+    if precision["activations"] != "none":
+        products = count(precision["products"], "product")
+        yield f"calls round the other factor of {products} to 8 bits, {precision['activations']}"
     reasons: dict[str, list[str]] = {}
     for weight, why in precision["kept"].items():
         reasons.setdefault(why, []).append(weight)
