@@ -52,7 +52,7 @@ def sign(
     with (
         nullcontext(bundle)
         if isinstance(bundle, Path)
-        else beside("push", "working_copy")(bundle, ca, quiet=out.json) as path,
+        else beside("push", "working_copy")(bundle, policy, ca, quiet=out.json) as path,
         passing_progress("copy", [path], 2, quiet=out.json) as on_progress,
     ):
         made = endorse(path, signer, policy, timestamp=stamp, on_progress=on_progress)

@@ -171,11 +171,14 @@ def pull(
 
 
 @contextmanager
-def working_copy(reference: str, ca: Path | None, *, quiet: bool) -> Iterator[Path]:
+def working_copy(
+    reference: str, policy: TrustPolicy | None, ca: Path | None, *, quiet: bool
+) -> Iterator[Path]:
     """Yield a copy of a bundle in a registry, for `aotc sign`; attestations go back at the end.
 
     No tag moves, so that a bundle that was pushed meanwhile stays where it is.
-    Raises RegistryError, IntegrityError, BundleFormatError, UsageError (AOTC-E003).
+    Raises RegistryError, IntegrityError, BundleFormatError, UsageError (AOTC-E003), and TrustError
+    (AOTC-E326) for a tag if the policy demands digests.
     """
     from aotc.base.temporary_files import temporary_folder
     from aotc.bundle.write.bundle_writer import Form
@@ -186,10 +189,14 @@ def working_copy(reference: str, ca: Path | None, *, quiet: bool) -> Iterator[Pa
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
+    from aotc_serve.store.reference_loading import require_pinned
 
+    place = parse(reference)
+    if policy is not None:
+        require_pinned(place, policy)
     with (
         temporary_folder(Path(tempfile.gettempdir()), "aotc-sign-") as folder,
-        Repository(parse(reference), HttpClient(ca)) as there,
+        Repository(place, HttpClient(ca)) as there,
     ):
         with byte_progress("pull", quiet=quiet) as on_bytes:
             pull_bundle(there, folder / "bundle.aotb", Form.ARCHIVE, on_bytes=on_bytes)
