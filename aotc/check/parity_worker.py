@@ -69,7 +69,7 @@ def score(
     CaptureError: AOTC-E847 for samples that no profile serves, E849 for results without a metric.
     """
     entry_point = loaded[prepared.entry_point]
-    spec, where = entry_point.spec, f"{prepared.entry_point} for {target}"
+    spec, where = entry_point.spec, f"{prepared.where} for {target}"
 
     def call(inputs: dict[str, Array], _: dict[str, int]) -> Array:
         leaves = [inputs.get(each.path) for each in spec.inputs]

@@ -19,6 +19,7 @@ from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.manifest_problem import spell
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import Target, WeightArgument, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -181,6 +182,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             ", ".join(map(spell, unknown)),
             cause="unknown-engine",
             expected=f"one of: {', '.join(sorted(known))}",
+            hint=did_you_mean(unknown[0], known, "correct the name, or install its package"),
         )
     found: list[Target] = []
     reasons: list[str] = []

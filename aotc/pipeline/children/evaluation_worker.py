@@ -83,7 +83,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             call = _call(functions[name], output, manifest, progress)
             profiles = [each.sizes for each in entry_point.profiles]
             results = data.results(folder, profiles, call, name)
-            rows = [metric.score(*each, f"{name} in plain JAX") for each in results]
+            rows = [metric.score(*each, f"{data.where} in plain JAX") for each in results]
             prepared.append(data.scored(PLAIN_JAX, leaf_of(np.concatenate(rows))))
     write_prepared(folder, prepared)
 
@@ -145,7 +145,9 @@ def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
     def rows(target: str) -> Leaf:
         results = read_results(folder, target, name)
         return leaf_of(
-            np.concatenate([metric.score(*each, f"{name} for {target}") for each in results])
+            np.concatenate(
+                [metric.score(*each, f"{prepared.where} for {target}") for each in results]
+            )
         )
 
     for target, scores in prepared.scores.items():
