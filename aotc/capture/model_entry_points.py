@@ -214,7 +214,7 @@ def open_file(
         raise refusal("AOTC-E843", where, found) from error
 
 
-def judge_lowered(name: str, lowered: Any) -> None:
+def check_lowered(name: str, lowered: Any) -> None:
     """Reject invalid calls of a model file's function at certain sizes, before it is compiled.
 
     `name` is the entry point's; `lowered` a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).

@@ -107,8 +107,8 @@ class Result:
 class Function:
     """One entry point's function at some sizes, compiled by an executor while others go on.
 
-    `weights` are by set, as the program's users hold them. `judge` is called with the lowered
-    program before it is compiled, and raises if it may not run. Raises whatever the program raises.
+    `weights` are by set, as the program's users hold them. `check_lowered` is called with the
+    lowered program before it is compiled, and raises if it may not run. Errors of the program pass.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Function:
         weights: Mapping[str, Any],
         sizes: Mapping[str, int],
         compiling: Executor,
-        judge: Callable[[Any], None] | None = None,
+        check_lowered: Callable[[Any], None] | None = None,
     ) -> None:
         self._spec, self._sizes = spec, sizes
         function = functions(spec.function)
@@ -138,15 +138,15 @@ class Function:
             return function(*bound.args, **bound.kwargs)
 
         self._called = called
-        self._compiling, self._judge = compiling, judge
+        self._compiling, self._check_lowered = compiling, check_lowered
         self._compiled: Future[Any] | None = None
 
     def begin(self) -> None:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
             lowered = jax.jit(self._called).lower(self._abstract())
-            if self._judge is not None:
-                self._judge(lowered)
+            if self._check_lowered is not None:
+                self._check_lowered(lowered)
             self._compiled = self._compiling.submit(lowered.compile)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Truth(Struct, frozen=True):
     orders: Sequence[Array] = ()
 
 
-def judge(
+def verdict_of(
     output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
 ) -> Verdict:
     """Judge an output, whose path is `output`.
@@ -199,7 +199,7 @@ def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
         return np.asarray(_gap(found, exact) <= most)
 
 
-class Judgement(Struct, frozen=True):
+class CallVerdict(Struct, frozen=True):
     """The judgement of one call, by the output that decides.
 
     `opinion` is the wrong side by StableHLO's interpreter; "" if it was not run, or none is.

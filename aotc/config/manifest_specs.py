@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
-from aotc.base.evidence import PLACES
+from aotc.base.evidence import LIBRARIES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
@@ -386,9 +386,9 @@ _Part = Annotated[Error, accepting(lambda v: v <= 1, "a number from 0 to 1", "1 
 
 
 def _library(name: str) -> str:
-    if name not in PLACES:
-        hint = did_you_mean(name, PLACES, "see docs/concepts/evidence.md for what each does")
-        raise refusal(f"one of: {', '.join(PLACES)}", hint)
+    if name not in LIBRARIES:
+        hint = did_you_mean(name, LIBRARIES, "see docs/concepts/evidence.md for what each does")
+        raise refusal(f"one of: {', '.join(LIBRARIES)}", hint)
     return name
 
 

@@ -141,8 +141,9 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
     expected = phrase.format_map(context) if kind in _PHRASES else phrase
     if expected == "an array" and isinstance(value, str) and "," not in value:
         hint = f"write `[{spell(value)}]`"
-    elif len(path) == 1 and path[0] in keys and (examples := keys[str(path[0])].examples):
-        hint = f"write it as `{examples[0]}`"
+    elif expected in ("an array", "a table") and len(path) == 1 and path[0] in keys:
+        examples = keys[str(path[0])].examples
+        hint = f"write it as `{examples[0]}`" if examples else hint
     return Problem("AOTC-E805", path, hint, expected=expected, found=show(value))
 
 

@@ -178,7 +178,7 @@ def build(
         *build_notes.not_evaluated(bundle.manifests),
         *build_notes.widened(bundle.manifests),
         *build_tuning.notes(
-            request.not_tuned,
+            request.untuned_targets,
             compiled.executables,
             {
                 target.name: engine_name(target)
@@ -219,9 +219,9 @@ def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) ->
         target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
         for target in compiled.whole
     }
-    not_tuned = run.request.not_tuned
+    untuned_targets = run.request.untuned_targets
     return build_tuning.file_of(
-        compiled.executables, compiled.jobs, program, not_tuned, compiled.chosen, made
+        compiled.executables, compiled.jobs, program, untuned_targets, compiled.chosen, made
     )
 
 
@@ -284,7 +284,7 @@ def _resolve(
             for name, target in zip(names, resolved, strict=True)
         },
         tuning=tuning,
-        not_tuned=build_tuning.not_tuned(tuning, resolved),
+        untuned_targets=build_tuning.untuned_targets(tuning, resolved),
         keep_going=keep_going,
     )
 

@@ -47,9 +47,9 @@ class Request:
     `names` are the targets as the manifest or the caller writes them, `targets` the same in this
     order, each for the first engine of its list. `next_engines` has, by its name, a target for the
     other engines of its list, in order; `beside` those for engines that a tuning file chose for
-    single executables, by engine. `wanted` are the executables of each target. `not_tuned` has
-    targets that tuning leaves as they are, and why. With `keep_going`, failures are collected; the
-    first one ends the build otherwise.
+    single executables, by engine. `wanted` are the executables of each target. `untuned_targets`
+    has targets that tuning leaves as they are, and why. With `keep_going`, failures are collected;
+    the first one ends the build otherwise.
     """
 
     manifest: BuildManifest
@@ -59,7 +59,7 @@ class Request:
     beside: build_tuning.ByEngine
     wanted: Wanted
     tuning: build_tuning.Tuning | None
-    not_tuned: Mapping[str, str]
+    untuned_targets: Mapping[str, str]
     keep_going: bool
 
 
@@ -353,7 +353,7 @@ def tune_targets(
     chosen: dict[str, EngineChoice] = {}
     with run.stage("tune"):
         for target in compiled.whole:
-            if target.name in run.request.not_tuned:
+            if target.name in run.request.untuned_targets:
                 whole.append(target)
                 continue
             best = tuner.search(
@@ -425,7 +425,7 @@ def check(
             parts = Assembler(manifest, program, run.built_with, run.scratch, taken.fallbacks)
             return check(run, program, taken, parts)
         ran = failures.results(begun)
-        proofs = parity.judge(ran, manifest.where) if ran else {}
+        proofs = parity.evidence_for(ran, manifest.where) if ran else {}
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):

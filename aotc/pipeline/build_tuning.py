@@ -64,7 +64,7 @@ type Objective = Literal["latency", "start", "memory"]
 class Tuner(Protocol):
     """Whatever measures candidates on this host (`--tune`)."""
 
-    def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
+    def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:
         """The targets that this host cannot run, and why.
 
         Raises CompileError (AOTC-E911) if it can run none of them.
@@ -108,7 +108,7 @@ type ByEngine = Mapping[str, Mapping[str, Target]]
 """Targets as engines compile them that make single executables, by target and engine."""
 
 
-def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
+def untuned_targets(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
     """The targets that are not tuned, and why.
 
     Raises CompileError (AOTC-E911) if this host is to measure and can run none of them.
@@ -116,9 +116,9 @@ def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str
     if tuning is None:
         return {}
     if isinstance(tuning, Recorded):
-        reasons = tuning.file.not_tuned
+        reasons = tuning.file.untuned_targets
         return {t.name: reasons[t.name] for t in targets if t.name in reasons}
-    return tuning.not_tuned(targets)
+    return tuning.untuned_targets(targets)
 
 
 def replay(
@@ -196,7 +196,7 @@ def asked_engines(
 
 
 def notes(
-    not_tuned: Mapping[str, str],
+    untuned_targets: Mapping[str, str],
     executables: ByTarget[Executable],
     listed: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
@@ -206,7 +206,7 @@ def notes(
 
     `listed` maps targets with several engines to the one that compiled; `engines` has all of them.
     """
-    for target, reason in not_tuned.items():
+    for target, reason in untuned_targets.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
         yield f"not tuned: this host cannot run target {target}: {reason}{order}"
     for target, choice in chosen.items():
@@ -231,7 +231,7 @@ def file_of(
     executables: ByTarget[Executable],
     jobs: ByTarget[CompileJob],
     program: CapturedProgram,
-    not_tuned: Mapping[str, str],
+    untuned_targets: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
     compiled: Mapping[str, tuple[Target, BuiltWith]],
 ) -> TuningFile:
@@ -243,13 +243,13 @@ def file_of(
     targets = {
         name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
         for name, (target, made) in compiled.items()
-        if name not in not_tuned
+        if name not in untuned_targets
         if engine_name(target) != XLA
         or name in chosen
         or len({job.target.platform for job in jobs[name].values()}) > 1
     }
     jaxlib = version("jaxlib")
-    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)
+    return tuning_file.of_build(tuned, jobs, _positions(program), untuned_targets, jaxlib, targets)
 
 
 DTYPES = frozenset(

@@ -497,7 +497,7 @@ def _is_as_good(
     """Whether results are as close to those of float64 as plain JAX's."""
     import numpy as np
 
-    from aotc.check.value_verdict import Truth, judge
+    from aotc.check.value_verdict import Truth, verdict_of
 
     truth = lowered.truth(given)
     if truth is None:
@@ -511,7 +511,7 @@ def _is_as_good(
     for place, (found, expected, exact) in enumerate(zip(ours, plain, truth, strict=True)):
         known = Truth([exact], [(each[place], exact) for each in shaken])
         tolerance = TOLERANCES.get(expected.itemsize, (0.0, 0.0))
-        if not judge("", found, expected, known, *tolerance).right:
+        if not verdict_of("", found, expected, known, *tolerance).right:
             return False
     return True
 

@@ -19,7 +19,7 @@ from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.registry import bundle_pull, bundle_push
 from aotc_runtime.base import codes
 from aotc_runtime.formats import safetensors_reader
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
@@ -72,7 +72,7 @@ def state(folder: Path) -> str:
     """What a later command finds there."""
     place = next((folder / n for n in ("b.aotb", "b") if (folder / n).exists()), None)
     if place is not None:
-        source = look_into(place)
+        source = open_streamed(place)
         read_unverified(source)
         return "new" if all(source.blob(each) is not None for each in source.digests()) else "half"
     store = Store(folder / "store")
@@ -126,7 +126,7 @@ def pushes(bundle: str, place: str) -> None:
             try:
                 os.kill(os.getpid(), signal.SIGSTOP)
                 with there(place) as repository:
-                    bundle_push.push(look_into(Path(bundle)), repository, None, 0.0)
+                    bundle_push.push(open_streamed(Path(bundle)), repository, None, 0.0)
                 code = 0
             finally:
                 os._exit(code)

@@ -21,7 +21,7 @@ from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.verification import certificate_rules, policy_rules
 
 
-def judge(
+def match_hosts(
     read: Opened,
     hosts: Mapping[str, HostFacts],
     jaxlibs: Sequence[str],

@@ -11,7 +11,7 @@ from aotc.base.errors import family_of, finding
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import examine
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
 from aotc_runtime.verification.public_keys import KeyState, PublicKey
@@ -183,7 +183,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(look_into(bundle), policy, detect_all(), now.timestamp())
+        verdict = examine(open_streamed(bundle), policy, detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

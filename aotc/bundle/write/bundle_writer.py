@@ -42,7 +42,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -297,7 +297,7 @@ def reading_back(
 
     def check(written: Path) -> None:
         try:
-            contents, _ = read_unverified(look_into(written, on_progress))
+            contents, _ = read_unverified(open_streamed(written, on_progress))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)

@@ -113,7 +113,7 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
         places.append(place)
 
 
-def require_other_place(path: Path, source: Path, lost: str) -> None:
+def require_distinct_output(path: Path, source: Path, lost: str) -> None:
     """Reject an output path that is the source bundle itself, by whatever path.
 
     `lost` names the parts of the bundle that its successor would lack. Raises UsageError

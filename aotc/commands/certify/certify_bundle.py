@@ -29,7 +29,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, Parity
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.host_compatibility import wanted_of
 from aotc_runtime.verification.host_findings import missing_target
 from aotc_runtime.verification.public_keys import load_public_key
@@ -94,7 +94,7 @@ def certify(
     tidy(path.resolve())
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
     # this host say of each target is for the worker to find out, which verifies it.
-    read = attributed(look_into(path), policy, time.time())
+    read = attributed(open_streamed(path), policy, time.time())
     root, contents = read.root_digest, read.contents
     by_package = {
         each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)

@@ -158,7 +158,7 @@ def run(
             return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
         return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
-    return _judged(job, release, events, trial)
+    return _trial_of(job, release, events, trial)
 
 
 def _event(item: str) -> _Event:
@@ -179,7 +179,9 @@ def _something_else(job: Job, release: Release, found: str) -> Finding:
     )
 
 
-def _judged(job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
+def _trial_of(
+    job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]
+) -> Trial:
     """What the events of a process come to that ended as it should."""
     where = next((e.surroundings for e in events if e.surroundings is not None), None)
     if where is None:

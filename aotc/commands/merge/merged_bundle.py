@@ -32,7 +32,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord, T
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.root_signatures import AcceptedProvenance
 
@@ -256,7 +256,7 @@ def merge_bundles(
     parts: list[TargetPart] = []
     sources: dict[str, tuple[BlobSource, Contents]] = {}
     for path in paths:
-        source = look_into(path, told)
+        source = open_streamed(path, told)
         read = opened(source, policy, now.timestamp(), sizes_of(source))
         inputs.append(_ingredient(read))
         sources[source.name] = (source, read.contents)

@@ -60,12 +60,12 @@ def push(
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_push as pushing
     from aotc.report.report_text import size
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
 
-    place, source = parse(reference), look_into(bundle)
+    place, source = parse(reference), open_streamed(bundle)
     with (
         byte_progress("push", quiet=out.json) as on_bytes,
         Repository(place, HttpClient(ca)) as there,

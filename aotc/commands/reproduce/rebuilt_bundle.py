@@ -37,7 +37,7 @@ from aotc.pipeline import code_identity
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 
@@ -154,7 +154,7 @@ def reproduce(
         except AotcError as error:
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
-        built, _ = read_unverified(look_into(again))
+        built, _ = read_unverified(open_streamed(again))
         if built.root_digest != read.root_digest:
             on_stage("comparing")
             manifests = built.manifests

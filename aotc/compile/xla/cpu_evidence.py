@@ -15,8 +15,8 @@ from aotc.base.evidence import (
     XLA,
     CompilerRecord,
     ExecutableEvidence,
+    LibraryWork,
     MemoryPlan,
-    Place,
 )
 from aotc.compile.binary import elf
 from aotc.compile.xla import hlo_module
@@ -105,7 +105,9 @@ def library_of(target: str) -> str:
     )
 
 
-def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
+def of_thunks(
+    thunks: Mapping[str, int], custom_calls: Mapping[str, int]
+) -> tuple[LibraryWork, ...]:
     """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
     steps: dict[str, dict[str, int]] = {}
     for kind, number in thunks.items():
@@ -117,7 +119,7 @@ def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tup
     return _places(steps)
 
 
-def of_instructions(instructions: Iterable[Instruction]) -> tuple[Place, ...]:
+def of_instructions(instructions: Iterable[Instruction]) -> tuple[LibraryWork, ...]:
     """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:
@@ -153,8 +155,8 @@ def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
     return None
 
 
-def _places(steps: dict[str, dict[str, int]]) -> tuple[Place, ...]:
+def _places(steps: dict[str, dict[str, int]]) -> tuple[LibraryWork, ...]:
     return tuple(
-        Place(name=name, steps=dict(sorted(kinds.items())))
+        LibraryWork(name=name, steps=dict(sorted(kinds.items())))
         for name, kinds in sorted(steps.items(), key=lambda item: (item[0] != XLA, item[0]))
     )

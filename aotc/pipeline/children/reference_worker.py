@@ -21,7 +21,7 @@ from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
-from aotc.capture.model_entry_points import Models, judge_lowered, open_models
+from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
@@ -113,7 +113,7 @@ def plain_functions(
                 resolved,
                 weights.of(name),
                 compiling=compiling,
-                judge=partial(judge_lowered, name) if name in models.opened else None,
+                check_lowered=partial(check_lowered, name) if name in models.opened else None,
             ),
         )
         for name, spec in manifest.entry_points.items()

@@ -21,7 +21,7 @@ from aotc.check.padding.trial_files import read_fixture
 from aotc.check.parity_process import Call
 from aotc.check.value_inputs import Array
 from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
-from aotc.check.value_verdict import Truth, Verdict, judge, second_opinion, worst_of
+from aotc.check.value_verdict import Truth, Verdict, second_opinion, verdict_of, worst_of
 from aotc.pipeline.parity_check import Opinion, TruthJob
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
@@ -101,7 +101,9 @@ class _Case:
             others = [order[place] for order in orders]
             truth = Truth([way[place] for way in ways], pairs, others) if ways else None
             found, plain_one = self._found[place], self._plain[place]
-            verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
+            verdicts.append(
+                verdict_of(tensor.path, found, plain_one, truth, self._rtol, self._atol)
+            )
         return worst_of(verdicts)
 
     def _compute_truth(

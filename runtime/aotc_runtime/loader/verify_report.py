@@ -23,11 +23,16 @@ from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.host_facts_json import host_document
 from aotc_runtime.loader import bundle_sources
-from aotc_runtime.loader.bundle_sources import Looked
+from aotc_runtime.loader.bundle_sources import InspectedBundle
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
-from aotc_runtime.system.streamed_bundle import OnProgress, PassedMap, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import (
+    OnProgress,
+    PassedMap,
+    ignore_progress,
+    open_streamed,
+)
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_of, certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
@@ -91,9 +96,11 @@ def verify_report(
     if channel:
         bundle_sources.channel_source().channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
-    opened: AbstractContextManager[Looked]
+    opened: AbstractContextManager[InspectedBundle]
     if isinstance(bundle, Path):
-        opened = nullcontext(Looked(look_into(bundle, on_progress), str(bundle), str(bundle), {}))
+        opened = nullcontext(
+            InspectedBundle(open_streamed(bundle, on_progress), str(bundle), str(bundle), {})
+        )
     elif store is not None:
         try:
             kept = bundle_sources.fetch(
@@ -105,9 +112,9 @@ def verify_report(
             if report.findings:
                 return report
             raise
-        opened = nullcontext(Looked(kept, kept.name, bundle, {}))
+        opened = nullcontext(InspectedBundle(kept, kept.name, bundle, {}))
     else:
-        opened = bundle_sources.looked_at(bundle, policy, now, full=full, ca=ca)
+        opened = bundle_sources.open_for_inspection(bundle, policy, now, full=full, ca=ca)
     with opened as looked:
         facts = detect_all()
         verdict = examine(looked.source, policy, facts, now, asked, looked.unread)

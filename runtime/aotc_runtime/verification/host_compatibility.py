@@ -228,7 +228,7 @@ def choose_target(
         return Choice(wanted, True, (missing,), (), tuple(absent))
     evaluated = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
-        (_judge(name, manifest, host, certificates) for name, manifest in evaluated.items()),
+        (_candidate(name, manifest, host, certificates) for name, manifest in evaluated.items()),
         key=lambda candidate: (
             bool(candidate.findings),
             manifests[candidate.target].target.device is UNSET,
@@ -243,7 +243,7 @@ def choose_target(
     return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
 
 
-def _judge(
+def _candidate(
     name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
 ) -> Candidate:
     findings, certified = tuple(check_host(manifest, host)), None

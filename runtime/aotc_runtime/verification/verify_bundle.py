@@ -255,7 +255,7 @@ class Compatible(Struct, frozen=True):
     `manifest` is the chosen target's; `executables`, by digest, were hashed before the weights.
     """
 
-    _judged: Evaluated
+    _evaluated: Evaluated
     manifest: BundleManifest
     executables: Mapping[str, VerifiedBlob]
 
@@ -264,7 +264,7 @@ class Compatible(Struct, frozen=True):
 
         Raises IntegrityError (AOTC-E201).
         """
-        evaluated, signed = self._judged, self._judged.accepted.signed
+        evaluated, signed = self._evaluated, self._evaluated.accepted.signed
         blobs = _proofs(evaluated.accepted.finish(), references(self.manifest))
         return VerifiedBundle(
             signed.parsed.root_digest, signed.signers, self.manifest, blobs, evaluated.choice

@@ -57,10 +57,10 @@ KNOWN_MOST = 4096
 
 
 class Plan(Struct, frozen=True):
-    """The batching of a model's requests. dimension: along which.
+    """The batching of a model's requests along one `dimension`.
 
-    inputs, outputs: the axis of each.  largest: what is joined at most.  mixed: padded dimensions
-    in which requests of one call may differ.
+    `inputs` and `outputs` have the axis of each, `largest` is the greatest joined size, and `mixed`
+    lists padded dimensions in which requests of one call may differ.
     """
 
     dimension: str
@@ -71,7 +71,7 @@ class Plan(Struct, frozen=True):
 
 
 class Sized(Struct, frozen=True):
-    """A request's sizes. rows: in the dimension that is joined along.  mixed: in the plan's."""
+    """The sizes of a request: `rows` along the joined dimension, `mixed` in the plan's others."""
 
     rows: int
     mixed: tuple[int, ...]

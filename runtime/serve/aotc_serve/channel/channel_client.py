@@ -39,7 +39,7 @@ class Role(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The bundle that a channel names. described: the size and the digest of its root index."""
+    """The bundle that a channel names; `described` has the size and digest of its root index."""
 
     path: str
     described: TargetFile

@@ -33,9 +33,9 @@ CONNECTIONS_MAX = 4096
 
 
 class Call:
-    """A call, from its header until its answer was taken.
+    """A call, from its header until its response was taken.
 
-    refused: why it is not waited for any longer.
+    `refused` is the reason why the server no longer waits for it.
     """
 
     __slots__ = ("claim", "connection", "refused", "since", "task")
@@ -49,11 +49,11 @@ class Call:
 
 
 class Connection:
-    """A connection with calls. peer: as gRPC names it.
+    """A connection with calls; `peer` is gRPC's name of the client.
 
-    waiting: calls without a message, the oldest first.  delivered: bytes of messages.
-    claim: of what has arrived of the messages of those that wait.  unread_before, since: bytes that
-    were unread at a time, for its pace.
+    `waiting` has calls without a message, oldest first; `delivered` counts bytes of messages.
+    `claim` covers the received bytes of waiting calls. `unread_before` bytes were unread at the
+    time `since`, from which the pace is measured.
     """
 
     def __init__(self, peer: str, claim: Claim) -> None:

@@ -42,7 +42,7 @@ class Contents(Struct):
 
 
 class InputTensor(Struct):
-    """An input. contents: None without any."""
+    """An input; `contents` is None if the message has none."""
 
     name: str = ""
     datatype: str = ""

@@ -124,7 +124,7 @@ class Rest:
         return answer
 
     def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
-        """Make a function that reads a request. length: of the JSON before binary data."""
+        """Return a parser of requests with `length` bytes of JSON before binary data."""
         limits = self._service.limits
 
         def read(model: Model) -> Prepared:

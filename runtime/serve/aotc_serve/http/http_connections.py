@@ -99,9 +99,9 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
 def bounded(
     limits: Limits, metrics: Metrics, memory: Memory, at_once: AtOnce | None = None
 ) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, within these limits.
+    """Return uvicorn's protocol with these limits.
 
-    at_once: is asked before the application is.
+    `at_once` is called before the application.
     """
     admitted: set[Bounded] = set()
     # Those without a whole request that is not answered yet, the longest first.

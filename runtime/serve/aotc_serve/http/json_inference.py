@@ -66,7 +66,7 @@ class Request(Struct, forbid_unknown_fields=True):
 class Form(Struct, frozen=True):
     """The parsed JSON before binary tensors, with the offset of each tensor.
 
-    inputs: place, tensor, shape, first and last byte.
+    `inputs` has the index, the tensor, the shape, and the first and last byte of each.
     """
 
     id: str

@@ -32,7 +32,7 @@ class Prepared(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a request. parameters: of the answer, with its executable and path."""
+    """The result of a request, and the response's parameters, with executable and path."""
 
     model: Model
     prepared: Prepared
@@ -158,6 +158,6 @@ def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> Non
 
 
 def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:
-    """Return the result of a call. more: parameters beside the profile."""
+    """Return the result of a call; `more` are parameters beside the profile."""
     parameters = {"profile": answer.executable, "path": answer.path.value, **more}
     return Outcome(model, prepared, answer.result, parameters)

@@ -48,9 +48,9 @@ def datatype_of(dtype: DType) -> str:
 
 
 class Port(Struct, frozen=True):
-    """A tensor that an entry point takes or gives. shape: -1 where a dimension varies.
+    """An input or output tensor of an entry point; its shape has -1 where a dimension varies.
 
-    within: the least and the greatest value of types that have fewer than the byte that holds one.
+    `within` has the least and greatest value of types narrower than the byte that holds one.
     """
 
     name: str
@@ -98,10 +98,10 @@ def from_bytes(
 def from_json(
     port: Port, shape: Sequence[int], raw: bytes | Raw, take: Take = take_nothing
 ) -> Array:
-    """The tensor of a JSON list, flat or nested as its shape. Raises ServerError: AOTC-E761, E766.
+    """Return the tensor of a JSON list, flat or nested. Raises ServerError: AOTC-E761, E766.
 
-    raw: JSON that was found valid. Its brackets and commas are compared with the shape before any
-    value is read, and values are read in pieces: no list of Python's is as long as the text.
+    `raw` is valid JSON. Its brackets and commas are compared with the shape before any value is
+    read, and values are read in chunks, so that no Python list is as long as the text.
     """
     element: Any = _ELEMENTS.get(port.dtype.kind)
     if port.dtype.name in ("int4", "uint4"):

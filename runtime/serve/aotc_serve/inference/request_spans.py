@@ -34,7 +34,7 @@ FAULT = 500
 
 
 class Traces:
-    """Makes spans. tracer: by default that of this process."""
+    """Makes spans with a tracer, by default that of this process."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("aotc_runtime")

@@ -15,15 +15,14 @@ PACE_BYTES = 2**14
 
 
 class Limits(Struct, frozen=True):
-    """Limits of requests. Sizes in bytes, times in seconds.
+    """Limits of requests: sizes in bytes, times in seconds.
 
-    body: Size of a request.  json: Size of its JSON, without binary data.  tensor: Size of an
-    input.  memory: Size of all requests and responses in flight.  requests: Number of requests in
-    flight; more are rejected.  connections: Number of HTTP connections; above it, the one that has
-    waited longest for a complete request is closed.
-    header_seconds: Timeout for receiving a request header.  body_seconds: Timeout for its body.
-    call_seconds: Timeout for the model call.  write_seconds: Timeout for sending the response.
-    idle_seconds: Timeout between requests.  age_seconds: Maximum age of a gRPC connection.
+    `body` limits a request, `json` its JSON without binary data, `tensor` an input, and `memory`
+    all requests and responses in flight. More than `requests` in flight are rejected; above
+    `connections`, the one that has waited longest for a complete request is closed. Timeouts are
+    `header_seconds` and `body_seconds` for receiving a request, `call_seconds` for the model,
+    `write_seconds` for sending the response, and `idle_seconds` between requests. `age_seconds` is
+    the maximum age of a gRPC connection.
     """
 
     body: int = 64 * MIB
@@ -51,10 +50,10 @@ class OnRevoked(StrEnum):
 class Options(Struct, frozen=True):
     """Options of a server.
 
-    grpc_port: None for no gRPC.  store: Artifact store for bundles of registries, as of
-    `aotc_runtime.load`.  ca: CA certificates of registries.  control: Whether clients may load and
-    unload bundles.  max_delay: Milliseconds that a request may wait for a batch; None for no
-    batching.  traces: Whether to export OpenTelemetry spans.
+    `grpc_port` is None without gRPC. `store` is the artifact store for bundles of registries, as of
+    `aotc_runtime.load`, and `ca` has certificates of registries. With `control`, clients may load
+    and unload bundles. A request waits at most `max_delay` milliseconds for a batch; None disables
+    batches. `traces` exports OpenTelemetry spans.
     """
 
     bundles: tuple[str, ...]

@@ -31,7 +31,7 @@ REPOSITORY_CHARACTERS_MAX = 255
 
 
 class Reference(Struct, frozen=True):
-    """A place in a registry. host: with its port, if it has one. tag, digest: empty if not said."""
+    """A reference to a registry; `host` includes the port, `tag` and `digest` may be empty."""
 
     host: str
     repository: str

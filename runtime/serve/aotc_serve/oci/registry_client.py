@@ -76,7 +76,7 @@ PULL, PUSH = "pull", "push"
 
 
 class RetryableError(Exception):
-    """A request failed and may succeed later. seconds: the delay that the registry asks for."""
+    """A request failed and may succeed after `seconds`, the delay that the registry requests."""
 
     def __init__(self, text: str, seconds: float | None = None) -> None:
         super().__init__(text)
@@ -86,7 +86,7 @@ class RetryableError(Exception):
 class RetryLimits(Struct, frozen=True):
     """Retries of a request, with exponential backoff and jitter, in seconds.
 
-    patience: seconds without progress after which a registry is given up, whatever it asks for.
+    A registry without progress for `patience` seconds is given up, whatever delay it requests.
     """
 
     most: int = 6
@@ -105,7 +105,7 @@ ONCE = RetryLimits(most=1)
 
 
 class Stored(Struct, frozen=True):
-    """A manifest as a registry gave it. digest: of these bytes."""
+    """A manifest from a registry, and the digest of these bytes."""
 
     digest: str
     data: bytes

@@ -39,7 +39,7 @@ _NEXT = re.compile(r"<([^>]{1,2048})>\s*;\s*rel=\"?next\"?")
 
 
 class Target(Struct, frozen=True):
-    """A target that is there whole. name: by its manifest."""
+    """A complete target, under the name in its manifest."""
 
     name: str
     reference: Descriptor
@@ -250,7 +250,7 @@ class _Referrer(Struct, frozen=True):
 
 
 class _Referrers(Struct, frozen=True):
-    """manifests: null from registries that write an empty list so."""
+    """The list of referrers; some registries write an empty one as null."""
 
     manifests: tuple[_Referrer, ...] | None
 

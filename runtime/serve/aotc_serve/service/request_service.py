@@ -98,10 +98,10 @@ FORGOTTEN = 0.98
 
 
 class Asked(Struct, frozen=True):
-    """An inference request.
+    """An inference request of `size` bytes.
 
-    size: its bytes.  claim: of the memory that it holds; closed when nothing uses that any more,
-    which may be after the answer.  spans: the request's, if it is traced.
+    `claim` holds its memory and is closed when nothing uses it any more, which may be after the
+    response. `spans` are the request's, if it is traced.
     """
 
     protocol: str
@@ -145,7 +145,7 @@ class Service:
         delay: float | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """delay: seconds that requests wait for a batch; None for no batches."""
+        """Make requests wait `delay` seconds for a batch; None disables batches."""
         self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
@@ -184,7 +184,7 @@ class Service:
     async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
         """Answer an inference request.
 
-        read: makes arguments of what the protocol carried.  write: makes what it carries of the
+        `read` makes arguments of the protocol's message, and `write` makes the response of the
         outcome; both run in a thread.
 
         Raises an AotcError, and nothing else.

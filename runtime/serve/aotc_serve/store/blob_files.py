@@ -42,7 +42,7 @@ def temporary() -> Iterator[Path]:
 
 
 class FileSink:
-    """The end of a file, and the hash of all that it holds. shown: for messages."""
+    """The end of a file, and the hash of all its bytes; `shown` is its name in messages."""
 
     def __init__(self, descriptor: int, shown: str) -> None:
         self._descriptor, self._shown = descriptor, shown
@@ -208,7 +208,7 @@ class BlobFiles:
 
     @contextmanager
     def alone(self, patience: float) -> Iterator[bool]:
-        """Yield whether the folder is locked exclusively. patience: the timeout, in seconds."""
+        """Yield whether the folder is locked exclusively within `patience` seconds."""
         with self._lock(fcntl.LOCK_EX, patience) as is_held:
             yield is_held
 

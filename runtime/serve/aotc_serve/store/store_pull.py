@@ -34,8 +34,8 @@ type Choose = Callable[[Listing], Listing]
 class Accept(NamedTuple):
     """Callbacks that accept a bundle before more of it is fetched.
 
-    attested: With the root and its attestations alone, whose author nothing is known of yet.
-    chosen: With all documents; returns what to fetch.
+    `attested` gets the root and its attestations, before any signer is known; `chosen` gets all
+    documents, and returns what to fetch.
     """
 
     attested: Callable[[Listing], object]
@@ -59,9 +59,9 @@ ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
 
 
 def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
-    """Fetch a bundle that the policy's keys signed, within limits: verification steps 1 to 4.
+    """Fetch a bundle that the policy's keys signed, within limits (verification steps 1 to 4).
 
-    now: seconds since the epoch.  name: for messages.
+    `now` is in seconds since the epoch; `name` is for messages.
     """
 
     def vouched(listing: Listing) -> None:
@@ -78,7 +78,7 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
 def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
     """Fetch the target that a load here takes, if the policy accepts the bundle and it fits.
 
-    now, name: as of `signed_by`.  ask: as of `choose`.
+    `now` and `name` are as in `signed_by`, `ask` as in `choose`.
     """
     signed = signed_by(policy, now, name)
 
