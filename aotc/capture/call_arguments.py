@@ -100,7 +100,7 @@ class FlatCall:
         return self.plan.function(*positional, **values)
 
     def data(self, *leaves: Any) -> list[Any]:
-        """The leaves of the result as the module gives them."""
+        """Return the leaves of the result as the module gives them."""
         return [random_keys.data_of(leaf) for leaf in jax.tree.leaves(self(*leaves))]
 
 

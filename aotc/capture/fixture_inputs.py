@@ -227,7 +227,7 @@ def _by_rows(
     sizes: Mapping[str, int],
     rows: Collection[str],
 ) -> dict[str, Array] | None:
-    """Results at a profile, of rows of those that were recorded at the sizes `source`."""
+    """Return results at a profile, of rows of those that were recorded at the sizes `source`."""
     other = [name for name, size in profile.sizes.items() if source.get(name) != size]
     if len(other) > 1 or not {*other} <= {*rows} or any(name not in sizes for name in other):
         return None

@@ -185,7 +185,7 @@ def constant_variables(jaxpr: Any) -> Iterator[Any]:
 
 
 def nested_jaxprs(equation: Any) -> Iterator[Any]:
-    """The jaxprs among the parameters of an equation: bodies, branches, called functions."""
+    """Yield the jaxprs among the parameters of an equation: bodies, branches, called functions."""
     for parameter in equation.params.values():
         for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             inner = getattr(value, "jaxpr", value)
@@ -291,7 +291,7 @@ def constants_apart() -> Iterator[None]:
 
 
 def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """A traced function, of values or under another trace."""
+    """Return a traced function, of values or under another trace."""
     with _private("core.eval_jaxpr"):
         evaluated = jax.core.eval_jaxpr
     found: list[Any] = evaluated(jaxpr, constants, *arguments)

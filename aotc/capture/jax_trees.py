@@ -25,7 +25,7 @@ from aotc_runtime.schema.pytrees import (
 
 
 def key_name(key: Any) -> str:
-    """A step of a jax key path as a name: dict key, attribute, or index."""
+    """Return a step of a jax key path as a name: dict key, attribute, or index."""
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

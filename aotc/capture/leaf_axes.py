@@ -45,7 +45,7 @@ class LeafAxes(NamedTuple):
 
 
 def shapes_of(call: FlatCall, outputs: Any) -> Shapes:
-    """The shapes of a call and its abstract results."""
+    """Return the shapes of a call and its abstract results."""
     return Shapes(
         tuple(tuple(leaf.data.shape) for leaf in call.leaves if not leaf.is_weight),
         tuple(tuple(random_keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
@@ -135,7 +135,7 @@ def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:
 
 
 def corners(values: Mapping[str, tuple[int, int]]) -> list[Point]:
-    """The corners of a box, given two values for each dimension, which may be equal."""
+    """Return the corners of a box, given two values for each dimension, which may be equal."""
     return sorted(set(product(*values.values())))
 
 

@@ -108,7 +108,7 @@ def code_lines(code: CodeType) -> set[int]:
 
 
 def ranges(lines: Iterable[int]) -> Iterator[str]:
-    """Numbers as text, neighbours together: "3", "5-7"."""
+    """Yield numbers as text, neighbours together: "3", "5-7"."""
     for _, group in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
         found = [line for _, line in group]
         yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"

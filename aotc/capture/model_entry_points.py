@@ -109,7 +109,7 @@ class Models:
         return {path: each.initial for path, each in named if each.initial is not None}
 
     def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The weights of the models that share a set."""
+        """Return the weights of the models that share a set."""
         return {
             tensor: array
             for entry_point, each in self.opened.items()
@@ -118,7 +118,7 @@ class Models:
         }
 
     def load(self, name: str) -> Weights:
-        """A weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
+        """Return a weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
         return self.weights[name] if name in self.weights else load(name, self.manifest)
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
@@ -355,7 +355,7 @@ class _Completing:
             )
 
     def _fixed(self) -> dict[str, InputTree]:
-        """The inputs as the file has them, where it tells all their sizes."""
+        """Return the inputs as the file has them, where it tells all their sizes."""
         trees: dict[str, InputTree] = {}
         for path, each in self.known.items():
             if each.initial is not None and "/" in path:
@@ -424,7 +424,7 @@ def paths_of(model: Model) -> list[str]:
 
 
 def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
-    """The tree of an input with the dtypes of its leaves, by path."""
+    """Return the tree of an input with the dtypes of its leaves, by path."""
     match tree:
         case InputLeaf(shape=shape):
             return InputLeaf(shape, dtypes[path])
@@ -443,7 +443,7 @@ def _weights(
     entry_points: Mapping[str, EntryPointSpec],
     manifest: BuildManifest,
 ) -> dict[str, Weights]:
-    """The weights sets of the models; entry points may share one, and tensors in it."""
+    """Return the weights sets of the models; entry points may share one, and tensors in it."""
     sets: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     found: list[Finding] = []
     for name, each in opened.items():

@@ -80,7 +80,7 @@ class TracedProfile:
     traced: Any
 
     def shapes(self) -> Shapes:
-        """The shapes of its inputs and outputs."""
+        """Return the shapes of its inputs and outputs."""
         return shapes_of(self.call, self.outputs)
 
 
@@ -196,7 +196,7 @@ def trace_profile(
 
 
 def closure_name(value: np.ndarray[Any, Any]) -> str:
-    """The tensor name of a closed-over array: a digest of its dtype, shape and bytes."""
+    """Return the tensor name of a closed-over array: a digest of its dtype, shape and bytes."""
     digest = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
     return digest.removeprefix("sha256:")[:16]
 

@@ -143,7 +143,7 @@ def _own_modules(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _on_disk(path: Path) -> Path | None:
-    """The file, or the archive it is in; None if it is not there any more."""
+    """Return the file, or the archive it is in; None if it is not there any more."""
     while not path.is_file():
         if path == path.parent:
             return None

@@ -34,7 +34,7 @@ class _SourceLoader(SourceFileLoader):
         raise OSError(path)
 
     def get_data(self, path: str) -> bytes:
-        """The source, whose digest is then known."""
+        """Return the source, whose digest is then known."""
         data = super().get_data(path)
         IMPORTED.setdefault(path, sha256(data))
         return data

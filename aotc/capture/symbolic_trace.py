@@ -250,7 +250,7 @@ def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
 
 
 def axis_text(axis: Any) -> int | str:
-    """A symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
+    """Return a symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
     if isinstance(axis, int):
         return axis
     text = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), str(axis)).replace(" ", "")
@@ -261,7 +261,7 @@ def axis_text(axis: Any) -> int | str:
 
 
 def expression_text(expression: Expression) -> str:
-    """An expression as text: products by length, then by name; the constant last."""
+    """Return an expression as text: products by length, then by name; the constant last."""
     text = ""
     terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
     for coefficient, names in terms:

@@ -59,7 +59,7 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and those that led to it."""
+    """Yield an exception, and those that led to it."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:

@@ -72,7 +72,7 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
 def _as_passed(
     call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments passed by position, or by name where that is preferred or the only way."""
+    """Return arguments passed by position, or by name where that is preferred or the only way."""
     named = [each.name for each in call.arguments if not each.by_position]
     if by_name:
         named = [each.name for each in call.arguments if each.by_name]
@@ -94,7 +94,7 @@ def _leaves(
 
 
 def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:
-    """The calls at the profiles that a target has; each with its label."""
+    """Yield the calls at the profiles that a target has; each with its label."""
     for name, spec in manifest.entry_points.items():
         for profile in spec.profiles:
             key = executable_key(name, profile.sizes)

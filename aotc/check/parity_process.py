@@ -242,7 +242,7 @@ def _variables() -> dict[str, str]:
 
 
 def _recorded(difference: Difference) -> ParityRan:
-    """The difference as a bundle manifest has it."""
+    """Return the difference as a bundle manifest has it."""
     return ParityRan(
         max_abs=repr(difference.max_abs),
         max_rel=repr(difference.max_rel),

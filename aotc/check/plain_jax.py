@@ -299,7 +299,7 @@ def spell(value: Any) -> Spelled:
 
 
 def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
-    """The names of a child: what it is registered under, and the attribute that holds it."""
+    """Return the names of a child: what it is registered under, and the attribute that holds it."""
     registered: Any = getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))
     names = [registered] if type(registered) in (str, int) else [str(registered)]
     if isinstance(key, jax.tree_util.FlattenedIndexKey):

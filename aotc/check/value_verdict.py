@@ -138,7 +138,7 @@ def _close(one: Array, other: Array, rtol: float, atol: float) -> Array:
 
 
 def _as(array: Array, dtype: np.dtype[Any]) -> Array:
-    """A result of float64 as the type it stands for, whose largest number may be smaller."""
+    """Return a result of float64 as the type it stands for, whose largest number may be smaller."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
@@ -154,7 +154,7 @@ def _gap(one: Array, other: Array) -> Array:
 
 
 def _error(array: Array, truth: Array) -> float:
-    """The largest error among elements that are finite on both sides."""
+    """Return the largest error among elements that are finite on both sides."""
     gap = _gap(array, truth)
     finite = gap[np.isfinite(gap)]
     return float(finite.max()) if finite.size else 0.0

@@ -268,7 +268,7 @@ ENDS = {
 
 
 def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
-    """One line on stderr, or one JSON document on stdout; the exit code."""
+    """Print a line on stderr, or a JSON document on stdout, and return the exit code."""
     # An interrupt without a signal counts as Ctrl-C.
     number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
     code, said = ENDS[number]

@@ -51,7 +51,7 @@ class Backend(Protocol):
         """The platform of the targets it compiles for, e.g. "cpu"."""
 
     def toolchain(self) -> BuiltWith:
-        """Versions of everything that decides on the bytes of an executable.
+        """Return versions of everything that decides on the bytes of an executable.
 
         Raises CompileError (AOTC-E907) if something is missing.
         """
@@ -81,7 +81,7 @@ class TargetKind[Model: TargetModel](ABC):
 
     @abstractmethod
     def target(self, model: Model) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
 
     @abstractmethod
     def keys(self, target: Target) -> Mapping[str, object]:
@@ -92,7 +92,7 @@ class TargetKind[Model: TargetModel](ABC):
 
     @abstractmethod
     def backend(self) -> Backend:
-        """The compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
+        """Return the compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
 
     def check(self, document: Document, model: Model) -> Iterator[Finding]:
         """Yield what is wrong with a target file beyond its keys and their types (AOTC-E812)."""
@@ -116,7 +116,7 @@ class TargetKind[Model: TargetModel](ABC):
         return ""
 
     def self_contained(self, target: Target) -> Target:
-        """The target with what it refers to by name written out. Raises CompileError."""
+        """Return the target with what it refers to by name written out. Raises CompileError."""
         return target
 
     def candidates(self) -> tuple[Candidate, ...]:
@@ -124,7 +124,7 @@ class TargetKind[Model: TargetModel](ABC):
         return (Candidate(DEFAULT),)
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
-        """Sentences on what else to know about a target with this jaxlib."""
+        """Return sentences on what else to know about a target with this jaxlib."""
         return ()
 
 

@@ -102,5 +102,5 @@ def stated_time(environment: Mapping[str, str]) -> datetime | None:
 
 
 def time_of_build(stated: datetime | None) -> datetime:
-    """The stated time, or now; whole seconds, UTC."""
+    """Return the stated time, or now; whole seconds, UTC."""
     return stated or datetime.fromtimestamp(int(time.time()), UTC)

@@ -21,7 +21,7 @@ _OUTPUTS = "outputs/"
 
 
 def of_program(program: CapturedProgram) -> Iterator[str]:
-    """Every note on a program."""
+    """Yield every note on a program."""
     yield from not_computed(program)
     yield from specialized(program)
     yield from counted(program)
@@ -33,7 +33,7 @@ def of_program(program: CapturedProgram) -> Iterator[str]:
 
 
 def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
-    """A sentence for each output of a fixture in which no value is finite."""
+    """Yield a sentence for each output of a fixture in which no value is finite."""
     for key in program.profiles:
         data = memoryview(scratch.fixture(key).read_bytes())
         for name, info in read_tensors(data, where=f"fixture {key.label}").items():

@@ -54,7 +54,7 @@ def resolve_candidates(
 
 
 def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], str]:
-    """The engines that the manifest names for a target, as it writes it, and where."""
+    """Return the engines that the manifest names for a target, as it writes it, and where."""
     override = manifest.overrides.get(name)
     if override is not None and override.engines:
         return override.engines, manifest.where("target", name, "engines")
@@ -93,7 +93,7 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
 
 
 def resolve_target(name: str, folder: Path, where: str) -> Target:
-    """A target by name or path, looked up from a folder; `native` describes this host."""
+    """Return a target by name or path, looked up from a folder; `native` describes this host."""
     if name != NATIVE:
         return read_target(name, folder, where)
     from aotc.compile.xla.native_target import describe_native

@@ -65,7 +65,7 @@ class Tuner(Protocol):
     """Whatever measures candidates on this host (`--tune`)."""
 
     def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:
-        """The targets that this host cannot run, and why.
+        """Return the targets that this host cannot run, and why.
 
         Raises CompileError (AOTC-E911) if it can run none of them.
         """
@@ -109,7 +109,7 @@ type ByEngine = Mapping[str, Mapping[str, Target]]
 
 
 def untuned_targets(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
-    """The targets that are not tuned, and why.
+    """Return the targets that are not tuned, and why.
 
     Raises CompileError (AOTC-E911) if this host is to measure and can run none of them.
     """
@@ -171,7 +171,7 @@ def _positions(program: CapturedProgram) -> Positions:
 
 
 def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
-    """The engines that a tuning file chose, by target, with the evidence."""
+    """Return the engines that a tuning file chose, by target, with the evidence."""
     if not isinstance(tuning, Recorded):
         return {}
     targets = tuning.file.targets.items()
@@ -275,7 +275,7 @@ class WeightFiles:
         }
 
     def places(self, profile: CapturedProfile) -> tuple[int, ...]:
-        """The profile's parameters that can become constants."""
+        """Return the profile's parameters that can become constants."""
         return tuple(
             place
             for place, argument in enumerate(profile.arguments)
@@ -283,22 +283,22 @@ class WeightFiles:
         )
 
     def size(self, profile: CapturedProfile) -> int:
-        """Bytes of the weights that can become constants."""
+        """Return bytes of the weights that can become constants."""
         tensors = [self._tensor(argument) for argument in self.arguments(profile)]
         return sum(prod(t.shape) * numpy_dtype(t.dtype).itemsize for t in tensors)
 
     def are_narrow(self, profile: CapturedProfile) -> bool:
-        """Whether some of the profile's weights are floating-point numbers of 16 bits."""
+        """Return whether some of the profile's weights are floating-point numbers of 16 bits."""
         bound = (a for a in profile.arguments if isinstance(a, WeightArgument))
         return any(self._tensor(argument).dtype in NARROW for argument in bound)
 
     def arguments(self, profile: CapturedProfile) -> tuple[WeightArgument, ...]:
-        """The weights themselves, in the order of the parameters."""
+        """Return the weights themselves, in the order of the parameters."""
         every = [profile.arguments[place] for place in self.places(profile)]
         return tuple(argument for argument in every if isinstance(argument, WeightArgument))
 
     def values(self, profile: CapturedProfile) -> dict[int, np.ndarray[Any, Any]]:
-        """Arrays by place among the parameters."""
+        """Return arrays by place among the parameters."""
         arrays = {}
         for place, argument in zip(self.places(profile), self.arguments(profile), strict=True):
             data, info = self._files[argument.set, argument.tensor]

@@ -41,7 +41,7 @@ class CachedBackend:
         return toolchain_parts(self._inner) if self._stated is None else self._stated
 
     def toolchain(self) -> BuiltWith:
-        """The toolchain that the backend compiles with."""
+        """Return the toolchain that the backend compiles with."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
@@ -56,7 +56,7 @@ class CachedBackend:
 
 
 def toolchain_parts(backend: Backend) -> Parts:
-    """Parts of a key: what every executable of a backend depends on, beside its job."""
+    """Return parts of a key: what every executable of a backend depends on, beside its job."""
     return {
         **code_identity.toolchain_code(),
         **dict(code_identity.package_parts(PACKAGES)),
@@ -67,7 +67,7 @@ def toolchain_parts(backend: Backend) -> Parts:
 
 
 def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
-    """The class of a backend and, unless it is one of ours, the package it comes from."""
+    """Yield the class of a backend and, unless it is one of ours, the package it comes from."""
     package = type(backend).__module__.partition(".")[0]
     if package != "aotc":
         from importlib.metadata import packages_distributions

@@ -67,7 +67,7 @@ class Task:
 
 
 def key_of(kind: str, parts: Parts) -> str:
-    """A key of the cache: "sha256:…"."""
+    """Return a key of the cache: "sha256:…"."""
     return sha256(canonical_json.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
 
 
@@ -169,7 +169,7 @@ class Tasks:
         self.note(task, cached=False, seconds=self.clock() - started)
 
     def clock(self) -> float:
-        """A clock in seconds; only differences mean anything."""
+        """Return a clock in seconds; only differences mean anything."""
         return time.perf_counter()
 
     def recall[T](self, key: str, type_: type[T]) -> T | None:
@@ -223,7 +223,7 @@ class Tasks:
 
 
 def _by_number(text: str) -> list[tuple[int, str]]:
-    """A sort key that puts batch=8 before batch=16."""
+    """Return a sort key that puts batch=8 before batch=16."""
     parts = re.findall(r"\d+|\D+", text)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 

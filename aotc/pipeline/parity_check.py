@@ -227,7 +227,7 @@ class ParityCheck:
         }
 
     def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the calls of plain JAX, which are made again."""
+        """Yield parts of a key: the calls of plain JAX, which are made again."""
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)

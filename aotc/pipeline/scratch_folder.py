@@ -54,7 +54,7 @@ class ProgramReads(Struct, frozen=True):
 
 
 def digest_of(shard: Path) -> str:
-    """The digest of a file of a weights set, which its name holds."""
+    """Return the digest of a file of a weights set, which its name holds."""
     return "sha256:" + shard.name.split(".")[1]
 
 
@@ -131,11 +131,11 @@ class Scratch:
     folder: Path
 
     def inputs(self, key: ExecutableKey) -> Path:
-        """The fixture's inputs, by the capture; safetensors."""
+        """Return the fixture's inputs, by the capture; safetensors."""
         return self.folder / f"inputs.{file_stem(key)}.safetensors"
 
     def results(self, key: ExecutableKey) -> Path:
-        """The fixture's outputs, by the capture, where they were recorded; safetensors."""
+        """Return the fixture's outputs, by the capture, where they were recorded; safetensors."""
         return self.folder / f"results.{file_stem(key)}.safetensors"
 
     def expected(self, key: ExecutableKey) -> Path:
@@ -147,7 +147,7 @@ class Scratch:
         return fixture_file(self.folder, key)
 
     def weights(self, name: str) -> list[Path]:
-        """The files of a weights set, in order; `digest_of` knows their digests."""
+        """Return the files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
 
     def originals(self, name: str) -> list[Path]:

@@ -191,7 +191,7 @@ def proven(
 
 
 def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
-    """The safetensors files of every weights set, by the name of the set."""
+    """Return the safetensors files of every weights set, by the name of the set."""
     return {
         name: tuple(
             Blob(pass_file(path), oci_layout.WEIGHTS_TYPE, path, digest_of(path))
@@ -324,7 +324,7 @@ def target_evidence(
 
 
 def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
-    """The evidence of a target with the value trials of its executables."""
+    """Return the evidence of a target with the value trials of its executables."""
     found = {
         each.key: ValueTrials(
             ran=tuple(trial.kind for trial in each.trials),

@@ -70,7 +70,7 @@ def check_target(target: Target) -> TargetCheck:
 
 
 def _module(platform: str) -> Module:
-    """A program just large enough for a loop that uses the target's vector instructions."""
+    """Return a program just large enough for a loop that uses the target's vector instructions."""
     import jax
     import jax.numpy as jnp
 

@@ -59,7 +59,7 @@ class Meter:
             self._on_done(done)
 
     def seconds(self, kind: Kind) -> float:
-        """Seconds during which at least one task of this kind was running.
+        """Return seconds during which at least one task of this kind was running.
 
         The time from a stage's first task to its last would say less: tasks of other kinds run in
         between.

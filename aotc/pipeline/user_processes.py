@@ -189,7 +189,7 @@ class Source:
             raise refusal("AOTC-E840", manifest.path.name, f"{read}, then {now}")
 
     def parts(self) -> dict[str, str]:
-        """Parts of the keys of both tasks: what the manifest says, and the toolchain."""
+        """Return parts of the keys of both tasks: what the manifest says, and the toolchain."""
         sections = program_sections(self.job.manifest.text)
         return {**sections, **code_identity.toolchain_code()}
 
@@ -322,12 +322,12 @@ def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
 
 
 def _variables() -> dict[str, str]:
-    """The environment of a process that runs the program."""
+    """Return the environment of a process that runs the program."""
     return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
 def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
-    """Parts of a key: packages, files and variables that a capture has read."""
+    """Return cache key components: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest

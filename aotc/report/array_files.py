@@ -25,7 +25,7 @@ _BOOLEANS = {"0": False, "1": True, "false": False, "true": True}
 
 
 def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
-    """Arrays by name; a fill such as 8x64xf32=1 stays text until the input is known.
+    """Return arrays by name; a fill such as 8x64xf32=1 stays text until the input is known.
 
     Raises UsageError: AOTC-E011 malformed or twice, E012 a file that cannot be read.
     """
@@ -72,7 +72,7 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
 
 
 def _array(name: str, value: Any) -> Array:
-    """A member of an .npz file; one that is no array comes as bytes."""
+    """Return a member of an .npz file; one that is no array comes as bytes."""
     if not isinstance(value, np.ndarray):
         raise ValueError(f"{name} is not an array")
     return value
@@ -86,7 +86,7 @@ def retyped(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def filled(spec: TensorSpec, text: str) -> Array:
-    """The array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
+    """Return the array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
     match = _FILLED.match(text)
     name = SHORT_DTYPES.get(match[2], match[2]) if match else ""
     try:
@@ -102,7 +102,7 @@ def filled(spec: TensorSpec, text: str) -> Array:
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> Array:
-    """A number that the dtype holds. Raises ValueError, OverflowError."""
+    """Return a number that the dtype holds. Raises ValueError, OverflowError."""
     if dtype.kind == "b":
         if text not in _BOOLEANS:
             raise ValueError("not a boolean")

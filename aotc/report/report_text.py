@@ -47,7 +47,7 @@ def count(number: int, noun: str) -> str:
 
 
 def _parity(parity: dict[str, Any]) -> tuple[str, str]:
-    """The largest absolute error against plain JAX, and the largest in ulp."""
+    """Return the largest absolute error against plain JAX, and the largest in ulp."""
     if parity["status"] != "ran":
         return "not run", "here"
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
@@ -117,7 +117,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
 
 
 def _runs_with(target: Mapping[str, Any]) -> str:
-    """The versions of the engine that may run a target's executables."""
+    """Return the versions of the engine that may run a target's executables."""
     requires = target["requires"]
     beside = requires.get("engines", {}).values()
     packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
@@ -147,7 +147,7 @@ def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
 
 
 def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
-    """Lines for the mesh and the arrays that are sharded over it."""
+    """Return lines for the mesh and the arrays that are sharded over it."""
     if mesh is None:
         return []
     axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
@@ -479,7 +479,7 @@ def copy_report(bundle: Bundle) -> dict[str, Any]:
 
 
 def copy_lines(report: dict[str, Any], *more: str) -> list[str]:
-    """A copy's report as lines for people: its identity, more lines, then its targets."""
+    """Return a copy's report as lines for people: its identity, more lines, then its targets."""
     return [
         f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
         f"root    {report['root_digest']}",

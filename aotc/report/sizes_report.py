@@ -58,7 +58,7 @@ def masks_and_lengths(report: dict[str, Any]) -> dict[str, str]:
 
 
 def shapes_lines(report: dict[str, Any]) -> list[str]:
-    """The report for people."""
+    """Return the report for people."""
     lines = [f"relations {', '.join(report['relations'])}"] if report["relations"] else []
     lines += [f"{name}: {_sentence(policy)}" for name, policy in report["policies"].items()]
     lines += [f"{name}: specialised, {reason}" for name, reason in report["specialized"].items()]

@@ -211,7 +211,7 @@ def _lines_traced(coverage: Coverage) -> dict[str, str]:
 
 
 def _library_steps(compiled: ExecutableEvidence) -> dict[str, int]:
-    """Steps that XLA did not generate, by who does them."""
+    """Return steps that XLA did not generate, by who does them."""
     return {
         f"{place.name} {step}": number
         for place in compiled.placement
@@ -221,7 +221,7 @@ def _library_steps(compiled: ExecutableEvidence) -> dict[str, int]:
 
 
 def _without_proofs(value: Any) -> Any:
-    """Policies without what each target proved of them."""
+    """Return policies without what each target proved of them."""
     if isinstance(value, dict):
         return {k: _without_proofs(v) for k, v in value.items() if k != _PROVEN_PER_TARGET}
     return value

@@ -89,7 +89,7 @@ def compared(before: str, after: str) -> tuple[list[str], str]:
 
 
 def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """The difference in the format of `diff -u`."""
+    """Yield the difference in the format of `diff -u`."""
     plain = [_VALUE.sub("%", line) for line in before], [_VALUE.sub("%", line) for line in after]
     by = plain if plain[0] != plain[1] else (list(before), list(after))
     matcher = SequenceMatcher(None, *by, autojunk=False)

@@ -87,7 +87,7 @@ def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ..
 
 
 def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
-    """The certificate in an envelope, if this key has signed one."""
+    """Return the certificate in an envelope, if this key has signed one."""
     read = _read(envelope)
     if read is None:
         return None

@@ -43,7 +43,7 @@ class Endorsed:
 
 
 def unstamped(envelope: bytes, key_id: str) -> bytes:
-    """The envelope as it is, where no timestamp is asked for."""
+    """Return the envelope as it is, where no timestamp is asked for."""
     return envelope
 
 
@@ -147,7 +147,7 @@ def _check_others(
 
 
 def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
-    """Ids of keys that attestations claim to be signed by, each once, sorted."""
+    """Return ids of keys that attestations claim to be signed by, each once, sorted."""
     found = set()
     for envelope in envelopes:
         with suppress(BundleFormatError):  # of other tools, and no signature for our readers

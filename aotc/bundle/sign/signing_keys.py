@@ -63,14 +63,14 @@ def key_id(key: PrivateKey) -> str:
 
 
 def new_key(key_type: KeyType = KeyType.ED25519) -> PrivateKey:
-    """A new key."""
+    """Return a new key."""
     if key_type is KeyType.ED25519:
         return ed25519.Ed25519PrivateKey.generate()
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def public_pem(key: PrivateKey) -> str:
-    """The public half, PEM SubjectPublicKeyInfo."""
+    """Return the public half, PEM SubjectPublicKeyInfo."""
     return (
         key.public_key()
         .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -191,7 +191,7 @@ def _what_it_is(data: bytes) -> str:
 
 
 def sign(key: PrivateKey, message: bytes) -> bytes:
-    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
+    """Return the signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
 
     The nonce of ECDSA is derived from key and message (RFC 6979), so that builds reproduce and a
     bad source of randomness gives no key away.

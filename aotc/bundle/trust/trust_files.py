@@ -176,7 +176,7 @@ _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
 
 
 def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
-    """A valid policy with one more key, the last of its table, "keys" or "certifiers".
+    """Return a valid policy with one more key, the last of its table, "keys" or "certifiers".
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """

@@ -33,13 +33,13 @@ class PolicyState:
         return key.state(self.now.timestamp())
 
     def valid(self, after: timedelta = timedelta()) -> list[PublicKey]:
-        """The keys that count then."""
+        """Return the keys that count at that time."""
         moment = (self.now + after).timestamp()
         return [key for key in self.keys if key.state(moment) == "valid"]
 
 
 def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
-    """A policy at a moment. Raises TrustError (AOTC-E309, E310)."""
+    """Return a policy at a moment. Raises TrustError (AOTC-E309, E310)."""
     keys = tuple(policy_keys(policy, where).values())
     return PolicyState(policy, keys, now, tuple(certifier_keys(policy, where).values()))
 
@@ -70,7 +70,7 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
 
 
 def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
-    """A sentence for each key that somebody should look at."""
+    """Yield a sentence for each key that somebody should look at."""
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"

@@ -66,7 +66,7 @@ def write_policy(
 
 
 def read_public_key(file: Path) -> tuple[str, PublicKey]:
-    """A public key file's key: its PEM text, and the key.
+    """Return a public key file's key: its PEM text, and the key.
 
     Raises UsageError (AOTC-E006) if it cannot be read, TrustError (AOTC-E310) if it holds none.
     """

@@ -75,7 +75,7 @@ class Blob:
         return self.known or sha256(self.data)
 
     def ref(self) -> BlobRef:
-        """The reference a manifest holds."""
+        """Return the reference a manifest holds."""
         return BlobRef(digest=self.digest, size=len(self.data))
 
 
@@ -110,7 +110,7 @@ def _platform(manifest: BundleManifest) -> Platform:
 
 
 def assemble(targets: Sequence[TargetParts]) -> Assembled:
-    """The documents of a bundle of these targets."""
+    """Return the documents of a bundle of these targets."""
     blobs: dict[str, Blob] = {}
     images = []
     for parts in sorted(targets, key=lambda parts: parts.manifest.target.name):
@@ -327,5 +327,5 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
 
 
 def form_of(path: Path) -> Form:
-    """The form of an existing bundle."""
+    """Return the form of an existing bundle."""
     return Form.LAYOUT if path.is_dir() else Form.ARCHIVE

@@ -27,12 +27,12 @@ class Kind:
 
 
 def _begins_a_bundle(head: bytes) -> bool:
-    """The first member of the tar archive is the file every OCI layout has."""
+    """Return whether the first member of a tar archive is the file that every OCI layout has."""
     return head[257:262] == b"ustar" and head[:100].rstrip(b"\0") == oci_layout.LAYOUT_FILE.encode()
 
 
 def _begins_an_npz(head: bytes) -> bool:
-    """A zip archive whose first member is an array; other programs' documents are zip too."""
+    """Return whether the first member of a zip archive is an array."""
     length = int.from_bytes(head[_ZIP_NAME_LENGTH], "little")
     is_array = head[_ZIP_NAME : _ZIP_NAME + length].endswith(b".npy")
     return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)

@@ -136,7 +136,7 @@ def _sized(name: str, spec: Any, sizes: Mapping[str, int]) -> Any:
 def _module(
     signature: Any, inputs: Sequence[Any], outputs: Sequence[str], sizes: Mapping[str, int]
 ) -> tuple[list[list[int]], bytes, list[tuple[str, np.ndarray[Any, Any]]]]:
-    """Shapes of the inputs, a portable artifact, and what it takes behind the inputs."""
+    """Return shapes of the inputs, a portable artifact, and what it takes behind the inputs."""
     specs = [_sized(name, spec, sizes) for name, spec in inputs]
     names = [name for name, _ in inputs]
 

@@ -470,7 +470,7 @@ def _lines(draft: Draft) -> Iterator[str]:
 def _by_first_step(
     leaves: Iterable[tuple[Steps, InputDraft]],
 ) -> dict[str | int, list[tuple[Steps, InputDraft]]]:
-    """Leaves by the first step to them, with the steps that follow."""
+    """Return leaves by the first step to them, with the steps that follow."""
     found: dict[str | int, list[tuple[Steps, InputDraft]]] = {}
     for (first, *rest), leaf in leaves:
         found.setdefault(first, []).append((tuple(rest), leaf))

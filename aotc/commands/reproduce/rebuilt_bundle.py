@@ -182,7 +182,7 @@ def _nobody_to_trust(path: Path) -> Finding:
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
-    """Packages whose installed version is another one, to that version or "none"."""
+    """Return packages whose installed version is another one, to that version or "none"."""
     found: dict[str, str] = {}
     for name, wanted in packages.items():
         try:
@@ -281,7 +281,7 @@ def _interpreter(
 
 
 def _other_requirements(known: Collection[str]) -> Iterator[str]:
-    """Requirements of the toolchain that are not among the recorded packages."""
+    """Yield requirements of the toolchain that are not among the recorded packages."""
     for project in OURS:
         for text in requires(project) or ():
             name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]

@@ -243,7 +243,7 @@ def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
 
 
 def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
-    """Engines whose default did not compile for some executable, with the reason."""
+    """Yield engines whose default did not compile for some executable, with the reason."""
     for engine in engines:
         for key, each in tries.items():
             default = next(one for one in each if one.name == engine.default)
@@ -314,7 +314,7 @@ def _measure(
 def _unmeasured(
     engines: Sequence[_Engine], tries: _Tries, found: _Findings
 ) -> Iterator[tuple[str, str]]:
-    """Engines whose default was not measured for some executable, with the reason."""
+    """Yield engines whose default was not measured for some executable, with the reason."""
     for engine in engines:
         for key in tries:
             if engine.default not in found.rounds.get(key, {}):

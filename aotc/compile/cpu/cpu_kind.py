@@ -46,7 +46,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
     triples: ClassVar[tuple[str, ...]] = TRIPLES
 
     def target(self, model: Model) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
         return replace(
             device_target(model),
             cpu=model.cpu,
@@ -68,7 +68,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         }
 
     def check(self, document: Document, model: Model) -> Iterator[Finding]:
-        """Names that LLVM does not know."""
+        """Yield names that LLVM does not know."""
         if model.triple not in self.triples:
             yield unknown_name(document, ("triple",), "one of", self.triples, model.triple)
         is_arm = model.triple in self.triples and cpu_isa.is_arm(model.triple)
@@ -155,7 +155,7 @@ class CpuKind(ProcessorKind[CpuModel]):
     checked = "run"
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Options of XLA, with and without weights as constants."""
+        """Return options of XLA, with and without weights as constants."""
         return CANDIDATES
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:

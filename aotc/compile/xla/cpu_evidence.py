@@ -65,7 +65,7 @@ def examine_module(
 
 
 def kernels(inside: Contents) -> dict[str, int]:
-    """Bytes of machine code by function, those of one name together. Raises ValueError."""
+    """Return bytes of machine code by function, those of one name together. Raises ValueError."""
     sizes: Counter[str] = Counter()
     for data in inside.objects:
         for function in elf.functions(data):
@@ -99,7 +99,7 @@ _PREFIXES = {
 
 
 def library_of(target: str) -> str:
-    """The library that a custom call goes to, by its target."""
+    """Return the library that a custom call goes to, by its target."""
     return next(
         (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
     )

@@ -28,7 +28,7 @@ _SNAPPY_RATIO_MAX = 32
 
 
 def messages(serialized: bytes) -> Iterator[bytes]:
-    """The messages in their order.
+    """Yield the messages in their order.
 
     Raises ValueError for bytes of another layout, UsageError (AOTC-E057) where cramjam is needed to
     read them and not installed.
@@ -79,7 +79,7 @@ def _records(data: bytes, budget: _DecompressionBudget) -> Iterator[bytes]:
 
 
 def _simple(chunk: bytes, count: int, budget: _DecompressionBudget) -> Iterator[bytes]:
-    """A chunk's records: how it is compressed, bytes of sizes, sizes, values."""
+    """Yield a chunk's records: how it is compressed, bytes of sizes, sizes, values."""
     if not chunk:
         raise ValueError("an empty chunk")
     length, at = read_varint(chunk, 1, len(chunk))

@@ -66,7 +66,7 @@ MlirError = ir.MLIRError
 
 
 def missing(names: Iterable[str] = NAMES) -> list[str]:
-    """The names that the installed jaxlib lacks."""
+    """Return the names that the installed jaxlib lacks."""
 
     def absent(name: str) -> bool:
         try:
@@ -106,7 +106,7 @@ def artifact_text(artifact: bytes) -> str:
 
 
 def hlo_module_text(proto: bytes) -> str:
-    """A serialized HloModuleProto as text. Raises XlaError or ValueError."""
+    """Return a serialized HloModuleProto as text. Raises XlaError or ValueError."""
     return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
 
 
@@ -134,7 +134,7 @@ def operations(module: Any) -> dict[str, int]:
 
 
 def default_options() -> bytes:
-    """A CompileOptionsProto with what this jaxlib's XLA does by default."""
+    """Return a CompileOptionsProto with what this jaxlib's XLA does by default."""
     return bytes(xla_client.CompileOptions().SerializeAsString())
 
 
@@ -203,12 +203,12 @@ def memory(executable: Any) -> dict[str, int]:
 
 
 def hlo_text(executable: Any) -> str:
-    """The optimized HLO of an unloaded executable."""
+    """Return the optimized HLO of an unloaded executable."""
     return str(executable.hlo_modules()[0].to_string())
 
 
 def hlo_proto(executable: Any) -> bytes:
-    """The optimized HLO of an unloaded executable, an HloModuleProto."""
+    """Return the optimized HLO of an unloaded executable, an HloModuleProto."""
     return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
 
 

@@ -81,7 +81,7 @@ def _is_symbol(field: Field) -> bool:
 
 
 def _thunk_kind(field: Field) -> str | None:
-    """The kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
+    """Return the kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
     inner = protobuf.message(field)
     if not inner or [(f.number, f.wire) for f in inner[:2]] != [(1, BYTES), (2, BYTES)]:
         return None
@@ -180,7 +180,7 @@ def optimized_module(serialized: bytes) -> bytes | None:
 
 
 def assignment_of_module(message: bytes) -> bytes | None:
-    """The BufferAssignmentProto in a message that holds an optimized module as well."""
+    """Return the BufferAssignmentProto in a message that holds an optimized module as well."""
     fields = _fields(message)
     if not any(map(_module, fields)):
         return None
@@ -204,7 +204,7 @@ def compile_options(serialized: bytes) -> bytes:
 
 
 def canonical(serialized: bytes) -> bytes:
-    """A serialized executable with its object files and symbols in sorted order.
+    """Return a serialized executable with its object files and symbols in sorted order.
 
     XLA generates kernels in parallel and lists them as they finish. Loading does not depend on the
     order. Raises UnknownLayoutError.

@@ -60,7 +60,7 @@ class CudaBackend:
         self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
+        """Return versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
 
         Raises CompileError (AOTC-E907) for wheels that are missing or do not fit.
         """

@@ -297,7 +297,7 @@ class Graph:
         return self.node("Concat", parts, shape, parts[0].element, axis=axis)
 
     def pad(self, tensor: Tensor, low: Sequence[int], high: Sequence[int], value: Tensor) -> Tensor:
-        """Numbers around an array."""
+        """Return numbers around an array."""
         if not any(low) and not any(high):
             return tensor
         shape = [
@@ -313,7 +313,7 @@ class Graph:
         )
 
     def where(self, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        """One where the condition holds, else the other."""
+        """Return one where the condition holds, else the other."""
         if one.element == "i1":
             both = self.each("And", condition, one)
             return self.each("Or", both, self.each("And", self.each("Not", condition), other))

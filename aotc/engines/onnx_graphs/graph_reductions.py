@@ -126,7 +126,7 @@ def _reduced(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
 def reduce_to(
     graph: Graph, name: str, value: Tensor, axes: Sequence[int], shape: Sequence[int]
 ) -> Tensor:
-    """One of ONNX's reductions. shape: of the result, without the axes."""
+    """Return one of ONNX's reductions; `shape` is the result's, without the axes."""
     if not axes:
         return value
     element = value.element

@@ -38,7 +38,7 @@ _NAMED = re.compile(r"[\w.]+/v\d+")
 
 
 def options(threads: int = 1) -> Any:
-    """Options of a session that only makes graphs."""
+    """Return options of a session that only makes graphs."""
     chosen = onnxruntime.SessionOptions()
     chosen.intra_op_num_threads = threads
     chosen.log_severity_level = _FATAL

@@ -148,7 +148,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
 
 
 def _named(variables: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Variables by their paths; models in a model may have layers of the same name."""
+    """Yield variables by their paths; models in a model may have layers of the same name."""
     seen: set[str] = set()
     for each in variables:
         name, number = each.path, 1

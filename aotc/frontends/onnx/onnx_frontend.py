@@ -392,7 +392,7 @@ def _called(
     weights: Mapping[str, Any],
     arrays: Sequence[Any],
 ) -> dict[str, Any]:
-    """One call of the model: its outputs as arrays of jax."""
+    """Return one call of the model: its outputs as arrays of jax."""
     whole = replace(graph, initializers={**graph.initializers, **weights})
     results: dict[str, Any] = {}
     values = evaluation.graph(whole, arrays, None)

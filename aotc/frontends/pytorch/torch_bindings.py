@@ -143,7 +143,7 @@ def _state(
     file: ModelFile,
     into: Bindings,
 ) -> Bound:
-    """One more input of the model: what it owns and changes."""
+    """Return one more input of the model: its own state."""
     if meta is None:
         raise Damaged(f"sizes and a dtype of {name!a}"[:200], "none")
     if "/" in key or not key.isascii():

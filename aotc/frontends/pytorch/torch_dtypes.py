@@ -143,7 +143,7 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
 
 
 def promoted(*values: Any) -> tuple[jax.Array, ...]:
-    """All as arrays of the dtype in which torch computes with them."""
+    """Return the values as arrays of the dtype in which torch computes with them."""
     dtype = promote(*values)
     return tuple(as_dtype(value, dtype) for value in values)
 

@@ -396,5 +396,5 @@ def dtype_of(meta: TensorMeta) -> Any:
 
 
 def arguments(step: Step) -> dict[str, Any]:
-    """Arguments by name, without those that say nothing about values."""
+    """Return arguments by name, without those that say nothing about values."""
     return {name: value for name, value in step.inputs if name not in UNREAD}

@@ -53,13 +53,13 @@ class Cache(Protocol):
     """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
 
     def get(self, key: str) -> bytes | None:
-        """The bytes that were put there; None if there are none, or if they are damaged."""
+        """Return the bytes that were put there; None if there are none, or if they are damaged."""
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people: damaged entries, a place that cannot be written."""
+        """Return notes for the user about damaged entries and a directory that is not writable."""
 
     def read_record(self, name: str) -> bytes | None:
         """What the last build of this name left; None if it left nothing."""
@@ -75,7 +75,7 @@ class Cache(Protocol):
 
 
 def inner_folders(folder: Path) -> Iterator[Path]:
-    """Folders in which a store in this one keeps files; some may not be there."""
+    """Yield folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
     yield folder / ENTRIES
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -120,7 +120,7 @@ class LocalStore:
                 _write(path, MAGIC + _digest(key, data), data)
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people about damaged entries and a folder that cannot be written."""
+        """Return notes for the user about damaged entries and a directory that is not writable."""
         with self._lock:
             damaged, unwritable = len(self._damaged), self._unwritable
         found = []

@@ -239,6 +239,6 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
 
 
 def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
-    """The parameters that the loader passes, not the caller: masks and lengths."""
+    """Return the parameters that the loader passes, not the caller: masks and lengths."""
     pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]

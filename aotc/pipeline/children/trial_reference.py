@@ -58,7 +58,7 @@ class PlainJax:
             self.at(sizes).begin()
 
     def at(self, sizes: Mapping[str, int]) -> plain_jax.Function:
-        """The function at these sizes. Whatever it raises comes through."""
+        """Return the function at these sizes. Whatever it raises comes through."""
         where = label(self.plan.name, sizes)
         if where not in self._functions:
             self._functions[where] = self._function_at(sizes)
@@ -70,7 +70,7 @@ class PlainJax:
         return function(function.arguments(inputs)).arrays
 
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
-        """The abstract call at these sizes. Raises CaptureError."""
+        """Return the abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes)
 
 

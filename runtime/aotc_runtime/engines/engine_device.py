@@ -68,7 +68,7 @@ class Device(ABC):
 
     @abstractmethod
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: a copy, or a read-only view that keeps the buffer alive."""
+        """Return a result as numpy: a copy, or a read-only view that keeps the buffer alive."""
 
     def share(self, array: Array, aval: Aval) -> Buffer:
         """Return a buffer for an array that never changes, such as a mapped weight.

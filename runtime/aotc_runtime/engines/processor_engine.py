@@ -91,7 +91,7 @@ class ProcessorDevice(Device):
         return found
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
+        """Return a result as numpy: read-only, without a copy, keeping the buffer alive."""
         return self.viewer(aval)(buffer)
 
 
@@ -111,7 +111,7 @@ class Library(Struct, frozen=True):
     name: str
 
     def installed(self) -> str:
-        """The version that can be imported; "" without one. Imports nothing.
+        """Return the version that can be imported; "" without one. Imports nothing.
 
         From the name of the folder that an installer leaves beside the package: importlib.metadata
         takes 10 ms to say the same.
@@ -166,7 +166,7 @@ class ProcessorEngine:
     def start(
         self, platform: str, threads: int | None = None, devices: int | None = None
     ) -> Device:
-        """The processor, started with so many threads by the first who asks.
+        """Return the processor; the first call starts it with this number of threads.
 
         Raises BackendError: AOTC-E758 where the library is missing or the platform unknown, E754
         in a process forked after the first use; ResourceError (AOTC-E552) for another number of

@@ -40,7 +40,7 @@ class Redefinition:
 
 
 def render_path(path: KeyPath) -> str:
-    """A key path for people: entry_points.predict.inputs.image.shape[0]."""
+    """Return a key path for people: entry_points.predict.inputs.image.shape[0]."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -72,7 +72,7 @@ def key_lines(text: str) -> dict[KeyPath, int]:
 
 
 def redefinitions(text: str) -> tuple[Redefinition, ...]:
-    """The keys and tables that a text defines more than once, which `tomllib` refuses."""
+    """Return the keys and tables that a text defines more than once, which `tomllib` refuses."""
     scanner = _Scanner(text)
     scanner.scan()
     return tuple(scanner.redefined)
@@ -147,7 +147,7 @@ class _Scanner:
         return self.tokens[self.at - 1]
 
     def _until(self, mark: str) -> list[_Token]:
-        """The tokens of this line before a mark; moves past the mark."""
+        """Return the tokens of this line before a mark; moves past the mark."""
         start = self.at
         while self.at < len(self.tokens) and self.tokens[self.at].text not in (mark, "\n"):
             self.at += 1
@@ -157,7 +157,7 @@ class _Scanner:
         return self.tokens[start:end]
 
     def _header(self) -> KeyPath:
-        """The path of the table that a `[header]` or `[[header]]` opens."""
+        """Return the path of the table that a `[header]` or `[[header]]` opens."""
         is_item = self.at < len(self.tokens) and self.tokens[self.at].text == "["
         path = self._keys((), self._until("]"), is_item=is_item)
         if not is_item:

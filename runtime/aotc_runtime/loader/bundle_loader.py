@@ -114,7 +114,7 @@ def load_accepted(
 
 
 def policy_of(trust: object) -> TrustPolicy:
-    """The policy that a caller passes or names. Raises TrustError."""
+    """Return the policy that a caller passes or names. Raises TrustError."""
     if isinstance(trust, TrustPolicy):
         return trust
     if isinstance(trust, str | os.PathLike):

@@ -191,7 +191,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
 
 
 def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
-    """The packages that run the executables here, and their versions."""
+    """Return the packages that run the executables here, and their versions."""
     requires = manifest.requires
     needs = {requires.platform: requires.device, **(requires.engines or {})}
     found = {each.platform: each.plugin for each in facts.accelerators}

@@ -79,16 +79,16 @@ class NamedTuple(tuple[Any, ...]):
 
 
 def named_tuple(name: str, fields: tuple[str, ...]) -> type[NamedTuple]:
-    """A class of named tuples; names are what `verification.consistency` lets through."""
+    """Return a class of named tuples; names are what `verification.consistency` lets through."""
     getters = {field: property(itemgetter(place)) for place, field in enumerate(fields)}
     return type(name, (NamedTuple,), {"__slots__": (), "_fields": fields, **getters})
 
 
 def tuple_maker(name: str, fields: tuple[str, ...]) -> Callable[[list[Any]], Any]:
-    """A function that makes a named tuple of its children."""
+    """Return a function that makes a named tuple of its children."""
     return named_tuple(name, fields)._make
 
 
 def record_maker(type_: str, fields: tuple[str, ...]) -> Callable[[list[Any]], Any]:
-    """A function that makes a record of its children."""
+    """Return a function that makes a record of its children."""
     return lambda children: Record(type_, dict(zip(fields, children, strict=True)))

@@ -77,7 +77,7 @@ class BundleSlot:
         return Calling(self)
 
     def enter(self) -> _InFlight:
-        """A call begins; `leave` has to follow."""
+        """Begin a call, which ends with `leave`."""
         with self._lock:
             running = self._current
             running.calls += 1

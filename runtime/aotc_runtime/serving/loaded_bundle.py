@@ -210,7 +210,7 @@ class LoadedEntryPoint:
         return {**self.metrics.report(), "compiles": self.compiles}
 
     def _checked_calls(self) -> CheckedCalls:
-        """The part that looks at arguments one by one; made on first use."""
+        """Return the checks of single arguments, made on first use."""
         with self._lock:
             if self._checked is None:
                 from aotc_runtime.serving.checked_calls import CheckedCalls, closed_error

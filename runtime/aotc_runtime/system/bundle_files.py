@@ -139,7 +139,7 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
 
 
 def _inside(shown: str, error: Exception) -> str:
-    """The bundle's name, and that of the file or folder of it that the error is about."""
+    """Return the bundle's name, and that of the file or folder that an error names."""
     name = getattr(error, "filename", None)
     inside = str(name).encode(errors="backslashreplace").decode() if name is not None else ""
     return (

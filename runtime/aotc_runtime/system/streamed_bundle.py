@@ -59,7 +59,7 @@ def _address(view: memoryview) -> int:
 
 
 def pass_file(path: Path) -> memoryview:
-    """The file's bytes, mapped read-only to be passed through. Raises OSError."""
+    """Return the file's bytes, mapped read-only to be passed through. Raises OSError."""
     return map_file(path, PassedMap)
 
 

@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
-    """Every reason why the bundle's executables may not run on this host; empty if none."""
+    """Return every reason why the bundle's executables may not run on this host; empty if none."""
     return [finding for check in CHECKS for finding in check(manifest, host)]
 
 

@@ -77,7 +77,7 @@ Asking would import MLIR, which takes 160 ms. What another version reads is not 
 
 
 def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Modules of a later version than the host's jaxlib reads."""
+    """Yield modules of a later version than the host's jaxlib reads."""
     reads = READS_STABLEHLO.get(host.jaxlib)
     for name, entry_point in manifest.entry_points.items():
         if entry_point.symbolic is UNSET or entry_point.symbolic.stablehlo is UNSET:

@@ -93,7 +93,7 @@ def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
 
 
 def _one_array(entry_point: EntryPoint, parameter: Parameter | None) -> TensorSpec | None:
-    """The array that a parameter is, if it is one that stays usable."""
+    """Return the array that a parameter is, if it is one that stays usable."""
     if parameter is None or parameter.donated or not isinstance(parameter.tree, Leaf):
         return None
     index = parameter.tree.index

@@ -235,12 +235,12 @@ def accepted_targets(
 def accepted(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str]
 ) -> dict[str, BundleManifest]:
-    """The targets of which these engines run every executable."""
+    """Return the targets of which these engines run every executable."""
     return {name: each for name, each in manifests.items() if not _others(each, engines)}
 
 
 def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
-    """Engines of a target beside these."""
+    """Return the other engines of a target."""
     return [each for each in map(engine_of, manifest.platforms) if each not in engines]
 
 

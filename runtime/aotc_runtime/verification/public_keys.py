@@ -119,7 +119,7 @@ class Trials:
 
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
-    """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
+    """Return an Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
     from cryptography.exceptions import InvalidSignature
 
     match = _PEM.match(pem)

@@ -50,7 +50,7 @@ def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Every contradiction about the engines of its executables (AOTC-E118)."""
+    """Yield every contradiction about the engines of its executables (AOTC-E118)."""
 
     def wrong(place: str, expected: str, found: str) -> Finding:
         return _finding(f"{where} {place}", expected, found)
@@ -86,7 +86,7 @@ def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
 
 
 def check_mesh(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Every contradiction of meshes and shardings (AOTC-E118)."""
+    """Yield every contradiction of meshes and shardings (AOTC-E118)."""
     if manifest.mesh is UNSET:
         for place, sharding, _ in _tensors(manifest, where):
             if sharding:

@@ -35,7 +35,7 @@ class AcceptedProvenance(Struct, frozen=True):
 
 
 def signers_of(provenance: Iterable[AcceptedProvenance]) -> tuple[str, ...]:
-    """Ids of the keys that vouch, each once, sorted."""
+    """Return the ids of keys with accepted signatures, each once, sorted."""
     return tuple(sorted({signer for each in provenance for signer in each.signers}))
 
 
@@ -166,7 +166,7 @@ def _signers(
 
 
 def _statement(signed: SignedPayload, root_digest: str) -> Statement:
-    """The signed statement, which is about exactly this root.
+    """Return the signed statement, which is about exactly this root.
 
     A trusted key may also sign a test report or a warning about a bundle: only provenance vouches,
     and what is not known to vouch for nothing is refused.

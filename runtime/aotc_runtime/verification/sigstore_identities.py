@@ -46,7 +46,7 @@ def key_id(identity: Identity) -> str:
 
 
 def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
-    """The policy's identities by id, as keys that have made no signature themselves."""
+    """Return the policy's identities by id, as keys that have made no signature themselves."""
     return {
         id: PublicKey(
             id,

@@ -245,7 +245,7 @@ class VerifiedBundle(Struct, frozen=True):
     choice: Choice
 
     def blob(self, ref: BlobRef) -> VerifiedBlob:
-        """The verified bytes behind a reference of the manifest."""
+        """Return the verified bytes behind a reference of the manifest."""
         return self.blobs[ref.digest]
 
 
@@ -260,7 +260,7 @@ class Compatible(Struct, frozen=True):
     executables: Mapping[str, VerifiedBlob]
 
     def finish(self) -> VerifiedBundle:
-        """The end of verification step 6: the bundle, once all is hashed.
+        """Finish verification step 6: return the bundle once every blob is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """
@@ -300,7 +300,7 @@ def require_compatible(
 
 
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
-    """Blobs that were hashed, by digest."""
+    """Return blobs that were hashed, by digest."""
     return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
 
 

@@ -202,7 +202,7 @@ FLOAT8 = {
 
 
 def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
-    """Numbers as a float of 8 bits or less, those beyond its range as its largest.
+    """Return numbers as a float of 8 bits or less, those beyond its range as its largest.
 
     infinite: whether infinities are kept by a type that has them.
     """

@@ -168,7 +168,7 @@ def split(call: Call, x: Value, lengths: Value = None) -> tuple[Value, ...]:
 
 
 def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
-    """Parts of an array one after the other."""
+    """Return parts of an array one after the other."""
     found = []
     start: Any = 0
     for part in parts:
@@ -178,7 +178,7 @@ def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
 
 
 def cut(x: Value, axis: int, start: Any, end: Any) -> Value:
-    """Elements from start to end of an axis, both within it."""
+    """Return elements from start to end of an axis, both within it."""
     if is_known(x):
         return x[(slice(None),) * axis + (slice(start, end),)]
     return lax.slice_in_dim(x, start, end, axis=axis)

@@ -32,7 +32,7 @@ type Reduction = Callable[..., Any]
 
 
 def axes_of(x: Array, dim: Axes) -> tuple[int, ...]:
-    """Axes as torch writes them, none meaning all, as numbers from 0."""
+    """Return axes as torch writes them, none meaning all, as numbers from 0."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(x.ndim))
     given = (dim,) if isinstance(dim, int) else dim

@@ -51,7 +51,7 @@ class BackgroundCompiler:
         self._spent = 0.0
 
     def find(self, sizes: SizesKey) -> Served | None:
-        """The executable of these sizes, if it is there."""
+        """Return the executable of these sizes, if it is there."""
         with self._lock:
             ready = self._ready.get(sizes)
             if ready is None:

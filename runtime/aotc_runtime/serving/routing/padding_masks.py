@@ -44,7 +44,7 @@ class Length(Struct, frozen=True):
 
 
 def masks_of(spec: EntryPoint) -> tuple[Mask | Length, ...]:
-    """Every mask and length that an entry point takes."""
+    """Return every mask and length that an entry point takes."""
     names = masks_and_lengths(spec)
     leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if p.name in names}
     dimensions_of: dict[str, set[str]] = {}

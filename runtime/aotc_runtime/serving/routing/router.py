@@ -52,7 +52,7 @@ class Router:
         self.split = sorted(name for name, p in policies.items() if p is OutOfProfilePolicy.SPLIT)
 
     def choose(self, sizes: Sizes) -> Route | None:
-        """The route of a call with these sizes; None if there is none."""
+        """Return the route of a call with these sizes; None if there is none."""
         profile = self._covering(sizes)
         if profile is not None:
             return Direct(profile, dict(sizes))
@@ -139,7 +139,7 @@ def router_of(
 
 
 def by_cost(profiles: Sequence[ProfileRecord]) -> list[int]:
-    """The numbers of these profiles, the cheapest first."""
+    """Return the numbers of these profiles, the cheapest first."""
     return sorted(range(len(profiles)), key=lambda index: _cost(profiles[index]))
 
 

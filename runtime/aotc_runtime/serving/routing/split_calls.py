@@ -9,7 +9,7 @@ Array = np.ndarray[Any, Any]
 
 
 def axis_of(axes: Sequence[int | str], dimension: str) -> int | None:
-    """The axis that is this dimension."""
+    """Return the axis that is this dimension."""
     return axes.index(dimension) if dimension in axes else None
 
 

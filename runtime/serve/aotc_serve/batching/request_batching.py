@@ -84,7 +84,7 @@ class Sized(Struct, frozen=True):
 
 
 def plan_of(model: Model) -> Plan | None:
-    """The plan of a model; None if none of its dimensions was proven to be split."""
+    """Return the plan of a model; None if none of its dimensions was proven to be split."""
     spec = model.entry_point.spec
     passed = [spec.inputs[leaf] for leaf in model.entry_point.passed]
     donates = any(parameter.donated for parameter in spec.parameters)
@@ -272,7 +272,7 @@ def joined(
 def taken_apart(
     model: Model, plan: Plan, results: Sequence[Array], requests: Sequence[Sized]
 ) -> list[list[Array]]:
-    """The results of each request."""
+    """Return the results of each request."""
     spec = model.entry_point.spec
     found, start = list[list[Array]](), 0
     is_mixed = len({sized.mixed for sized in requests}) > 1

@@ -131,7 +131,7 @@ def check_newest(current: Current, name: str, version: str, index: bytes) -> Ite
 
 
 def _first_root(channel: Channel, folder: Path) -> bytes:
-    """The root metadata that the policy trusts. Raises TrustError (AOTC-E330)."""
+    """Return the root metadata that the policy trusts. Raises TrustError (AOTC-E330)."""
     path = folder / channel.root_file
     try:
         return read_file(path, metadata_sources.MOST_BYTES)

@@ -91,7 +91,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, peer: str) -> Call:
-        """A call waits for its message. Raises ServerError (AOTC-E766).
+        """Begin a call that waits for its message. Raises ServerError (AOTC-E766).
 
         Where too many wait, the one that has waited longest is refused: clients that are silent
         keep no others out.

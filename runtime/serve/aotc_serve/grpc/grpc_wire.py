@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _chosen(number: int, kind: int, value: int | memoryview) -> Parameter:
-    """The value of an InferParameter."""
+    """Return the value of an InferParameter."""
     if number == 3:
         return _text(value)
     if number == 4 and kind == FIXED64:

@@ -84,7 +84,7 @@ class _Transport:
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """The header of a request, as one that asks for no other protocol has it."""
+    """Return the header of a request, as one that asks for no other protocol has it."""
     version = parser.get_http_version().encode("ascii")
     lines = [b"%s %s HTTP/%s" % (parser.get_method(), url, version)]
     for name, value in headers:

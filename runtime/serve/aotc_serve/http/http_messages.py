@@ -130,7 +130,7 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
 
 
 def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]:
-    """The JSON, and the binary data behind it. Raises ServerError (AOTC-E761)."""
+    """Return a request's JSON and the binary data behind it. Raises ServerError (AOTC-E761)."""
     if length is None:
         return data, data[:0]
     if length > len(data):

@@ -114,7 +114,7 @@ class _BodyBuffer:
         self._place[start : self.size] = part
 
     def whole(self) -> memoryview:
-        """All of it. Raises ServerError (AOTC-E766), MemoryError."""
+        """Return the whole body. Raises ServerError (AOTC-E766), MemoryError."""
         self._claim.is_whole = True
         if self._place is not None:
             return self._place
@@ -127,7 +127,7 @@ class _BodyBuffer:
 
 
 async def _part(request: Request) -> tuple[bytes, bool]:
-    """The next bytes, and whether they are the last. Raises ClientDisconnect."""
+    """Return the next bytes, and whether they are the last. Raises ClientDisconnect."""
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
@@ -135,7 +135,7 @@ async def _part(request: Request) -> tuple[bytes, bool]:
 
 
 def _stated(request: Request) -> int:
-    """The stated length; -1 without one. The parser of HTTP has refused any that lies."""
+    """Return the stated length; -1 without one. The parser of HTTP has refused any that lies."""
     text = dict(request.scope["headers"]).get(b"content-length", b"")
     return int(text) if text.isdigit() else -1
 

@@ -68,7 +68,7 @@ def fault() -> ServerError:
 
 
 def error_document(error: AotcError) -> dict[str, Any]:
-    """The protocol's body of an error, with our code and findings beside its text."""
+    """Return the body of an error response, with its code and findings beside the text."""
     return {
         "error": " | ".join(map(sentence, error.findings)),
         "code": error.code,

@@ -43,7 +43,7 @@ def take_nothing(size: int) -> None:
 
 
 def datatype_of(dtype: DType) -> str:
-    """The protocol's name; for types that it has none for, the manifest's in capitals."""
+    """Return the protocol's name; for types that it has none for, the manifest's in capitals."""
     return _FLOATS.get(dtype, dtype.value.upper())
 
 
@@ -162,7 +162,7 @@ _NO_NEST = bytes(set(range(256)) - set(b"[],"))
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
-    """The text, cut at commas."""
+    """Yield the text, cut at commas."""
     start = 0
     while start < len(text):
         end = text.find(b",", start + PIECE_BYTES)
@@ -175,7 +175,7 @@ _ELEMENTS = {"b": bool, "i": int, "u": int, "f": float, "V": float}
 
 
 def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Array:
-    """The tensor of numbers, or of lists of them. Raises ServerError (AOTC-E761)."""
+    """Return the tensor of numbers, or of lists of them. Raises ServerError (AOTC-E761)."""
     where, dtype = f"input {port.name}", port.dtype
     wide: Any = dtype
     if dtype.kind in "fV":
@@ -208,13 +208,13 @@ def _shaped(array: Array, shape: Sequence[int], port: Port) -> Array:
 
 
 def to_bytes(array: Array) -> memoryview:
-    """The elements as little-endian bytes, without a copy where they lie so."""
+    """Return the elements as little-endian bytes, without a copy where they lie so."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def to_json(port: Port, array: Array) -> bytes:
-    """The elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
+    """Return the elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         raise invalid_request(

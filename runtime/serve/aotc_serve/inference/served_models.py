@@ -105,7 +105,7 @@ class Model:
 
 
 def port_of(tensor: TensorSpec) -> Port:
-    """The protocol's view of one tensor."""
+    """Return the protocol's view of one tensor."""
     shape = tuple(axis if isinstance(axis, int) else -1 for axis in tensor.shape)
     name = tensor.path or RESULT
     within = BYTES_WITHIN.get(tensor.dtype)

@@ -109,7 +109,7 @@ class Metrics:
                     yield sample.name, family.documentation, sample.labels, sample.value
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 

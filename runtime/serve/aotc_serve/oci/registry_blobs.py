@@ -31,7 +31,7 @@ class Sink(Protocol):
     """Where a blob is put."""
 
     def written(self) -> int:
-        """The number of bytes that are present, from the start."""
+        """Return the number of bytes that are present, from the start."""
 
     def restart(self) -> None:
         """Drop what is there."""
@@ -40,7 +40,7 @@ class Sink(Protocol):
         """Append. Raises AotcError if the place has no room."""
 
     def digest(self) -> str:
-        """The digest of the bytes that are there."""
+        """Return the digest of the bytes that are there."""
 
 
 def push_blob(

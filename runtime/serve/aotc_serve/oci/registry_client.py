@@ -252,7 +252,7 @@ class Repository:
         raise refusal("AOTC-E775", self.where, said)
 
     def read(self, response: Response, most: int, what: str) -> bytes:
-        """All of an answer. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
+        """Return a whole response. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
         self.require_plain(response, what)
         data = bytearray()
         while piece := response.read(min(2**20, most + 1 - len(data))):
@@ -332,7 +332,7 @@ class Repository:
         return refusal("AOTC-E775", self.where, found, cause="registry-redirect-is-not-safe")
 
     def _safe(self, url: str) -> str:
-        """A place with TLS; or without, on loopback, from a registry there."""
+        """Return a URL with TLS, or one on loopback that a registry there redirects to."""
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
@@ -369,7 +369,7 @@ class Repository:
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def _said(self, response: Response) -> str:
-        """A refusal in the registry's words, as far as these can be printed."""
+        """Return the registry's error message, without what cannot be printed."""
         text = bytearray()
         try:
             while len(text) < 512 and (piece := response.read(512)):

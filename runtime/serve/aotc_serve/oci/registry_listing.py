@@ -60,7 +60,7 @@ class Listing(Struct, frozen=True):
     documents: Mapping[str, bytes]
 
     def layers(self) -> dict[str, Descriptor]:
-        """Blobs besides the documents, by digest: executables, weights and the like."""
+        """Return blobs besides the documents, by digest: executables, weights and the like."""
         found = {layer.digest: layer for target in self.targets for layer in target.image.layers}
         return {digest: found[digest] for digest in sorted(found)}
 
@@ -118,7 +118,7 @@ class Memory:
         self.data = bytearray()
 
     def written(self) -> int:
-        """The number of bytes written."""
+        """Return the number of bytes written."""
         return len(self.data)
 
     def restart(self) -> None:
@@ -198,7 +198,7 @@ def target_name(config: bytes, where: str) -> str:
 
 
 def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
-    """A blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
+    """Return a blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
     if reference.size > most:
         where = f"{repository.where}@{reference.digest}"
         expected = f"at most {most} bytes"
@@ -231,7 +231,7 @@ def _attestations(
 
 
 def _manifest(data: bytes, root: str) -> AttestationManifest | None:
-    """An attestation that a bundle may have; None for other documents."""
+    """Return an attestation that a bundle may have; None for other documents."""
     try:
         manifest = decode_foreign(
             data, AttestationManifest, where="", marks=limits.ATTESTATION_MARKS_MAX

@@ -317,12 +317,12 @@ class Repository:
         raise self._unknown(name, version)
 
     def find(self, name: str, version: str = "") -> Model:
-        """The model, to look at. Raises ServerError: AOTC-E762, E766."""
+        """Return a model for inspection. Raises ServerError: AOTC-E762, E766."""
         with self.serving(name, version) as model:
             return model
 
     def versions(self, name: str) -> list[str]:
-        """The versions of a model that serve, the highest first."""
+        """Return the versions of a model that serve, the highest first."""
         releases = [place.release for place in self._named.get(name, ())]
         return [release.bundle.version for release in releases if release is not None]
 
@@ -342,7 +342,7 @@ class Repository:
         return rows
 
     def bundles(self) -> list[LoadedBundle]:
-        """Every bundle that serves."""
+        """Return every bundle that serves."""
         releases = [place.release for place in list(self._places.values())]
         return [release.bundle for release in releases if release is not None]
 
@@ -378,7 +378,7 @@ class Repository:
             bundle.close()
 
     def _places_of(self, name: str) -> list[ServedSource]:
-        """The places that serve a bundle or model of that name, or did."""
+        """Return the places that serve a bundle or model of that name, or did."""
         found = [place for place in self._places.values() if name in place.names]
         if not found:
             raise self._unknown(name, "")

@@ -288,7 +288,7 @@ class Service:
     def _alone[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
-        """All of it in one thread."""
+        """Return the whole report in one thread."""
         loop = asyncio.get_running_loop()
         future = self._pool.submit(self._answer, asked, read, write)
         # When nobody waits any longer the thread may still run, and use what the request holds.
@@ -367,7 +367,7 @@ class Service:
         asked.claim.close()
 
     def _known(self, name: str) -> str:
-        """The model's name for counters, which must not grow with what clients make up."""
+        """Return the model's name for counters, which must not grow with what clients make up."""
         try:
             return self.repository.find(name).name
         except AotcError:

@@ -55,7 +55,7 @@ class FileSink:
             raise unusable(shown, error) from error
 
     def written(self) -> int:
-        """The number of bytes written."""
+        """Return the number of bytes written."""
         return self._written
 
     def restart(self) -> None:
@@ -97,7 +97,7 @@ class BlobFiles:
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
     def size(self, digest: str) -> int | None:
-        """The size of a blob's file, in bytes; None if there is none."""
+        """Return the size of a blob's file, in bytes; None if there is none."""
         try:
             return self.path(digest).stat(follow_symlinks=False).st_size
         except OSError:
@@ -233,7 +233,7 @@ class BlobFiles:
 
 
 def _locked(path: Path, wait: Callable[[float], None]) -> int:
-    """A descriptor of the file, which this process alone has locked. Raises OSError."""
+    """Return a descriptor of the file, which this process alone has locked. Raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
         try:

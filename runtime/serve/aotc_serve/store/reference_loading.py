@@ -46,7 +46,7 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def store_at(place: Place) -> Store:
-    """The store that a caller passes or names; None for the default one."""
+    """Return the store that a caller passes or names; None for the default one."""
     if isinstance(place, Store):
         return place
     return Store(default_folder() if place is None else place)
