@@ -104,7 +104,7 @@ def constants_are_arguments() -> bool:
 
 
 def take_options(variables: Mapping[str, str]) -> None:
-    """Have jax, which was imported and has started nothing, take variables as its import does."""
+    """Make an imported jax that has started nothing read its variables, as its import does."""
     for name, value in variables.items():
         if name == CONSTANTS_AS_ARGUMENTS:
             _take_constants_for_arguments()

@@ -52,7 +52,7 @@ _find_in = FileFinder.path_hook(
 
 
 def install() -> None:
-    """Do so from now on in this process. Modules of libraries are loaded as usual."""
+    """Install it in this process. Modules of libraries are loaded as usual."""
 
     def is_library(folder: str) -> bool:
         return os.path.join(folder, "").startswith(project_files.library_folders())

@@ -236,7 +236,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
 
 @contextmanager
 def _unfiltered() -> Iterator[None]:
-    """Have tracebacks keep jax's own frames, which show who asked for a size."""
+    """Make tracebacks keep jax's own frames, which show the code that read a size."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:

@@ -73,7 +73,7 @@ class Truth(Struct, frozen=True):
 def verdict_of(
     output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
 ) -> Verdict:
-    """Judge an output, whose path is `output`.
+    """Return the verdict on the output at the path `output`.
 
     An element is right if it is plain JAX's, or one of the truth's, within the tolerance; or if its
     error is at most `MULTIPLE` times as large as plain JAX's errors. `truth` is None where it
@@ -210,7 +210,7 @@ class CallVerdict(Struct, frozen=True):
 
     @property
     def wrong(self) -> Literal["engine", "plain JAX", "both", "rounding", ""]:
-        """Whose result is wrong, as far as it is known."""
+        """Return the side whose result is wrong, if it is known."""
         return self.opinion or self.verdict.wrong
 
     @property

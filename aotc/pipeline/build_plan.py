@@ -147,7 +147,7 @@ class EngineFallback:
 
     @property
     def sentence(self) -> str:
-        """What happened, in words."""
+        """Return a sentence about what happened."""
         first = self.findings[0]
         found = first.found.splitlines()[0]
         verb = "run" if first.code == "AOTC-E953" else "compile"

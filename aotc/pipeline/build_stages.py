@@ -124,7 +124,7 @@ class Compiled:
     chosen: Mapping[str, EngineChoice] = field(default_factory=dict)
 
     def platforms(self, target: Target) -> list[str]:
-        """For each executable of a target the platform that it is for."""
+        """Return the platform of each executable of a target."""
         return [job.target.platform for job in self.jobs[target.name].values()]
 
 

@@ -103,7 +103,7 @@ def job_parts(job: CompileJob) -> Parts:
 
 
 def _target_parts(target: Target) -> Parts:
-    """Everything but the name: a target that was renamed is the same machine."""
+    """Return all components but the name: a renamed target is the same machine."""
     known = msgspec.to_builtins(target)
     known.pop("name")
     options: Mapping[str, str] = known.pop("options")

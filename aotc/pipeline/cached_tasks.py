@@ -57,7 +57,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What the key stands for, in all builds: "executable predict[batch=8] for native"."""
+        """Return a name for the key's task: "executable predict[batch=8] for native"."""
         return f"{self.kind} {self.of}".rstrip()
 
     @property
@@ -178,7 +178,7 @@ class Tasks:
         return None if data is None else _decoded(data, type_)
 
     def keep(self, key: str, value: object) -> None:
-        """Put a value into the cache, if there is one."""
+        """Store a value in the cache, if there is one."""
         if self.store:
             self.store.put(key, msgspec.msgpack.encode(value))
 
@@ -270,7 +270,7 @@ def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
 
 
 def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) -> None:
-    """Put the files of a folder with these patterns into the cache, if there is one."""
+    """Store the files of a folder with these patterns in the cache, if there is one."""
     if tasks.store is None:
         return
     found: dict[str, str] = {}

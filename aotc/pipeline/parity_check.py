@@ -97,7 +97,7 @@ class TruthProcess:
         }
 
     def __call__(self, calls: Sequence[Call]) -> list[CallVerdict]:
-        """What came of each call, in their order."""
+        """Return the verdict on each call, in their order."""
         folder, target = self._scratch.folder, self.target
         left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
         verdicts: dict[Call, CallVerdict] = {}
@@ -263,7 +263,7 @@ def _file(path: Path) -> str:
 
 
 def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-    """What a bundle manifest says that parity depends on: every blob by its name, and the rest."""
+    """Yield the cache key components of parity: every blob by its name, and the manifest's rest."""
     yield "platform", manifest.target.platform
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:

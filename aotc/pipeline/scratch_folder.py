@@ -116,7 +116,7 @@ class ProgramJob:
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
-        """What `encode` made."""
+        """Decode the result of `encode`."""
         from aotc.config.build_manifest import decode_build_manifest
 
         found = unpacked(data, _Encoded)
@@ -139,7 +139,7 @@ class Scratch:
         return self.folder / f"results.{file_stem(key)}.safetensors"
 
     def expected(self, key: ExecutableKey) -> Path:
-        """What the framework of a model gives for the fixture, by the capture; safetensors."""
+        """Return the path of the framework results for the fixture, written by the capture."""
         return self.folder / f"expected.{file_stem(key)}.safetensors"
 
     def fixture(self, key: ExecutableKey) -> Path:
@@ -180,7 +180,7 @@ class Scratch:
         self._write(f"captured.{captured.name}", captured)
 
     def read_entry_point(self, name: str) -> CapturedEntryPoint:
-        """What `write_entry_point` left."""
+        """Read the result of `write_entry_point`."""
         return self._read(f"captured.{name}", CapturedEntryPoint)
 
     def write_program(self, program: CapturedProgram) -> None:
@@ -188,7 +188,7 @@ class Scratch:
         self._write("program", program)
 
     def read_program(self) -> CapturedProgram:
-        """What `write_program` left."""
+        """Read the result of `write_program`."""
         return self._read("program", CapturedProgram)
 
     @property

@@ -65,7 +65,7 @@ class AssembledTarget:
     evidence: Evidence
 
     def gated(self) -> GatedTarget:
-        """What the gates of the manifest judge."""
+        """Return the figures that the manifest's gates limit."""
         sizes: dict[str, int] = {}
         for blob in {blob.digest: blob for blob in self.parts.blobs}.values():
             sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)

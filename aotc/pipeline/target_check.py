@@ -83,7 +83,7 @@ def _module(platform: str) -> Module:
 
 
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
-    """What every bundle for the target requires, whatever is in it."""
+    """Return the requirements of every bundle for the target."""
     return BundleManifest(
         format_version=FORMAT_VERSION,
         name="any",

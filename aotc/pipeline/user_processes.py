@@ -85,7 +85,7 @@ def ask[A](
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
     on_output: Callable[[str], None] = worker_parent.nobody,
 ) -> A:
-    """Have a worker module do a job, for a command that runs the user's code once.
+    """Run a job in a worker module, for a command that runs the user's code once.
 
     A zygote forks it, which successive commands of this process share.
 

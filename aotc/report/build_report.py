@@ -47,7 +47,7 @@ def _shown(reasons: Sequence[str]) -> list[str]:
 
 
 def build_report(built: Built) -> dict[str, Any]:
-    """Everything about a build: where it lies, its digest, times (seconds) and its targets."""
+    """Return the report of a build: path, digest, times in seconds, and targets."""
     manifests = built.bundle.manifests
     first = next(iter(manifests.values()))
     return {

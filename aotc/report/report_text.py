@@ -244,7 +244,7 @@ def evaluation_text(evaluation: dict[str, Any]) -> str:
 
 
 def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
-    """Tell which weights were quantized, and why others were not.
+    """Yield lines on which weights were quantized, and why others were not.
 
     `precision` is an `AppliedPrecision` as in JSON.
     """
@@ -270,7 +270,7 @@ def short(decimal: str) -> str:
 
 
 def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
-    """Tell the value trials of an entry point, executables of the same ones together."""
+    """Yield lines on the value trials of an entry point, grouping equal executables."""
     found: dict[str, list[str]] = {}
     for profile in entry["profiles"]:
         if trials := profile.get("evidence", {}).get("trials"):

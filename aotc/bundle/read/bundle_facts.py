@@ -184,7 +184,7 @@ def _entry_point(entry_point: EntryPoint) -> Iterator[tuple[str, Any]]:
 
 
 def _measured(target: ReviewedTarget) -> Facts:
-    """Numbers, and what the build left for reviewers, where it did."""
+    """Return measured numbers, and the build's notes for reviewers if it left any."""
     for name in target.manifest.entry_points:
         recorded = target.is_recorded(name)
         yield Fact(Part.ENTRY_POINT, name, "recorded results"), recorded
@@ -249,7 +249,7 @@ count, and the meaning.
 
 
 def numbers_of(executable: ReviewedExecutable) -> dict[str, int]:
-    """Everything of `NUMBERS` that is known of an executable."""
+    """Return the known ones of `NUMBERS` of an executable."""
     record, evidence = executable.record, executable.evidence
     generated = record.thunks.get("kernel", 0)
     found = {

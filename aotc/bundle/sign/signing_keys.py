@@ -180,7 +180,7 @@ def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
 
 
 def _what_it_is(data: bytes) -> str:
-    """In words, for a file that holds no private key that can be read."""
+    """Describe a file that holds no readable private key."""
     label = _PEM_LABEL.search(data)
     if label is None:
         return "something else"

@@ -28,7 +28,7 @@ def policy_text(
 
 
 def _quoted(text: str) -> str:
-    """As a string of TOML, which has no pairs of surrogates and no bare control characters."""
+    """Return a TOML string, which has no surrogate pairs and no bare control characters."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -146,7 +146,7 @@ def rooted(
     blobs: Mapping[str, Blob],
     manifests: dict[str, BundleManifest],
 ) -> Assembled:
-    """Put existing documents under a root index of their own, with these images by target."""
+    """Put existing documents under a new root index, with these images by target."""
     index = RootIndex(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(images))
     data = canonical_json.encode(index)
     root = descriptor(data, oci_layout.INDEX_TYPE)

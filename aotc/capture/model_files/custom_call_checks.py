@@ -299,7 +299,7 @@ def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding,
 
 
 def _tensor(kind: Any) -> Tensor | None:
-    """None for what is no tensor of static sizes."""
+    """Return the tensor of a type; None unless all its sizes are static."""
     try:
         tensor = ir.RankedTensorType(kind)
     except (ValueError, TypeError):

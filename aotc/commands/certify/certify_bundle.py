@@ -226,7 +226,7 @@ def _run_all(
 
 
 def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
-    """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
+    """Return a predicate of envelopes: an older certificate, by this key, of this run's results."""
     now = {(trial.target, trial.release) for trial in results}
     key = load_public_key(signer.public_pem(), "", "signer")
 

@@ -29,7 +29,7 @@ class OnProgress:
 
 
 def of_policy(trust: Path) -> OnProgress:
-    """What the channel of a policy says to this host; what was seen is kept.
+    """Return the status of a policy's channel for this host, and store the metadata.
 
     Raises TrustError: AOTC-E308, E309, E328 to E333.
     """
@@ -42,7 +42,7 @@ def of_policy(trust: Path) -> OnProgress:
 
 
 def of_folder(folder: Path) -> OnProgress:
-    """What a folder says to a host that sees it for the first time, and what waits for signatures.
+    """Return the status of a folder for a new host, and the update that waits for signatures.
 
     Raises UsageError (AOTC-E027), TrustError: AOTC-E329 to E331.
     """

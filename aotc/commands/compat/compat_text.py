@@ -90,7 +90,7 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
 
 
 def _by_certificate(evidence: Evidence) -> str:
-    """How a certificate would count: the one that is there already, if one passed."""
+    """Return how a certificate would count; an existing one that passed comes first."""
     passed = next((claim for claim in evidence.claims if claim.outcome == PASSED), None)
     if passed is None:
         return "`aotc certify` it by a certifier of --trust"
@@ -163,7 +163,7 @@ def _why(cell: dict[str, Any]) -> str:
 
 
 def _parity(evidence: dict[str, Any]) -> str:
-    """What the build measured of its own executables."""
+    """Return the build's measurements of its executables."""
     parity = evidence["parity_at_build"]
     if not parity["ran"]:
         return f"not run at build ({parity['reason']})"

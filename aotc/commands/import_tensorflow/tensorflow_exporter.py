@@ -173,7 +173,7 @@ def _portable(text: str) -> str:
 
 
 def _captured(concrete: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """What a module takes behind its inputs, in its order: variables by name, else constants."""
+    """Yield a module's arguments behind its inputs: variables by name, and constants."""
     variables = {id(each.handle): each for each in concrete.variables}
     for number, each in enumerate(concrete.captured_inputs):
         if id(each) in variables:
@@ -191,7 +191,7 @@ def _expected(
     given: Mapping[str, np.ndarray[Any, Any]],
     profiles: Sequence[Mapping[str, int]],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What TensorFlow computes, without XLA, for the inputs of each profile as aotc cuts them."""
+    """Return TensorFlow's results, without XLA, for the inputs of each profile."""
     found: dict[str, np.ndarray[Any, Any]] = {}
     for sizes in profiles:
         arrays = {}

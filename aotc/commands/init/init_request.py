@@ -218,7 +218,7 @@ def read_recorded(inputs: Path | None, expected: Path | None) -> RecordedCall | 
 
 
 def parse_array(text: str) -> ArrayText | None:
-    """None for what is not of the form, or has an unknown dtype or axis."""
+    """Parse an array's text; None for another form, or an unknown dtype or axis."""
     found = _ARRAY.match(text.strip())
     if found is None:
         return None

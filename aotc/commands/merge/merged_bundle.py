@@ -128,7 +128,7 @@ def _fixture(part: TargetPart, profile: ProfileRecord) -> _Fixture:
 
 
 def _difference(one: _Fixture, other: _Fixture, tolerance: Tolerance, place: str) -> str:
-    """In what they differ beyond the tolerance; empty if in nothing."""
+    """Return the differences beyond the tolerance; empty if there are none."""
     arrays = [_arrays(fixture, place) for fixture in (one, other)]
     if arrays[0].keys() != arrays[1].keys():
         strangers = ", ".join(sorted(arrays[0].keys() ^ arrays[1].keys()))
@@ -212,7 +212,7 @@ def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
 
 
 def _executables(part: TargetPart, other: TargetPart) -> str:
-    """In which executables two targets differ."""
+    """Return the executables in which two targets differ."""
     one, two = (
         {
             (name, index): profile.executable.digest
@@ -310,7 +310,7 @@ def _finished(provenance: Sequence[AcceptedProvenance]) -> datetime | None:
 
 
 def merge_report(merged: MergedBundle) -> dict[str, Any]:
-    """What was written, who signed it, what it was made of, and what its user should know."""
+    """Return the report: output file, signers, inputs, and notes for the user."""
     return {
         **copy_report(merged.bundle),
         "signed_by": merged.attestation.key_id if merged.attestation else None,

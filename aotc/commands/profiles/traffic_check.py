@@ -78,7 +78,7 @@ class Checked:
 def check_bundle(
     bundle: Path, log: Path, entry_point: str | None = None, target: str | None = None
 ) -> tuple[tuple[Checked, ...], Traffic]:
-    """How each target of a bundle serves the calls of one entry point.
+    """Return how each target of a bundle serves the calls of one entry point.
 
     Raises BundleFormatError, IntegrityError; UsageError: AOTC-E040 and E041 for the log, E042 for
     an entry point, E045 for a target that is not there.
@@ -106,7 +106,7 @@ def check_bundle(
 
 
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
-    """How the space's profiles serve this traffic. Costs are elements: the product of the sizes."""
+    """Return how the space's profiles serve this traffic. A cost is the product of the sizes."""
     accepted, refused = within(space, traffic)
     profiles = space.points(space.profiles)
     served = serve(

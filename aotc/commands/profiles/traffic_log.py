@@ -278,7 +278,7 @@ def _positive(found: dict[str, Any], name: str) -> int:
 
 
 def describe_bad(traffic: Traffic) -> Iterator[str]:
-    """What was left out, for people: a line each for the first ones, then how many there are."""
+    """Yield a line for each of the first ignored calls, then their number."""
     for line in traffic.bad:
         yield f"line {line.number} left out: {line.reason}"
     if traffic.bad_lines > len(traffic.bad):

@@ -53,7 +53,7 @@ class Recorded:
 def record(
     manifest_path: Path, entry_point: str | None, python: Path, written: Path | None = None
 ) -> Recorded:
-    """What the framework of an entry point's model gives for the inputs of its fixtures.
+    """Return the framework results of an entry point's model for the inputs of its fixtures.
 
     python: of an environment with that framework.  written: where the caller writes the results,
     which the manifest may name already.

@@ -76,7 +76,7 @@ def keep(
     on_bytes: OnBytes = ignore_progress,
     accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
-    """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
+    """Fetch a bundle into a store alone; parameters and errors are those of `pull`."""
     listing = pull_into(repository, store, targets, on_bytes, accept)
     size = sum(map(len, listing.documents.values()))
     size += sum(layer.size for layer in listing.layers().values())

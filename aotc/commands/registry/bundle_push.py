@@ -119,7 +119,7 @@ def _push_blobs(
     on_bytes: OnBytes,
     chunk_bytes: int,
 ) -> dict[str, int]:
-    """What was not there, by digest. The largest first, so that none waits at the end."""
+    """Push missing blobs, the largest first, and return their sizes by digest."""
     tally = BytesProgress(sum(parts.values()), on_bytes)
     sent: dict[str, int] = {}
     lock = threading.Lock()

@@ -156,7 +156,7 @@ class SharedStore:
         return (*self.local.notes(), *self.remote.notes())
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left on this host; None if it left nothing."""
+        """Return the record of the last build of this name on this host; None without one."""
         return self.local.read_record(name)
 
     def write_record(self, name: str, data: bytes) -> None:

@@ -42,7 +42,7 @@ NOBODY_ASKED = "signatures were not checked"
 
 
 def trust_mark(review: Review) -> Mark:
-    """In two words, whether a policy accepted the bundle."""
+    """Return a mark that shows whether a policy accepted the bundle."""
     return Mark("accepted by a policy", "good") if review.verified else Mark(NOBODY_ASKED, "bad")
 
 

@@ -109,7 +109,7 @@ def _tuned(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ..
 
 
 def parity(review: Review) -> Iterator[Part]:
-    """Against plain JAX, as the build measured it."""
+    """Yield the parity that the build measured against plain JAX."""
     yield Text(
         "The build ran every executable that its host could run, in a process without jax, and "
         "compared all results with plain JAX. One beyond its tolerance fails the build. ulp: how "

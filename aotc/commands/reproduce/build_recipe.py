@@ -129,7 +129,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
 
 
 def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:
-    """What statements of provenance say of a build: of the one that they are about.
+    """Return the recipe of the build that provenance statements describe.
 
     Raises BundleFormatError (AOTC-E106) for what is no provenance, ReproducibilityError: AOTC-E941
     none of a build, or of several, E945 names that no build records.

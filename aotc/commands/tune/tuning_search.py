@@ -364,7 +364,7 @@ def _rounds(
     folder: Path,
     processes: Processes,
 ) -> tuple[dict[str, EngineRounds], dict[str, str]]:
-    """What the best executables of each engine take together; and why some could not start."""
+    """Return the rounds of each engine's best executables, and why some engines failed."""
     with temporary_folder(folder, "starts-", "") as own:
         bundles = {}
         for name, each in picked.items():
@@ -394,7 +394,7 @@ def _explained(
     profile: CapturedProfile,
     weights: WeightFiles,
 ) -> Executable:
-    """What was taken for an executable, with the evidence."""
+    """Return the chosen executable with its evidence."""
     answer, rounds = found.answer, found.rounds.get(key, {})
     measured = summarize(rounds, tries[0].name) if tries[0].name in rounds else {}
     assert taken.executable is not None, "only what was compiled is measured"

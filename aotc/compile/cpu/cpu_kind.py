@@ -104,7 +104,7 @@ _PREFIX = "LIBRARY_FUSION_TYPE_"
 
 
 def _ynn(*kinds: str) -> dict[str, str]:
-    """Let YNNPACK have these kinds of operations and leave the others to Eigen and XLA's loops."""
+    """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
     return {_YNN: ",".join(_PREFIX + kind for kind in kinds)}
 
 

@@ -133,7 +133,7 @@ def _target_flags(target: Target) -> tuple[str, ...]:
 
 
 def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
-    """Why the last level made nothing."""
+    """Return the error of the last level, which made nothing."""
     assert result.problem is Problem.PROGRAM
     if result.called:
         instead = 'list another engine behind it: engines = ["iree", "xla"]'
@@ -143,7 +143,7 @@ def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
 
 
 def complaint(said: Sequence[str]) -> str:
-    """What IREE wrote of a module that it did not compile, in a line that names the operation."""
+    """Return IREE's message about a rejected module, in a line that names the operation."""
     for index, line in enumerate(said):
         if error := _ERROR.search(line):
             words = error[1][:_WORDS_MAX]

@@ -42,7 +42,7 @@ FLOAT, INT, BOOL = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
 def canonical(dtype: Any) -> DType:
-    """What jax computes with where torch has this dtype: 32 bits while 64-bit types are off."""
+    """Return jax's dtype for a torch dtype: 32 bits while 64-bit types are off."""
     made: DType = jax.dtypes.canonicalize_dtype(dtype)
     return made
 
@@ -157,5 +157,5 @@ def as_float(*values: Any) -> tuple[jax.Array, ...]:
 
 
 def wide(dtype: Any) -> DType:
-    """What torch computes in for a result of this dtype: float32 for shorter floats."""
+    """Return the dtype in which torch computes a result: float32 for shorter floats."""
     return FLOAT if is_low(dtype) else np.dtype(dtype)

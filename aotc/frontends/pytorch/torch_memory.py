@@ -169,7 +169,7 @@ def _last_uses(plan: Plan) -> dict[str, int]:
 
 
 def _memory(step: Step, tensors: Mapping[str, TensorMeta]) -> Memory:
-    """What the results of a step share with its first argument."""
+    """Return the memory that the results of a step share with its first argument."""
     if step.target.startswith("higher_order."):
         return Memory.PERHAPS
     if step.operator is None or step.operator.memory is not Memory.PERHAPS:

@@ -343,7 +343,7 @@ def _autocasts(step: Step) -> bool:
 
 
 def _check_names(made: Plan) -> None:
-    """Each name is plain, made once, and before it is used: so there are no cycles."""
+    """Require that each name is plain, and is defined once and before its use: no cycles."""
     known: set[str] = set()
 
     def make(names: Iterator[str]) -> None:
@@ -371,7 +371,7 @@ def _check_names(made: Plan) -> None:
 
 
 def _needed(made: Plan) -> Plan:
-    """Without the steps that nothing needs. What may do more than return values is needed."""
+    """Return the plan without unneeded steps; steps that may have side effects are needed."""
     wanted = set(refs(made.outputs))
     kept: list[Step] = []
     for step in reversed(made.steps):

@@ -62,7 +62,7 @@ class Cache(Protocol):
         """Return notes for the user about damaged entries and a directory that is not writable."""
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left; None if it left nothing."""
+        """Return the record of the last build of this name; None without one."""
 
     def write_record(self, name: str, data: bytes) -> None:
         """Leave it for the next build of this name."""
@@ -131,7 +131,7 @@ class LocalStore:
         return tuple(found)
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left; None if it left nothing."""
+        """Return the record of the last build of this name; None without one."""
         try:
             return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
         except OSError:
@@ -145,7 +145,7 @@ class LocalStore:
             _write(path, data)
 
     def contents(self) -> Contents:
-        """How many entries there are now, and their bytes."""
+        """Return the number of entries and their bytes."""
         sizes = [status.st_size for _, status in self._held()]
         return Contents(len(sizes), sum(sizes))
 
@@ -167,7 +167,7 @@ class LocalStore:
 
     @property
     def unwritable(self) -> str:
-        """Why something could not be written or removed; empty if everything could."""
+        """Return why an entry could not be written or removed; empty if all could."""
         with self._lock:
             return self._unwritable
 

@@ -53,7 +53,7 @@ class PlainJax:
         self.seconds: dict[str, float] = {}
 
     def begin(self, sizes: Mapping[str, int]) -> None:
-        """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
+        """Start compiling for these sizes while others run; a failure is raised again in `at`."""
         with suppress(Exception, SystemExit):
             self.at(sizes).begin()
 
@@ -75,7 +75,7 @@ class PlainJax:
 
 
 def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> None:
-    """Have everything compiled for the sizes of the trials."""
+    """Start compiling everything for the sizes of the trials."""
     for entries in plans.values():
         for entry in entries:
             for trial in entry.trials:

@@ -89,7 +89,7 @@ class _Case:
         self._rtol, self._atol = job.tolerances[call.key.entry_point]
 
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
-        """What the truth says, or the bare differences where it cannot be computed."""
+        """Return the verdict by the float64 results, or the differences if these are unknown."""
         ways: list[list[Array]] = []
         neighbours: list[tuple[list[Array], list[Array]]] = []
         orders: list[list[Array]] = []
@@ -136,7 +136,7 @@ class _Case:
         ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Opinion:
-        """Who differs from the interpreter; "" where it is not asked."""
+        """Return the side that differs from the interpreter; "" where it is not used."""
         arguments = self._arguments()
         sizes = [array.size for array in (*arguments, *self._plain)]
         if max(sizes, default=0) ** 1.5 > INTERPRETED_MAX:

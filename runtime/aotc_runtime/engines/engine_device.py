@@ -120,7 +120,7 @@ class Device(ABC):
         return DeviceFeatures(self.engine, self.platform)
 
     def watch_forks(self) -> None:
-        """Have `was_forked` said in processes forked from here on; for engines with threads."""
+        """Call `was_forked` in processes forked from here on; for engines with threads."""
         self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._mark_forked)
 

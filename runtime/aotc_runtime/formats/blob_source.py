@@ -17,4 +17,4 @@ class BlobSource(Protocol):
         """Return the bytes stored under a digest; None if there are none."""
 
     def digests(self) -> frozenset[str]:
-        """Under which digests blobs are stored."""
+        """Return the digests of stored blobs."""

@@ -204,7 +204,7 @@ def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
 
 
 def _certified(choice: Choice) -> Iterator[str]:
-    """By whose word another release than the builder's may run, and what differed."""
+    """Yield lines on who certified a release other than the builder's, and what differed."""
     if (found := certified_of(choice)) is not None:
         worst = max((difference.ulp_max for difference in found.differences), default=0)
         by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
@@ -213,7 +213,7 @@ def _certified(choice: Choice) -> Iterator[str]:
 
 
 def _other_targets(choice: Choice) -> Iterator[str]:
-    """Why it is none of the others, a line each."""
+    """Yield a line for each other target with the reason why it was not chosen."""
     for candidate in choice.candidates:
         if candidate.target == choice.target:
             chosen = candidate.features

@@ -54,7 +54,7 @@ class NamedTuple(tuple[Any, ...]):
     _fields: tuple[str, ...] = ()
 
     def __new__(cls, /, *values: Any, **named: Any) -> Self:
-        """From values in order, by name, or both; each field once. Raises TypeError."""
+        """Make a record from values in order, by name, or both. Raises TypeError."""
         left = cls._fields[len(values) :]
         if len(values) > len(cls._fields) or named.keys() != set(left):
             raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, each once")

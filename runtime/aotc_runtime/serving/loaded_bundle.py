@@ -179,7 +179,7 @@ class LoadedEntryPoint:
 
     @property
     def metrics(self) -> CallMetrics:
-        """Everything that is counted beside the calls of each profile."""
+        """Return the counters beside those of each profile."""
         with self._lock:
             if self._metrics is None:
                 from aotc_runtime.serving.call_metrics import CallMetrics, Exact
@@ -301,7 +301,7 @@ class LoadedBundle:
         }
 
     def close(self) -> None:
-        """Give executables and weights back; later calls raise ShapeError (AOTC-E633).
+        """Release executables and weights; later calls raise ShapeError (AOTC-E633).
 
         Calls that are running, and results that were returned, stay good.
         """

@@ -14,7 +14,7 @@ LIBRARIES = ("scipy",)
 
 
 def machine() -> Machine:
-    """This host's processor as the system describes it."""
+    """Return this host's processor as the system describes it."""
     from aotc_runtime.system import cpu_features
 
     architecture = os.uname().machine

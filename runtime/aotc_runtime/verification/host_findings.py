@@ -44,7 +44,7 @@ TITLES = {
 
 
 def place(manifest: BundleManifest) -> str:
-    """Where findings about a target are: "digits 1.0.0 for cpu-x86-64-v3"."""
+    """Return the location of findings about a target: "digits 1.0.0 for cpu-x86-64-v3"."""
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 

@@ -72,7 +72,7 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
 
 
 def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
-    """Masks and lengths: parameters that the loader can make."""
+    """Require masks and lengths that the loader can make."""
     parameters = {parameter.name: parameter for parameter in entry_point.parameters}
     pads = {d: p for d, p in without_compiling(entry_point).items() if isinstance(p, Pad)}
     masks = {pad.mask for pad in pads.values()} - {""}

@@ -227,7 +227,7 @@ def check_precisions(
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:
-    """Names, or numbers, of children: one for each, and such as Python takes."""
+    """Require a valid Python name, or a number, for each child."""
     if isinstance(tree, NamedTupleNode | RecordNode):
         names = (*tree.fields, tree.type) if isinstance(tree, NamedTupleNode) else ()
         good = all(map(_is_name, names)) and not any(n.startswith("_") for n in names[:-1])

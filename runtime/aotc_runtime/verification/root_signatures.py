@@ -129,7 +129,7 @@ def when_signed(
 
 
 def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:
-    """Whose builds these keys may describe, by the ids of builders; None for everybody's."""
+    """Return the builder ids whose builds these keys may describe; None for all."""
     if not policy.binds_builders():
         return None
     return frozenset(itertools.chain.from_iterable(key.builders or () for key in keys))

@@ -142,7 +142,7 @@ class _Root(Struct):
 def _implausible(
     material: bytes, signed: SignedPayload, signature: bytes, identity: Identity
 ) -> str | None:
-    """Why the material cannot show that this identity made the signature; None if it may.
+    """Return why the material cannot prove this identity's signature; None if it may.
 
     Whoever can change a bundle can add junk, and Sigstore's library takes a second and 60 MB to be
     imported. So it is asked about certificates alone that an authority of the trusted root has
@@ -196,7 +196,7 @@ def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
 def _refused(
     material: bytes, signed: SignedPayload, signature: bytes, identity: Identity, root: Any
 ) -> str | None:
-    """Why the material does not show that this identity made the signature; None if it does."""
+    """Return why the material does not prove this identity's signature; None if it does."""
     sigstore = _sigstore()
     envelope = {
         "payload": base64.b64encode(signed.payload).decode(),

@@ -57,7 +57,7 @@ def table() -> tuple[list[float], list[float]]:
 
 
 def angle(operation: Any) -> None:
-    """Put sine or cosine in other words."""
+    """Rewrite sine or cosine with other operations."""
     kind, element = kind_of(operation.results[0])
     if element not in ("f16", "bf16", "f32"):
         return

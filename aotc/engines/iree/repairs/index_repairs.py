@@ -220,7 +220,7 @@ def _row(name: str, kind: str, dimension: int, numbers: Sequence[int]) -> str:
 def _checked(
     operation: Any, indices: Any, dimension: int, limits: Sequence[int], instead: Sequence[int]
 ) -> list[Any]:
-    """Which windows fit, and indices that hold other numbers for those that do not."""
+    """Return which windows fit, and indices with other numbers for those that do not."""
     body, kind = _wide(indices, [*limits, *instead])
     body += _row("high", kind, dimension, limits) + _row("instead", kind, dimension, instead)
     shape = shape_of(indices)

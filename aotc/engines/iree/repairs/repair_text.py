@@ -52,7 +52,7 @@ def replace(operation: Any, body: str) -> None:
 
 
 def cloned(block: Any, arguments: Sequence[Any]) -> list[Any]:
-    """What a block returns for other arguments; a copy of its operations is put in place."""
+    """Insert a copy of a block's operations and return its results for other arguments."""
     known = dict(zip(block.arguments, arguments, strict=True))
     *operations, returned = block.operations
     for each in operations:

@@ -57,7 +57,7 @@ def _summed(operation: Any, element: str, widened: bool) -> None:
 
 
 def _converted(operation: Any, value: Any, kind: str) -> Any:
-    """Behind a barrier, since IREE would put the conversion into the product again."""
+    """Return a conversion behind a barrier, so that IREE does not fuse it into the product."""
     body = f"""
     %made = stablehlo.convert %a0 : ({value.type}) -> {kind}
     %r = stablehlo.optimization_barrier %made : {kind}

@@ -24,4 +24,4 @@ class TpuDevice(Accelerated):
         return xla_client.make_c_api_client(PLATFORM, {})
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
-        """Nothing: libtpu has made code of them."""
+        """Do nothing: libtpu compiled custom calls into the executable."""

@@ -24,7 +24,7 @@ def fill_value(text: str, dtype: DType) -> Array:
 
 
 def declared_fills(spec: EntryPoint) -> dict[int, Array]:
-    """By leaf, what padding is filled with."""
+    """Return the declared fill of padding by leaf."""
     texts: dict[str, str] = {}
     for policy in without_compiling(spec).values():
         if isinstance(policy, Pad):

@@ -119,7 +119,7 @@ def add_up(total: int, pieces: Collection[int]) -> list[int] | None:
 
 
 def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
-    """For each place, the sums up to the limit that the sizes from there on make, as bits."""
+    """Return, as bits, the sums up to the limit that the sizes from each index on can make."""
     mask = (1 << (limit + 1)) - 1
     sums = [1]
     for size in reversed(sizes):
@@ -134,7 +134,7 @@ def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
 def router_of(
     profiles: Sequence[ProfileRecord], policies: Mapping[str, OutOfProfilePolicy]
 ) -> Router:
-    """For profiles of a bundle, which are tried in the order of their cost."""
+    """Return a router over a bundle's profiles, tried in the order of their cost."""
     return Router([profile.sizes for profile in profiles], by_cost(profiles), policies)
 
 

@@ -256,7 +256,7 @@ class _BatchQueue:
         self._start_if_due()
 
     def _together(self, chosen: list[WaitingRequest]) -> list[Any]:
-        """In a thread: what each request gets, or the error that it gets instead."""
+        """Return, in a thread, the result or the error of each request."""
         model, plan, started = self._model, self._plan, perf_counter()
         if len(chosen) == 1:
             return [self._each(chosen[0])]

@@ -78,7 +78,7 @@ class Sized(Struct, frozen=True):
     others: Others
 
     def sizes(self, plan: Plan) -> dict[str, int]:
-        """By dimension."""
+        """Return the sizes by dimension."""
         mixed = zip(plan.mixed, self.mixed, strict=True)
         return dict(sorted([*self.others, *mixed, (plan.dimension, self.rows)]))
 

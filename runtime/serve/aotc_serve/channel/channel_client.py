@@ -71,7 +71,7 @@ class Current(Struct, frozen=True):
 
 
 def path_of(channel: str, name: str) -> str:
-    """Where TUF's targets metadata name the bundle of this name."""
+    """Return the path that TUF's targets metadata have for a bundle of this name."""
     return f"{channel}/{name}"
 
 

@@ -137,7 +137,7 @@ class Calls:
                 connection.calibrate()
 
     def _refuse(self, call: Call, error: AotcError) -> None:
-        """Have the call raise an error in place of waiting."""
+        """Make the call raise an error in place of waiting."""
         self._wait_no_longer(call)
         call.refused = error
         if call.task is not None:

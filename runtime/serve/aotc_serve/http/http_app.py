@@ -269,7 +269,7 @@ class Rest:
         return encode_json({})
 
     async def metrics(self, _: Request) -> Response:
-        """For Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         text = await asyncio.to_thread(self._service.metrics.text)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

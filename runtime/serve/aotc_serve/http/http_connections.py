@@ -369,7 +369,7 @@ def bounded(
             self.on_response_complete()
 
         def _ask(self, app: Any) -> None:
-            """Let the application, or an answer in its place, have the request that was held."""
+            """Pass the held request to the application, or answer it in its place."""
             held, self._held = self._held or (), None
             if self._is_full:
                 return

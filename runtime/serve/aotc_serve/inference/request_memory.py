@@ -154,7 +154,7 @@ class Claim:
             self.give_back(self.total - size)
 
     def close(self) -> None:
-        """Give everything back. Closed again, it has nothing to give."""
+        """Release the claim; closing it again has no effect."""
         size, self.total = self.total, 0
         if size:
             self._memory.give_back(size)

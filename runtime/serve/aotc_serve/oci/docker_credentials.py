@@ -112,7 +112,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
 
 
 def _config_file(environment: Mapping[str, str]) -> Path | None:
-    """None for a user without a home, such as a container's number that no name belongs to."""
+    """Return Docker's configuration file; None for a user without a home directory."""
     if named := environment.get("REGISTRY_AUTH_FILE", ""):
         return Path(named)
     if folder := environment.get("DOCKER_CONFIG", ""):

@@ -50,7 +50,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """Where the registry answers, with its port: Docker Hub's is not its name."""
+        """Return the registry's host with its port; Docker Hub's differs from its name."""
         return HUB_SERVER if self.host in HUB_NAMES else self.host
 
     @property
@@ -65,7 +65,7 @@ class Reference(Struct, frozen=True):
         return self.digest or self.tag
 
     def at(self, digest: str) -> Reference:
-        """This reference, pinned to a digest."""
+        """Return this reference, pinned to a digest."""
         return replace(self, tag="", digest=digest)
 
 

@@ -205,7 +205,7 @@ def _mapped(view: memoryview) -> Body:
 def fetch_blob(
     repository: Repository, digest: str, size: int, sink: Sink, progress: Progress = NO_PROGRESS
 ) -> None:
-    """Have a blob in a sink, from where that left off; its size and digest are the ones asked for.
+    """Fetch a blob into a sink, resuming where that ends, and check its size and digest.
 
     Raises RegistryError (AOTC-E772 to E775), IntegrityError (AOTC-E201, E203), and what the sink
     raises.

@@ -319,7 +319,7 @@ class Repository:
     def _redirected(
         self, response: Response, url: str, headers: dict[str, str], progress: Progress
     ) -> Iterator[Response]:
-        """Where a blob is stored; nobody there is told who asks."""
+        """Yield the response of a blob's storage, which gets no credentials."""
         for _ in range(REDIRECTS_MAX):
             url = self._safe(self._joined(url, response.header("Location")))
             with self.http.request("GET", url, headers, None, progress) as response:
@@ -353,7 +353,7 @@ class Repository:
             raise self._unsafe("an invalid address") from None
 
     def upload_place(self, response: Response, url: str) -> str:
-        """Where an upload goes on: at the registry. Raises RegistryError (AOTC-E775)."""
+        """Return the URL where an upload continues. Raises RegistryError (AOTC-E775)."""
         location = response.header("Location")
         if not location:
             found = f"{response.status_line} without Location"

@@ -341,7 +341,7 @@ class Service:
             return answered, model.name
 
     def _answer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> tuple[T, str]:
-        """In a thread, or at once where that is known to be quick: the answer, the model's name."""
+        """Return the response and the model's name, computed in a thread unless it is quick."""
         started = perf_counter()
         try:
             with self.repository.serving(asked.name, asked.version) as model:

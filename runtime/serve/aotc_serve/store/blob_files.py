@@ -108,7 +108,7 @@ class BlobFiles:
         return self.size(digest) == size
 
     def make(self) -> None:
-        """Have the folders. Raises ResourceError (AOTC-E560)."""
+        """Create the folders. Raises ResourceError (AOTC-E560)."""
         try:
             for name in (BLOBS, PARTIAL, BUNDLES):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class BlobFiles:
                 sink.write(data)
 
     def write_record(self, name: str, data: bytes) -> None:
-        """Put a small file in place, whole. Raises ResourceError (AOTC-E560)."""
+        """Write a small file atomically. Raises ResourceError (AOTC-E560)."""
         self.make()
         path, partial = self.folder / BUNDLES / name, self.folder / PARTIAL / name
         try:

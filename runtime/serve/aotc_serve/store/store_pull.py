@@ -157,7 +157,7 @@ def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
 
 
 def make_room(store: Store, listing: Listing, size: int) -> None:
-    """Have the store within its limit once this bundle is in it. Raises AOTC-E561."""
+    """Free space so that the store keeps its limit with this bundle. Raises AOTC-E561."""
     if store.limit is None:
         return
     needed = size + sum(map(len, listing.documents.values()))

@@ -197,7 +197,7 @@ class Store:
         return MappedBundle(name, members)
 
     def keep(self, root: Entry, attestations: Collection[Entry]) -> None:
-        """Have a record of a bundle, whose blobs are there. Attestations that it had stay."""
+        """Record a bundle whose blobs are stored, and keep its earlier attestations."""
         before = self.bundle(root.digest)
         joined = {entry.digest: entry for entry in attestations}
         if before is not None:
