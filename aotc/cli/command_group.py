@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -170,6 +171,7 @@ def _message_of(error: click.ClickException) -> str:
     if message.startswith(NO_SERVE):
         close = ()
     message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
+    message = re.sub(r"is not a valid (integer|float) range\Z", r"is not a valid \1", message)
     return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
 
 

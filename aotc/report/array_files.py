@@ -68,7 +68,10 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
                 return {name: _array(name, loaded[name]) for name in loaded.files}
     except Exception as error:  # of any decoder and of Python's parser
         found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", found) from error
+        if "pickle" in found:  # numpy's words for files of any other type
+            found = "neither .npy nor .npz, or an array of Python objects"
+        hint = "correct the path" if isinstance(error, FileNotFoundError) else None
+        raise refusal("AOTC-E012", f"{option} {path}", found, hint=hint) from error
 
 
 def _array(name: str, value: Any) -> Array:

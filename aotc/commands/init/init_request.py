@@ -241,10 +241,11 @@ def parse_array(text: str) -> ArrayText | None:
 def _array(text: str) -> ArrayText:
     array = parse_array(text)
     if array is None:
-        written = text.partition("[")[0].strip()
-        known = {*DTYPES, *SHORT_DTYPES}
+        written, bracket, _ = text.partition("[")
+        written, known = written.strip(), {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
-        raise _Unreadable(_FORM, f"did you mean `{close}`?" if close else "correct it")
+        hint = f"did you mean `{close}`?" if close else "correct the axes in brackets"
+        raise _Unreadable(_FORM, hint if bracket else "write the dtype, then the axes in brackets")
     return array
 
 

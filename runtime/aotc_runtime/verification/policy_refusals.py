@@ -58,7 +58,9 @@ def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
 def invalid(where: str, error: Exception) -> Finding:
     """Return a finding (AOTC-E309) for a text that is not TOML, with its line if it is known."""
     found, hint = str(error), _WRITE_ONE
-    if where.endswith(".toml") and (at := _POSITION.search(found)):
+    if where.endswith((".key", ".pub")):
+        found = "a key file"
+    elif where.endswith(".toml") and (at := _POSITION.search(found)):
         found, where = found[: at.start()], f"{where}:{at[1]}"
         hint = "correct the syntax on this line; strings are written in quotes"
     return finding("AOTC-E309", where, found, hint=hint)

@@ -179,7 +179,7 @@ def _no_entry_point(manifest: BundleManifest, name: str) -> Finding:
         "AOTC-E337",
         where,
         f'"{name}" in `metrics` of the policy',
-        cause="metric-is-of-an-unknown-entry-point",
+        cause="metric-names-an-unknown-entry-point",
         expected=f"one of: {', '.join(f'{each}.{metric}' for each in known)}",
         hint=hint,
     )

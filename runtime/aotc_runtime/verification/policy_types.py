@@ -192,6 +192,8 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
             if not value and isinstance(value, list | tuple):
                 return kind, found, "add a value; without the key, everything is accepted"
             hint = f"write `[{found}]`" if isinstance(value, str) else "write it in brackets"
+            if isinstance(value, Mapping):
+                hint = "write the table's header in two brackets, such as `[[keys]]`"
             return kind, found, hint
         case _:
             return "a table", found, "write it as `[table]` or `{ key = value }`"

@@ -211,13 +211,13 @@ def _number(
 
 
 def size_of(text: str) -> int:
-    """Parse a size such as `64M` and return bytes. Raises ValueError."""
+    """Parse a size such as `64M` and return bytes. Raises ArgumentTypeError."""
     units = {"K": 2**10, "M": MIB, "G": 2**30}
     unit = units.get(text[-1:].upper(), 1)
-    size = int(text[:-1] if unit > 1 else text) * unit
-    if size < 1:
-        raise ValueError
-    return size
+    number = text[:-1] if unit > 1 else text
+    if not number.isdecimal() or len(number) > 15 or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 64M")
+    return int(number) * unit
 
 
 def options_of(given: argparse.Namespace) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,7 +70,7 @@ def arguments_of(given: Mapping[str, Any]) -> Arguments:
         if isinstance(values.get(name), str):
             try:
                 values[name] = size_of(values[name])
-            except ValueError:
+            except argparse.ArgumentTypeError:
                 raise _unfit(name, values[name], "a size such as 64M") from None
     try:
         return msgspec.convert(values, Arguments, strict=False)
