@@ -147,7 +147,7 @@ def build(
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
-        parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallbacks)
+        parts = Assembler(manifest, program, run.built_with, run.scratch)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = check(run, program, compiled, parts)

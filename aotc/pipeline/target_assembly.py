@@ -75,7 +75,7 @@ class AssembledTarget:
 class Assembler:
     """Makes the parts of one target after another from the same program and weights.
 
-    `built_with` is by platform; `fallbacks` are targets that a later engine of their list compiled.
+    `built_with` is by platform.
     """
 
     def __init__(
@@ -84,10 +84,9 @@ class Assembler:
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
         scratch: Scratch,
-        fallbacks: Sequence[EngineFallback] = (),
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
-        self._built_with, self._fallbacks = built_with, fallbacks
+        self._built_with = built_with
         self._weights = _weight_blobs(program, scratch)
 
     def assemble(
@@ -95,16 +94,18 @@ class Assembler:
         target: Target,
         executables: Mapping[ExecutableKey, Executable],
         chosen: EngineChoice | None = None,
+        fallbacks: Sequence[EngineFallback] = (),
     ) -> AssembledTarget:
         """Return the bundle manifest of a target with these executables, and all its blobs.
 
         `executables` may be candidates, none of them checked yet. A captured profile without one
-        belongs to other targets only. `chosen` is the target's engine, if it was measured.
+        belongs to other targets only. `chosen` is the target's engine, if it was measured;
+        `fallbacks` are of targets that a later engine of their list compiled.
         """
         program, platforms = self._program, [each.platform for each in executables.values()]
         built_with = made_by(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
-        refused = [each.refusal for each in self._fallbacks if each.target == target.name]
+        refused = [each.refusal for each in fallbacks if each.target == target.name]
         evidence = target_evidence(program, executables, refused, chosen)
         evidence_blob = Blob(canonical_json.encode(evidence), oci_layout.EVIDENCE_TYPE)
         blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]

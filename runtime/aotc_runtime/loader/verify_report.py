@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from aotc_runtime.base.digest import copy_of
 from aotc_runtime.base.errors import (
     BundleFormatError,
     Finding,
@@ -115,16 +116,16 @@ def verify_report(
         opened = nullcontext(InspectedBundle(kept, kept.name, bundle, {}))
     else:
         opened = bundle_sources.open_for_inspection(bundle, policy, now, full=full, ca=ca)
-    with opened as looked:
+    with opened as inspected:
         facts = detect_all()
-        verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
-        report = report_of(looked.shown, verdict, facts, looked.note)
+        verdict = examine(inspected.source, policy, facts, now, asked, inspected.unread)
+        report = report_of(inspected.shown, verdict, facts, inspected.note)
         if policy.channel is None or report.findings:
             return report
         if not channel:
             told_of = f"channel {policy.channel.name} was not asked: --channel"
             return replace(report, lines=(*report.lines, told_of))
-        return _asked(policy.channel, trust.parent, looked.source, verdict, report)
+        return _asked(policy.channel, trust.parent, inspected.source, verdict, report)
 
 
 def _asked(
@@ -137,7 +138,7 @@ def _asked(
     manifest = verdict.manifest
     assert manifest is not None, "a bundle that would be loaded has one"
     try:
-        index = bytes(source.blob(verdict.root_digest) or b"")
+        index = copy_of(source.blob(verdict.root_digest) or b"")
         stamp = bundle_sources.channel_source().require_named(
             channel, folder, manifest.name, manifest.version, index
         )

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.canonical_json import decode_foreign, decoder
-from aotc_runtime.base.digest import begin_hashing, cores, sha256, sha256_each
+from aotc_runtime.base.digest import begin_hashing, copy_of, cores, sha256, sha256_each
 from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
@@ -98,7 +98,7 @@ def _file(source: BlobSource, name: str) -> bytes:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
         found = f"{len(data)} bytes"
         raise refusal("AOTC-E111", f"{source.name} {name}", found, expected=expected)
-    return bytes(data)
+    return copy_of(data)
 
 
 def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
@@ -121,7 +121,7 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
     where = f"{source.name} {what}"
     if len(data) > limit:
         raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
-    copy = bytes(data)
+    copy = copy_of(data)
     if sha256(copy) != ref.digest:
         raise refusal("AOTC-E201", where, sha256(copy), expected=ref.digest)
     return copy
@@ -349,7 +349,7 @@ def _hash_layers(
         if _is_weights(layers[digest]):
             weights[digest] = stored
         else:
-            data[digest] = memoryview(bytes(stored))
+            data[digest] = memoryview(copy_of(stored))
     for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
         if found != digest:
             where = f"{source.name} {digest} ({layers[digest].mediaType})"
