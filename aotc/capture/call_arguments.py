@@ -170,7 +170,7 @@ def _mismatches(
 
 
 def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
-    """The parameters that can be passed by position: those before the first that is not passed."""
+    """Return the parameters to pass by position: those before the first that is not passed."""
     positional = takewhile(
         lambda each: each.kind is not inspect.Parameter.KEYWORD_ONLY and each.name in passed,
         parameters,

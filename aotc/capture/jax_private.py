@@ -177,7 +177,7 @@ def scopes(equation: Any) -> tuple[str, ...]:
 
 
 def constant_variables(jaxpr: Any) -> Iterator[Any]:
-    """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
+    """Return variables for closed-over values, of a jaxpr and of those nested in it."""
     yield from jaxpr.constvars
     for equation in jaxpr.eqns:
         for inner in nested_jaxprs(equation):

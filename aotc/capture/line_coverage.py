@@ -102,7 +102,7 @@ def recording(root: Path) -> Iterator[Recording]:
 
 
 def code_lines(code: CodeType) -> set[int]:
-    """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
+    """Return the lines with code of a function's body, without its `def` and docstring."""
     resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
     return {line for _, end, line in code.co_lines() if line and end > resumed + _RESUME_BYTES}
 

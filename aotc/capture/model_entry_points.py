@@ -122,7 +122,7 @@ class Models:
         return self.weights[name] if name in self.weights else load(name, self.manifest)
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
-        """The function that a reference of the completed manifest names, which may be a model.
+        """Return the function or the model that a reference of the completed manifest names.
 
         Raises what `program.resolve` raises.
         """
@@ -413,7 +413,7 @@ class _Completing:
 
 
 def paths_of(model: Model) -> list[str]:
-    """The inputs of a model as leaf paths, whose steps can be parameters: "input.1" is input_1."""
+    """Return a model's inputs as leaf paths of valid parameter names: "input.1" is input_1."""
 
     def identifier(step: str) -> str:
         text = _NO_IDENTIFIER.sub("_", step)
@@ -471,7 +471,7 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 
 def _callable(model: Model, where: str) -> Callable[..., Any]:
-    """The model as a function with a parameter for its weights, if any, and for each input."""
+    """Return the model as a function of its weights, if it has any, and of each input."""
     paths = paths_of(model)
     parameters = [WEIGHTS] if model.weights else []
     parameters += dict.fromkeys(path.split("/")[0] for path in paths)

@@ -87,7 +87,7 @@ class TracedProfile:
 def _trace(
     call: FlatCall, where: str, root: Path, on_mesh: ArrayShardings | None, sizes: Mapping[str, int]
 ) -> tuple[Any, list[KeyImpl | None]]:
-    """A `jax.stages.Traced` of the flat call over data, and which of its outputs are random keys.
+    """Return a `jax.stages.Traced` of the flat call, and which of its outputs are random keys.
 
     Raises CaptureError (E825, E826, E828, E829).
     """

@@ -57,7 +57,7 @@ def is_of_python(path: str) -> bool:
 
 @cache
 def library_folders() -> tuple[str, ...]:
-    """Folders of installed code, with a slash at the end: no file below one is the project's."""
+    """Return the folders of installed code, which hold no file of the project."""
     return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
 
 

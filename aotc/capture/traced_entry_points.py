@@ -245,7 +245,7 @@ def _parameters(
 
 
 def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[LiftedConstant, ...]:
-    """The arrays that the function closes over, at any profile. Raises CaptureError (AOTC-E832)."""
+    """Return closed-over arrays of any profile. Raises CaptureError (AOTC-E832)."""
     lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
     raise_if(
         found

@@ -108,7 +108,7 @@ def hint(error: BaseException, otherwise: str) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback without the frames of aotc and jax, causes included; a block of lines."""
+    """Return the traceback with its causes, without the frames of aotc and jax."""
     report = traceback.TracebackException.from_exception(error)
     for part in _chain(report):
         kept = [frame for frame in part.stack if is_users(frame.filename)]

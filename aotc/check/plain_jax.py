@@ -33,7 +33,7 @@ type Functions = Callable[[str], Callable[..., Any]]
 
 
 def path_of(*steps: Any, owner: str = "") -> str:
-    """A leaf's path as jax writes it, joined by "/", below the name of what it belongs to."""
+    """Return jax's path of a leaf, joined by "/", below the name of its tree."""
     inner = jax.tree_util.keystr(steps, simple=True, separator="/")
     return "/".join(part for part in (owner, inner) if part)
 

@@ -220,7 +220,7 @@ class CallVerdict(Struct, frozen=True):
 
 
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that decides: the first wrong one, or the one with most different elements."""
+    """Return the decisive verdict: the first wrong one, or that with most differences."""
     return max(verdicts, key=lambda each: (not each.right, each.different))
 
 

@@ -75,7 +75,7 @@ def note_readable(key: Path) -> None:
 
 
 def given_passphrase(file: Path | None) -> bytes | None:
-    """The passphrase from a file (its first line) or the environment; None if neither is set.
+    """Return the passphrase from a file's first line or the environment, or None.
 
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """

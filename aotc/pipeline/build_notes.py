@@ -116,7 +116,7 @@ def not_evaluated(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
 
 
 def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
-    """A sentence for each dimension with the policy split that no two profiles could serve."""
+    """Return a note for each `split` dimension that no two profiles can serve."""
     for target, manifest in manifests.items():
         for name, entry_point in manifest.entry_points.items():
             for dimension, policy in without_compiling(entry_point).items():

@@ -104,7 +104,7 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
 def compile_jobs(
     entry_points: Iterable[CapturedEntryPoint], targets: Sequence[Target], wanted: Wanted
 ) -> dict[str, dict[ExecutableKey, CompileJob]]:
-    """A job for each executable of these entry points that a target is to have, by target."""
+    """Return a job for each executable of these entry points, by target."""
     captured = {key: (each, p) for each in entry_points for key, p in each.by_key.items()}
     chosen = {target.name: frozenset(wanted[target.name]) for target in targets}
     return {
@@ -231,7 +231,7 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _as_for(target: Target, platform: str) -> Target:
-    """The target for a platform of the same machine. Raises ValueError: why there is no code."""
+    """Return the same machine's target for a platform. Raises ValueError with a reason."""
     if platform == target.platform:
         return target
     kind, own = kind_of(platform), kind_of(target.platform)

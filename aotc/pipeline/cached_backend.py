@@ -114,7 +114,7 @@ def _target_parts(target: Target) -> Parts:
 
 
 def _flat(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A nested document as flat parts; values are not digested, so that people see what changed."""
+    """Return a nested document as flat components with readable values."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from _flat(f"{prefix}{name} ", value)
@@ -142,7 +142,7 @@ def on_this_host(
 
 
 def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:
-    """The backend of each platform, with its toolchain checked before anything of the build runs.
+    """Return the backend of each platform, after checking its toolchain.
 
     Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
     is another platform to build for. Raises CompileError, everything that is missing at once:

@@ -173,7 +173,7 @@ class Tasks:
         return time.perf_counter()
 
     def recall[T](self, key: str, type_: type[T]) -> T | None:
-        """The value under a key, decoded; None if there is none, or it is not of this type."""
+        """Return the decoded value under a key; None without one of this type."""
         data = self.store.get(key) if self.store else None
         return None if data is None else _decoded(data, type_)
 

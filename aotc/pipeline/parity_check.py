@@ -237,7 +237,7 @@ class ParityCheck:
                 )
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
+        """Return cache key components: the plan of trials, and each call with its results."""
         for entry in self._plans.get(target, []):
             plan = sha256(msgspec.msgpack.encode(entry))
             yield f"trials of {entry.entry_point}", plan
@@ -247,7 +247,7 @@ class ParityCheck:
                 yield f"call {where} of {trial.inputs}", _file(path)
 
     def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the plan of the value trials, and each with its results in plain JAX."""
+        """Return cache key components: the plan of value trials, and each with its results."""
         for name, entry_point in manifest.entry_points.items():
             for profile in entry_point.profiles:
                 key = executable_key(name, profile.sizes)

@@ -143,7 +143,7 @@ class Scratch:
         return self.folder / f"expected.{file_stem(key)}.safetensors"
 
     def fixture(self, key: ExecutableKey) -> Path:
-        """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
+        """Return the fixture's file with its reference results; safetensors."""
         return fixture_file(self.folder, key)
 
     def weights(self, name: str) -> list[Path]:

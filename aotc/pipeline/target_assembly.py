@@ -383,7 +383,7 @@ def requirements(
 
 
 def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
-    """Platforms of executables other than the target's own, for which "" stands as well; sorted."""
+    """Return other platforms of executables, sorted; "" also stands for the target's own."""
     return sorted({*platforms} - {"", target.platform})
 
 

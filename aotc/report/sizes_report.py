@@ -50,7 +50,7 @@ def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def masks_and_lengths(report: dict[str, Any]) -> dict[str, str]:
-    """The inputs that no caller passes, masks and lengths, by path, as the report shows them."""
+    """Return the masks and lengths by path, as the report shows them."""
     policies = list(report["policies"].values())
     policies += [policy["meanwhile"] for policy in policies if policy.get("meanwhile")]
     paths = {policy.get(key) for policy in policies for key in ("mask", "length")}

@@ -200,7 +200,7 @@ def _name(data: bytes) -> str:
 def _wide(
     extra: memoryview, size: int, packed: int, offset: int, name: str
 ) -> tuple[int, int, int]:
-    """Sizes and place of a member, from its record of 64 bits where they do not fit into 32."""
+    """Return a member's sizes and offset, from its 64-bit record if they need one."""
     if _FULL not in (size, packed, offset):
         return size, packed, offset
     at = 0

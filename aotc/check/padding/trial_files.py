@@ -59,7 +59,7 @@ def read_outcomes(folder: Path) -> Outcomes:
 
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
-    """The inputs of a trial's call and what plain JAX makes of them; laid out as a fixture."""
+    """Return the file of a trial's inputs and plain JAX's results, in a fixture's layout."""
     stem = file_stem(executable_key(entry_point, trial.sizes))
     return folder / f"call.{stem}.{trial.inputs}.safetensors"
 

@@ -143,7 +143,7 @@ def certify(
 
 
 def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
-    """The predicate of a certificate, as `aotc_runtime.formats.certificate_predicate` reads it."""
+    """Return a predicate for `aotc_runtime.formats.certificate_predicate`."""
     where, release = trial.surroundings or NOT_TOLD, trial.release
     stated = {"jaxlib": "", "package": release.package, "version": release.version}
     if release.package == JAXLIB:

@@ -236,7 +236,7 @@ class Repository:
         return root
 
     def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
-        """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""
+        """Return whether metadata expire late enough and are signed by a key with its role now."""
         stays = snapshot.signed.expires > now + RENEWED_BEFORE
         return bool(stays and self._result(SNAPSHOT, snapshot))
 

@@ -22,7 +22,7 @@ SHOWN_MAX = 6
 
 
 def compat_document(bundle: str, read: Opened, rows: Sequence[Row]) -> dict[str, Any]:
-    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it."""
+    """Return the matrix as JSON, without findings; `bundle` is the caller's path."""
     return {
         "bundle": bundle,
         "name": read.name,
@@ -172,7 +172,7 @@ def _parity(evidence: dict[str, Any]) -> str:
 
 
 def _claim(claim: dict[str, Any]) -> str:
-    """A certificate that does not count here, shown for whoever decides whether it should."""
+    """Return a line about a certificate that does not count here."""
     by = ", ".join(key[:16] for key in claim["keys"]) or "a key that is not named"
     return (
         f"a certificate says {claim['outcome']} (by {by} on {claim['certified_on']}, "

@@ -167,7 +167,7 @@ def _module(
 
 
 def _portable(text: str) -> str:
-    """A module without XLA's copies, which are no operations of StableHLO and change no value."""
+    """Return a module without XLA's copies, which are not StableHLO and change no value."""
     copies = re.compile(r"mhlo\.copy (%[\w#]+) : (tensor<.*?>+)(?= loc\(|\s|$)", re.MULTILINE)
     return copies.sub(r"stablehlo.reshape \1 : (\2) -> \2", text)
 

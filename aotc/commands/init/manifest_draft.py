@@ -213,7 +213,7 @@ def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Ite
 
 
 def name_of(function: str) -> str:
-    """A bundle's name from a reference: the first package that the function is in, or the file."""
+    """Return a bundle's name from a reference: the function's top package, or the file."""
     if is_model_file(function):
         return _NO_NAME.sub("-", PurePosixPath(function).stem).strip("-") or "model"
     return PurePosixPath(function.partition(":")[0].replace(".", "/")).parts[0]

@@ -212,7 +212,7 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
 
 
 def _point(public: pkcs11.Object) -> tuple[str, bytes]:
-    """The kind of a public key, and its bytes without the OCTET STRING that tokens wrap it in."""
+    """Return a public key's type, and its bytes without the token's OCTET STRING."""
     import pkcs11
 
     expected, cause = "Ed25519, ECDSA P-256", "unsupported-pkcs-11-key-type"

@@ -135,7 +135,7 @@ def _chosen(
 def _cut(
     spec: EntryPointSpec, given: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The inputs of a profile, as fixtures are cut: values repeat along axes with a dimension."""
+    """Return a profile's inputs, cut like fixtures: repeated along axes with a dimension."""
     axes = {
         path: leaf.shape
         for parameter, tree in spec.inputs.items()

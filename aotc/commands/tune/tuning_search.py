@@ -169,7 +169,7 @@ def _compiled(
     workers: int,
     on_step: Callable[[int, int], None],
 ) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
-    """Every candidate of every engine, in the order of preference. defaults: of the first."""
+    """Return every candidate of every engine by preference; `defaults` are the first's."""
     planned = {
         key: [
             (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))

@@ -33,7 +33,7 @@ def read_artifact(artifact: bytes) -> ir.Module:
 
 
 def operations_named(module: Any, names: Collection[str]) -> list[Any]:
-    """The operations of a module with one of these names, those in regions too, in its order."""
+    """Return a module's operations with these names, in order, including those in regions."""
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:

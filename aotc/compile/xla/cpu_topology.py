@@ -79,7 +79,7 @@ def _locate(fields: list[Field]) -> tuple[list[int], Machine]:
 def _search[T](
     fields: list[Field], read: Callable[[list[Field]], T | None]
 ) -> tuple[list[int], T] | None:
-    """The first nested message that `read` understands: indices down to it, and what it gives."""
+    """Return the first nested message that `read` parses: its indices and the result."""
     for index, field in enumerate(fields):
         inner = protobuf.message(field)
         if inner is None:

@@ -90,12 +90,12 @@ def versions() -> dict[str, str | int]:
 
 
 def cpu_client(devices: int = 1) -> Any:
-    """A CPU client with this many devices, which gives the host's topology and the cost model."""
+    """Return a CPU client with this many devices, for the host's topology and cost model."""
     return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
 
 def host_topology(client: Any) -> bytes:
-    """The serialized topology of this host: triple, processor and features in XLA's spelling."""
+    """Return this host's serialized topology: triple, processor and features as XLA names them."""
     return bytes(xla_client._xla.get_topology_for_devices(client.devices()).serialize())
 
 
@@ -115,7 +115,7 @@ PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy
 
 
 def custom_call_targets(module: Any) -> list[str]:
-    """The targets of the custom calls in an MLIR module, sorted, without those of PARTITIONING."""
+    """Return the sorted custom-call targets of an MLIR module, without PARTITIONING."""
     calls = mlir_context.operations_named(module, ("stablehlo.custom_call",))
     names = {str(ir.StringAttr(call.attributes["call_target_name"]).value) for call in calls}
     return sorted(name for name in names if not PARTITIONING.fullmatch(name))

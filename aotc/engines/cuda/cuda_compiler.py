@@ -108,7 +108,7 @@ def _wheels() -> Wheels:
 
 
 def self_contained(target: Target) -> Target:
-    """The target with the installed plugin's description written out, which any plugin can use.
+    """Return the target with the installed plugin's description, which any plugin can use.
 
     Raises CompileError (AOTC-E907, E908).
     """
@@ -117,7 +117,7 @@ def self_contained(target: Target) -> Target:
 
 
 def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
-    """The device of a target and its description, by the plugin unless the target brings one."""
+    """Return a target's device and its description, the target's own or the plugin's."""
     device = target.device
     assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
     text = device.text or gpu_descriptions.texts_once(_wheels().plugin).get(device.description)

@@ -65,7 +65,7 @@ class IreeBackend:
         self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib and IREE's compiler. Raises CompileError (AOTC-E907)."""
+        """Return versions of aotc, jax, jaxlib and IREE. Raises CompileError (AOTC-E907)."""
         return built_with({COMPILER: compiler_version()})
 
     def compile(self, job: CompileJob) -> Executable:

@@ -63,7 +63,7 @@ class GraphBackend:
         return self._engine.platform
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib and the packages. Raises CompileError (AOTC-E907)."""
+        """Return versions of aotc, jax, jaxlib and engine. Raises CompileError (AOTC-E907)."""
         return built_with(versions(self._engine))
 
     def compile(self, job: CompileJob) -> Executable:

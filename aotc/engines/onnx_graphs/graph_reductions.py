@@ -21,7 +21,7 @@ type Combine = Callable[[Graph, Tensor, Tensor], Tensor]
 
 
 def body_of(block: Block) -> str:
-    """The only operation of a function of two numbers, such as "stablehlo.add"; "" for others."""
+    """Return the only operation of a function of two numbers, or "": "stablehlo.add"."""
     if len(block.operations) != 1 or len(block.arguments) != 2:
         return ""
     (only,) = block.operations

@@ -50,7 +50,7 @@ def _key(graph: Graph, value: Tensor) -> Tensor:
 
 
 def _keys(block: Block) -> list[tuple[int, bool]]:
-    """The operands that a comparison looks at, in order, and whether the largest comes first."""
+    """Return a comparison's operands in order, and whether the largest comes first."""
     (returned,) = block.returned
     found = _compared_by(block, returned)
     if found is None:

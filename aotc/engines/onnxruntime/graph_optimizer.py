@@ -110,7 +110,7 @@ def _refused(graph: Graph, words: str) -> str:
 
 
 def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> bytes:
-    """The model's bytes, with the parameters that are weights as arrays that are handed over.
+    """Return the model's bytes, with weight parameters as arrays that a call passes.
 
     threads: who computes a call (`aotc.engines.onnx_graphs.graph_job`).
     """
@@ -154,7 +154,7 @@ def _reference(value: Any) -> Any:
 
 
 def operators(model: Any) -> dict[str, int]:
-    """How often each operator occurs, by name; the body of a loop counts once."""
+    """Return how often each operator occurs; the body of a loop counts once."""
     found: Counter[str] = Counter()
 
     def visit(graph: Any) -> None:

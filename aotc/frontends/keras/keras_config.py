@@ -170,7 +170,7 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _of_keras(module: str, name: str) -> Any:
-    """What Keras finds under such a name; nothing is imported for it."""
+    """Return Keras's object of a name, without importing anything."""
     if module != "keras" and not module.startswith("keras."):
         return None
     return vars(sys.modules[module]).get(name) if module in sys.modules else None

@@ -176,7 +176,7 @@ def _narrows(dtype: np.dtype[Any], file: ModelFile) -> bool:
 
 
 def _narrow(name: str, array: Array, file: ModelFile, into: Bindings) -> Array:
-    """With 32 bits where 64-bit types are off, if the values fit."""
+    """Return the array in 32 bits where 64-bit types are off, if the values fit."""
     if not _narrows(array.dtype, file):
         return array
     to = NARROW[array.dtype]
@@ -196,7 +196,7 @@ def _inputs(
     into: Bindings,
     changes: torch_states.Changes,
 ) -> Iterator[tuple[ModelInput, TensorMeta]]:
-    """What callers pass."""
+    """Yield the inputs that callers pass."""
     outputs = zip(signature.output_specs, made.outputs, strict=False)
     results = [output for spec, output in outputs if spec.token is UNSET]
     computed = set(refs(tuple(results))).union(*map(used, made.steps))

@@ -62,7 +62,7 @@ def is_float(value: Any) -> bool:
 
 
 def is_low(dtype: Any) -> bool:
-    """Whether torch computes in float32 with numbers of this dtype, and rounds the result."""
+    """Return whether torch computes this dtype in float32 and rounds the result."""
     return category(dtype) == 2 and np.dtype(dtype).itemsize < 4
 
 

@@ -163,7 +163,7 @@ def _places(step: Step) -> Iterator[tuple[int | None, str]]:
 
 
 def _last_uses(plan: Plan) -> dict[str, int]:
-    """The last step that uses each value; after all, results are used, and what was passed."""
+    """Return the last step that uses each value; results and arguments are used at the end."""
     last = {name: number for number, step in enumerate(plan.steps) for name in used(step)}
     return last | dict.fromkeys(refs((*plan.outputs, *plan.inputs)), len(plan.steps))
 

@@ -203,7 +203,7 @@ def _value(argument: Argument, depth: int) -> Any:
 
 
 def _layer(node: Node) -> str:
-    """The path of the innermost module that a node's call belongs to, such as "layers.0.dense"."""
+    """Return the path of a node's innermost module, such as "layers.0.dense"."""
     _, path, *_ = (node.metadata.get("nn_module_stack", "").split(";")[-1] + ",").split(",")
     return path if path.isprintable() and len(path) <= NAMES_MAX else ""
 
@@ -382,7 +382,7 @@ def _needed(made: Plan) -> Plan:
 
 
 def _only_returns(step: Step) -> bool:
-    """Whether a step does nothing but return values: of ATen the names tell, of others nothing."""
+    """Return whether a step only returns values, which only names of ATen show."""
     if step.target in NOTHING_DONE or step.target in FUNCTIONS:
         return True
     writes = step.in_place is not None or step.target.endswith("out")

@@ -168,7 +168,7 @@ def with_states(
 
 
 def initial_state(model: Model) -> Model:
-    """The function without inputs that returns what a model owns and changes, as its file has it.
+    """Return a function of no inputs that returns a model's initial state.
 
     An array of which every element is the same is made where it is asked for, not stored.
     """

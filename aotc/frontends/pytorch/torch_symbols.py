@@ -209,7 +209,7 @@ def symbols_in(size: Sym) -> set[str]:
 
 
 def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
-    """Sizes and strides where each symbol is some number: what holds for these does in general."""
+    """Return sizes and strides for sample numbers of symbols, whose relations hold in general."""
     names = sorted(set().union(*map(symbols_in, (*meta.sizes, *meta.strides))))
     symbols = {name: 101 + 12 * i for i, name in enumerate(names)}
     sizes = [evaluate(size, symbols) for size in meta.sizes]

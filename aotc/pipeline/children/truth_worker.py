@@ -187,7 +187,7 @@ class _Case:
 
 
 def _neighbour(arguments: Sequence[Array], seed: int) -> list[Array]:
-    """Arguments whose finite numbers are the next ones of their type, up or down by chance."""
+    """Return arguments with each finite number moved to a random neighbour of its type."""
     chance = np.random.default_rng(seed)
     moved = []
     for array in arguments:

@@ -93,7 +93,7 @@ class Device(ABC):
         return None
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
-        """A function that reads results of an aval as `to_numpy` does; made once, called often."""
+        """Return a function that reads results of an aval as `to_numpy` does, for many calls."""
         read = self.to_numpy
         return lambda buffer: read(buffer, aval)
 

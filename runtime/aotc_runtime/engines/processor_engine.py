@@ -30,7 +30,7 @@ a kilobyte takes 20 ns, making a buffer or looking at one in place takes a micro
 
 
 def packed(array: Array) -> Array:
-    """An array's numbers one after the other; `ascontiguousarray` would give a number an axis."""
+    """Return contiguous numbers; `ascontiguousarray` would give a scalar an axis."""
     return array if array.flags.c_contiguous else np.array(array, order="C")
 
 

@@ -52,7 +52,7 @@ def render_path(path: KeyPath) -> str:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
-    """The line of a path, or of the nearest enclosing key that the file has; 1 for the file."""
+    """Return the line of a path, or of its nearest enclosing key; 1 for the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -65,7 +65,7 @@ def place(file: object, lines: Mapping[KeyPath, int], path: KeyPath) -> str:
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of every key path; for a table, of its header before any mention of it."""
+    """Return the line (from 1) of every key path; for a table, of its header."""
     scanner = _Scanner(text)
     scanner.scan()
     return scanner.implied | scanner.written

@@ -68,7 +68,7 @@ def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
 
 
 def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
-    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    """Return the caller's parameters, without the loader's masks and lengths."""
     by_loader = masks_and_lengths(spec)
     return tuple(parameter for parameter in spec.parameters if parameter.name not in by_loader)
 

@@ -33,7 +33,7 @@ class Expression(Struct, frozen=True):
     terms: tuple[tuple[int, tuple[str, ...]], ...]
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        """The expression's value at these sizes. Raises KeyError for a dimension without one."""
+        """Return the expression's value at these sizes. Raises KeyError for a missing one."""
         total = 0
         for coefficient, names in self.terms:
             product = coefficient

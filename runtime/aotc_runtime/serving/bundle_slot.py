@@ -73,7 +73,7 @@ class BundleSlot:
         running.bundle.close()
 
     def calling(self) -> Calling:
-        """The bundle of one call, which is not closed before the call has ended: for `with`."""
+        """Return a context manager of the current bundle, which stays open until it exits."""
         return Calling(self)
 
     def enter(self) -> _InFlight:

@@ -81,7 +81,7 @@ def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryv
 
 
 def _mode(path: str) -> int:
-    """The mode of the file of this name, not of what it leads to; 0 if nobody can look at it."""
+    """Return a file's mode without following links; 0 if it cannot be read."""
     try:
         return os.lstat(path).st_mode
     except OSError:

@@ -128,7 +128,7 @@ def read_statements(
 
 
 def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
-    """The certificate about exactly this root; or what it is instead, nothing for provenance."""
+    """Return the certificate about exactly this root, or a description of another document."""
     if signed.payload_type != in_toto.PAYLOAD_TYPE:
         return f"a payload of type {signed.payload_type}"
     try:

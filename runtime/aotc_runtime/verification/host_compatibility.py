@@ -113,7 +113,7 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
 
 
 def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """The glibc that every supported jaxlib needs, if the host's version is known (AOTC-E507)."""
+    """Require jaxlib's minimum glibc, if the host's version is known (AOTC-E507)."""
     name, found = _libc(host)
     if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
         yield _findings().older_libc(GLIBC_FLOOR, host)

@@ -24,7 +24,7 @@ def read_policy(path: Path) -> TrustPolicy:
 
 
 def read_policy_text(path: Path) -> str:
-    """The TOML text of a policy file. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
+    """Read a policy's TOML text. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
     try:
         return read_text(path)
     except OSError as error:

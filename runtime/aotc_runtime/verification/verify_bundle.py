@@ -143,7 +143,7 @@ class Unpacked(Struct, frozen=True):
         self._weights.stop()
 
     def finish(self) -> Contents:
-        """The end of verification step 6: everything that the bundle contains, once all is hashed.
+        """Finish verification step 6: return all contents once every blob is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """

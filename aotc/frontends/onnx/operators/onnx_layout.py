@@ -23,7 +23,7 @@ def axis_of(call: Call, axis: int, rank: int) -> int:
 
 
 def axes_of(call: Call, axes: Value, rank: int) -> tuple[int, ...] | None:
-    """Axes by an input, or by the attribute of older versions; None where neither is given."""
+    """Return axes from an input, or from the older attribute; None without both."""
     stated = call.attribute("axes") if axes is None else call.ints(axes, "axes")
     if stated is None:
         return None
@@ -385,7 +385,7 @@ def reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
 
 
 def reversed_steps(x: Any, lengths: Any) -> Any:
-    """An array of (step, batch, …) with the first `lengths` steps of each batch in reverse."""
+    """Reverse the first `lengths` steps of each batch in an array of (step, batch, …)."""
     steps = lax.iota(jnp.int32, x.shape[0])[:, None]
     lengths = lengths.astype(jnp.int32)[None, :]
     index = jnp.where(steps < lengths, lengths - 1 - steps, steps)

@@ -85,7 +85,7 @@ def _transposed(
     more: Sequence[int],
     groups: int,
 ) -> Array:
-    """A convolution with the flipped weight over the input with strides between its elements."""
+    """Convolve the input, with strides between its elements, with the flipped weight."""
     rank = weight.ndim - 2
     inputs, outputs, *kernel = weight.shape
     flipped = jnp.flip(weight, tuple(range(2, rank + 2)))

@@ -236,7 +236,7 @@ def convert_element_type(input: Array, dtype: Any) -> Array:
 
 
 def _blocks(shape: Sequence[Any], block_size: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """The shape with each cut axis as blocks and their elements, and the axes within blocks."""
+    """Return the shape with divided axes as blocks and elements, and the axes within blocks."""
     parts: list[Any] = []
     within: list[int] = []
     for size, block in zip(shape, block_size, strict=True):

@@ -167,7 +167,7 @@ def logsumexp(self: Array, dim: Axes, keepdim: bool = False) -> Array:
 def _soft(
     function: Callable[..., Array], of_one: float, self: Array, dim: int, dtype: Any, kept: bool
 ) -> Array:
-    """A softmax. of_one: that of a tensor without axes.  kept: in the dtype of computation."""
+    """Return a softmax; `of_one` is that of a scalar, `kept` keeps the dtype of computation."""
     x = as_dtype(self, dtype) if dtype is not None else as_float(self)[0]
     if x.ndim == 0:
         return jnp.full_like(x, of_one)

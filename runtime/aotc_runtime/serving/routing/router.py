@@ -63,7 +63,7 @@ class Router:
         return None
 
     def pieces(self, sizes: Sizes, dimension: str) -> dict[int, int]:
-        """Sizes that a call like this may have in a dimension, each with the profile it takes."""
+        """Return the possible sizes of such a call in a dimension, each with its profile."""
         found = {}
         for size in {profile[dimension] for profile in self._profiles}:
             profile = self._covering({**sizes, dimension: size})

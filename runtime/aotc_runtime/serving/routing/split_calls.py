@@ -14,7 +14,7 @@ def axis_of(axes: Sequence[int | str], dimension: str) -> int | None:
 
 
 def piece(array: Array, axis: int, start: int, stop: int) -> Array:
-    """A view of what lies between two positions of an axis, C-contiguous (a copy if it has to)."""
+    """Return a C-contiguous part between two positions of an axis, if possible a view."""
     return np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
 
 

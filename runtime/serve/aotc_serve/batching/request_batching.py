@@ -241,7 +241,7 @@ def _fits(mixed: Sequence[int], column: Sequence[int]) -> bool:
 def joined(
     model: Model, plan: Plan, requests: Sequence[tuple[Sized, Sequence[Array]]]
 ) -> tuple[list[Array], Masks]:
-    """The arguments of one call for all of them, and its masks, if they differ in their sizes."""
+    """Return a call's joined arguments, and its masks if the requests' sizes differ."""
     if len({sized.mixed for sized, _ in requests}) == 1:
         arrays = [
             np.concatenate([each[place] for _, each in requests], axis)

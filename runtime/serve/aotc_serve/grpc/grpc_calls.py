@@ -64,7 +64,7 @@ class Connection:
         self.since = 0.0
 
     def unread(self, most: int) -> int | None:
-        """Bytes that have arrived and were not delivered; None if the socket is not known."""
+        """Return the number of received, undelivered bytes; None if the socket is unknown."""
         found = received(self.number, self.peer)
         if found is None:
             return None

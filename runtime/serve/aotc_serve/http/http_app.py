@@ -80,7 +80,7 @@ class Rest:
         self._service, self._control, self._change = service, control, change
 
     def application(self) -> ASGIApp:
-        """All routes; those of inference requests are found without asking the others first."""
+        """Return all routes; those of inference requests are found first."""
         others, infer = self._routes(), self._guarded(self.infer)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -227,7 +227,7 @@ def _form(model: Model, request: Request, found: Prepared) -> Form | None:
 
 
 def json_answer(outcome: Outcome, take: Take) -> tuple[bytes, list[memoryview]]:
-    """The JSON of an answer, and the binary data behind it. Raises ServerError: AOTC-E766, E769."""
+    """Return a response's JSON and binary data. Raises ServerError: AOTC-E766, E769."""
     outputs: list[dict[str, Any]] = []
     parts: list[memoryview] = []
     for place, binary in outcome.prepared.outputs:

@@ -67,7 +67,7 @@ BYTES_WITHIN = {DType.BOOL: (0, 1), DType.INT4: (-8, 7), DType.UINT4: (0, 15)}
 def from_bytes(
     port: Port, shape: Sequence[int], data: memoryview | bytes, take: Take = take_nothing
 ) -> Array:
-    """The tensor whose little-endian elements these bytes are, as a view where it is aligned.
+    """Return the tensor of little-endian bytes, as a view if they are aligned.
 
     Raises ServerError: AOTC-E761, E766.
     """

@@ -260,7 +260,7 @@ class _Tags(Struct, frozen=True):
 
 
 def referrers(repository: Repository, root: str) -> list[str]:
-    """Digests of manifests that may be attestations of a root, each once, nothing of them believed.
+    """Return unverified digests of a root's possible attestations, each once.
 
     In the order of the index that stands in for the referrers API, and after these, what else a
     registry's API has; where it has none, by tags as skopeo copies them.

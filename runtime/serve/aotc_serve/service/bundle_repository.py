@@ -327,7 +327,7 @@ class Repository:
         return [release.bundle.version for release in releases if release is not None]
 
     def index(self) -> list[IndexEntry]:
-        """A row for each model and version; a place that never served is named by its reference."""
+        """Return a row for each model and version; a source that never served has its reference."""
         rows = []
         for place in list(self._places.values()):
             release = place.release
