@@ -35,8 +35,8 @@ _PHRASES = {
     "dataclass_type": ("a table", "write it as [table] or { key = value }"),
     "list_type": ("an array", "write it in brackets"),
     "tuple_type": ("an array", "write it in brackets"),
-    "too_short": ("at least {min_length} of them", "add what is missing"),
-    "too_long": ("at most {max_length} of them", "remove what is too much"),
+    "too_short": ("at least {min_length} values", "add the missing values"),
+    "too_long": ("at most {max_length} values", "remove the surplus values"),
     "greater_than_equal": ("a number of at least {ge}", "correct the value"),
     "less_than_equal": ("a number of at most {le}", "correct the value"),
 }

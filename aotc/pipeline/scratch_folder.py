@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    """Yield a folder for one build. Raises UsageError (AOTC-E003) without space."""
     is_there = False
     try:
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "") as folder:

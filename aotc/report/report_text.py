@@ -82,14 +82,14 @@ class _Page:
             self.console.width = UNLIMITED
 
     def line(self, text: str, *, title: str = "", indent: str = "") -> None:
-        """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
+        """Print a line after its bold title. The terminal wraps it, a pipe does not."""
         line = Text(indent)
         line.append(printable(title), style="bold")
         line.append(printable(text))
         self.console.print(line, soft_wrap=True, highlight=False)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
-        """A table whose rows have names; its header is bold."""
+        """Print a table of named rows; its header is bold."""
         named = [[printable(cell) for cell in row] for row in rows]
         for text, is_header in columns(header, named, self.console.width, indent):
             self.line("" if is_header else text, title=text if is_header else "")
@@ -324,7 +324,7 @@ def tuned_text(tuned: dict[str, Any]) -> str:
 
 
 def print_bundle(report: dict[str, Any]) -> None:
-    """The text of `aotc inspect`."""
+    """Print the text of `aotc inspect`."""
     page = _Page()
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
@@ -354,7 +354,7 @@ def _key_of(claim: dict[str, Any]) -> str:
 
 
 def print_build(built: Built, *, verbose: bool) -> None:
-    """The text of `aotc build`."""
+    """Print the text of `aotc build`."""
     from aotc.report.build_report import build_report
 
     report = build_report(built)
@@ -410,7 +410,7 @@ def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
 
 
 def print_target(target: Target) -> None:
-    """The text of `aotc targets show`."""
+    """Print the text of `aotc targets show`."""
     page = _Page()
     for name, value in (
         ("name", target.name),
@@ -424,7 +424,7 @@ def print_target(target: Target) -> None:
 
 
 def print_run(document: dict[str, Any]) -> None:
-    """The text of `aotc run`."""
+    """Print the text of `aotc run`."""
     for name, result in document["results"].items():
         say(f"{name} {result['dtype']}{result['shape']}", *result["preview"].splitlines())
     say(

@@ -120,7 +120,7 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
     if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
         yield (
             "every key may describe a build of any builder: state which builders each key may "
-            "speak for (builders; [] for keys that only endorse)"
+            "describe (builders; [] for keys that only endorse)"
         )
 
 

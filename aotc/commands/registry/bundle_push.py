@@ -139,7 +139,7 @@ def _push_blobs(
 
 
 def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
-    """The root by its digest; one that lists targets which this copy lacks may be there already."""
+    """Push the root by its digest, unless this copy lacks targets and it is there already."""
     absent = read.contents.absent
     if absent and repository.manifest(read.root_digest, limits.INDEX_BYTES_MAX) is not None:
         return

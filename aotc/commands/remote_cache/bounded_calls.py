@@ -66,7 +66,7 @@ class Pace:
         self._last = time.monotonic()
 
     def on_response(self) -> None:
-        """An answer begins."""
+        """Note that a response begins."""
         self._answered = True
         self._renew()
 

@@ -43,7 +43,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 
 @contextmanager
 def toolchain_copy() -> Iterator[Path]:
-    """A folder with both packages, the built-in targets, and the metadata that names backends."""
+    """Yield a folder with both packages, the built-in targets, and the metadata of backends."""
     with tempfile.TemporaryDirectory(prefix="aotc-toolchain-") as name:
         folder = Path(name)
         for package in (aotc, aotc_runtime, aotc_serve):

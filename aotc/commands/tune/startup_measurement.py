@@ -32,7 +32,7 @@ all processes.
 
 
 def main() -> None:
-    """The process: load the bundle, which runs every fixture, and say what that took."""
+    """Load the bundle, which runs every fixture, and report the time and memory."""
     spawned, bundle, policy = sys.argv[1:4]
     import aotc_runtime
 

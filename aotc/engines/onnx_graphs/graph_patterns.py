@@ -337,7 +337,7 @@ def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
 
 
 def _scaled(value: Value, factor: float) -> Value | None:
-    """What is multiplied by a number, or divided by its inverse."""
+    """Return the value that a number multiplies, or whose divisor is its inverse."""
     made_by = maker(value, "stablehlo.multiply")
     if made_by is not None:
         for number, rest in pairs(made_by):

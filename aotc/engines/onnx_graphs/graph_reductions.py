@@ -317,7 +317,7 @@ def _positions(
 def _running(
     name: str, value: Tensor, window: Sequence[int], edges: Sequence[tuple[int, int]]
 ) -> Callable[[Graph, Tensor], Tensor] | None:
-    """What accumulates along one axis, if a window is all that comes before."""
+    """Return the cumulative operator along one axis, if the window is all that precedes."""
     axes = [axis for axis, size in enumerate(window) if size != 1]
     if len(axes) != 1 or name not in _COMBINED:
         return None

@@ -46,7 +46,7 @@ def options(threads: int = 1) -> Any:
 
 
 def optimized(graph: Graph, folder: Path) -> Any:
-    """What ONNX Runtime makes of a graph for any processor. folder: for its file.
+    """Return ONNX Runtime's optimized graph for any processor, by a file in `folder`.
 
     Raises UnsupportedError, which names the operation, for what it has no code for.
     """

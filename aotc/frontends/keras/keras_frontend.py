@@ -160,7 +160,7 @@ def _named(variables: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(variable: Any, scope: Any) -> Array | None:
-    """What the file has of a variable. Nothing may depend on the state of random numbers."""
+    """Return a variable's value in the file, if any; random states must not matter."""
     if _is_seed(variable):
         return np.zeros(variable.shape, variable.dtype)
     found = scope.get_current_value(variable)

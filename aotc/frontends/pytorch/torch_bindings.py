@@ -160,7 +160,7 @@ def _state(
 
 
 def _check_meta(key: str, stored: Stored, meta: TensorMeta | None) -> None:
-    """A weight is what the graph says of it."""
+    """Require that a weight has the graph's dtype and shape."""
     if meta is None:
         return
     sizes = tuple(size.as_int for size in meta.sizes)

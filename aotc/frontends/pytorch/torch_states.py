@@ -102,7 +102,7 @@ def _target(spec: OutputSpec) -> tuple[str, str] | None:
 
 
 def _check_alike(made: Plan, name: str, output: Any) -> None:
-    """A new value has the dtype and the sizes of the old one."""
+    """Require that a new value has the dtype and sizes of the old one."""
     before = made.tensors.get(name)
     after = made.tensors.get(output.name) if isinstance(output, Ref) else None
     if (

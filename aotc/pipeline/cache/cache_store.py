@@ -187,7 +187,7 @@ class LocalStore:
                 path.unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
-        """A folder of this one, and none that others may write, whatever the umask is."""
+        """Create a folder that other users cannot write to, whatever the umask is."""
         inner = folder.relative_to(self.folder)
         for each in (*reversed(inner.parents), inner):
             (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)

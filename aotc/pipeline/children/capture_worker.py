@@ -278,7 +278,7 @@ def _note(files: dict[str, str], name: str, digest: str) -> None:
 
 
 def _check_x64(manifest: BuildManifest) -> None:
-    """The program may not set what the manifest says: the reference would be another program."""
+    """Require that the program leaves `jax_enable_x64` as the manifest states it."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
         where = manifest.where("enable_x64")

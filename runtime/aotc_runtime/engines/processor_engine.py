@@ -161,7 +161,7 @@ class ProcessorEngine:
         )
 
     def machine(self, threads: int | None, devices: int | None) -> None:
-        """The system knows the processor as well."""
+        """Return None: the system describes the processor well enough."""
 
     def start(
         self, platform: str, threads: int | None = None, devices: int | None = None

@@ -42,7 +42,7 @@ class BundleSlot:
         return self._current.bundle
 
     def __getitem__(self, name: str) -> SlotEntryPoint:
-        """An entry point, looked up anew in each call. Raises ShapeError (AOTC-E602)."""
+        """Return an entry point that each call looks up anew. Raises ShapeError (AOTC-E602)."""
         self.bundle[name]
         return SlotEntryPoint(self, name)
 
@@ -84,7 +84,7 @@ class BundleSlot:
         return running
 
     def leave(self, running: _InFlight) -> None:
-        """A call has ended."""
+        """End a call."""
         with self._lock:
             running.calls -= 1
             if not running.calls:

@@ -102,7 +102,7 @@ class DeviceArray:
             self._used_by = ""
 
     def delete(self) -> None:
-        """The call that claimed it is done; XLA deleted the buffer unless it could not reuse it.
+        """Delete the buffer after the call that claimed it, if XLA could not reuse it.
 
         XLA ends the process if a buffer is deleted under a view, so it goes with the last of them.
         """

@@ -22,7 +22,7 @@ FOLDERS_MAX = 1000
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold anything."""
+    """Raise the error of a folder that cannot be listed, which may hold anything."""
     raise error
 
 

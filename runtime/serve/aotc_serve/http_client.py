@@ -51,7 +51,7 @@ class Progress(Protocol):
     """Callbacks about a request, in the thread that makes it."""
 
     def on_response(self) -> None:
-        """A response begins."""
+        """Note that a response begins."""
 
     def on_received(self, number: int) -> None:
         """Bytes of a response's body."""

@@ -40,7 +40,7 @@ BAD = [
     ("prefer-no-gather", "avx2", "AOTC-E812", "7 tuning[0]", "a tuning attribute", "avx2",
      "correct the name"),
     ('["sse2", "64bit", "sse2"]', "[]", "AOTC-E805", "6 features", "at least 1", "[] (array)",
-     "add what is missing"),
+     "add the missing values"),
     ("threads = 2", "threads = 0", "AOTC-E805", "8 threads", "at least 1", "0 (integer)",
      "write a size of at least 1"),
     ("threads = 2", "threads = 5000", "AOTC-E805", "8 threads", "at most 4096", "5000 (integer)",

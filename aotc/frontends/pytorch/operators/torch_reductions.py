@@ -40,7 +40,7 @@ def axes_of(x: Array, dim: Axes) -> tuple[int, ...]:
 
 
 def _summed(x: Array, dtype: Any) -> Array:
-    """What a sum is computed over: integers become int64."""
+    """Return the operand of a sum, with integers as int64."""
     if dtype is not None:
         return as_dtype(x, dtype)
     return as_dtype(x, INT) if category(x.dtype) < 2 else x

@@ -71,7 +71,7 @@ def read(data: View) -> Graph:
 
 
 def _graph_field(number: int, value: View | int, depth: int) -> None:
-    """A field of a graph, where nothing may refer to memory outside."""
+    """Check a field of a graph, which must not refer to memory outside."""
     if number == 1:
         for inner, attribute in _fields(_message(value)):
             if inner == 5:

@@ -110,19 +110,19 @@ class Calls:
         return call
 
     def on_received(self, call: Call, size: int) -> None:
-        """The call waits for its message no longer."""
+        """End the wait of a call for its message."""
         call.connection.delivered += size + HEADER_BYTES
         call.claim.is_whole = True
         self._wait_no_longer(call)
 
     def is_answered(self, call: Call) -> None:
-        """The answer of the call waits for the client."""
+        """Note that the response of a call waits for the client."""
         call.since = asyncio.get_running_loop().time()
         self._answered[call] = None
         self._check_later(LOOK_SECONDS)
 
     def end(self, call: Call) -> None:
-        """The call is over, whatever came of it."""
+        """End the call, whatever its outcome."""
         self._wait_no_longer(call)
         self._answered.pop(call, None)
         call.claim.close()

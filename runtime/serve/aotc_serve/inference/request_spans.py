@@ -41,7 +41,7 @@ class Traces:
 
     @contextmanager
     def request(self, protocol: str, carrier: Carrier) -> Iterator[Span]:
-        """The span of an inference request; its parent is the one that the carrier names."""
+        """Yield the span of an inference request, below the span that the carrier names."""
         parent = propagate.extract(dict(_texts(carrier)), Context())
         name = NAMES[protocol]
         with self._tracer.start_as_current_span(

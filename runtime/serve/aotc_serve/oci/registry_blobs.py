@@ -234,7 +234,7 @@ def fetch_blob(
 
 
 def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: Progress) -> None:
-    """The rest of a blob into the sink, as far as this connection goes."""
+    """Read the rest of a blob into the sink, as far as this connection delivers it."""
     where = f"{repository.where}@{digest}"
     start = sink.written()
     extra = {"Range": f"bytes={start}-"} if start else {}

@@ -172,13 +172,13 @@ class Service:
         return self._requests
 
     def enter(self) -> None:
-        """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
+        """Begin a request, which ends with `leave`. Raises ServerError (AOTC-E766)."""
         if self._requests >= self.limits.requests:
             raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
         self._requests += 1
 
     def leave(self) -> None:
-        """A request has ended."""
+        """End a request."""
         self._requests -= 1
 
     async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
@@ -278,7 +278,7 @@ class Service:
         return answer
 
     def _enter(self, asked: Asked) -> None:
-        """A request begins, or gives back what it holds. Raises ServerError (AOTC-E766)."""
+        """Begin a request, or release what it holds. Raises ServerError (AOTC-E766)."""
         try:
             self.enter()
         except AotcError:

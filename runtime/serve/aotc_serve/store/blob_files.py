@@ -30,7 +30,7 @@ NO_LINK = os.O_CLOEXEC | os.O_NOFOLLOW
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A folder for the time of a command. Raises ResourceError (AOTC-E560)."""
+    """Yield a folder for the time of a command. Raises ResourceError (AOTC-E560)."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="aotc-")
     except OSError as error:
