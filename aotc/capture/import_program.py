@@ -88,8 +88,8 @@ def _backend_of_keras(error: ModuleNotFoundError) -> str | None:
     if "keras" not in packages or (error.name or "").partition(".")[0] not in KERAS_BACKENDS:
         return None
     return (
-        "set KERAS_BACKEND=jax in the environment of the build: Keras computes with tensorflow "
-        "unless it is told otherwise"
+        "set KERAS_BACKEND=jax in the environment of the build: by default, Keras computes with "
+        "tensorflow"
     )
 
 

@@ -66,5 +66,5 @@ def sign(
     )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
     checks = f" ({checked})" if made.earlier else ""
-    earlier = f"beside   {others or 'nobody'}{checks}"
+    earlier = f"beside   {others or 'no other signature'}{checks}"
     out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

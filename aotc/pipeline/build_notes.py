@@ -78,9 +78,9 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
         for dimension, reason in entry_point.specialized.items():
             at = entry_point.lines.decisions.get(dimension)
             yield (
-                f"{name} is specialised to {dimension}: {reason}"
-                f"{f' ({at})' if at else ''}; each profile was traced by "
-                "itself, and there is no other way to serve other sizes"
+                f"{name} is specialized to {dimension}: {reason}"
+                f"{f' ({at})' if at else ''}; each profile was traced separately, and other sizes "
+                "cannot be served"
             )
         for dimension, reason in entry_point.undetermined.items():
             yield (

@@ -332,7 +332,7 @@ def print_bundle(report: dict[str, Any]) -> None:
     bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
-    signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
+    signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "no"
     page.line(f"signed  {signed}")
     for claim in certificates:
         said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
@@ -365,7 +365,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
     )
     page.line(f"root    {report['root_digest']}")
     signed = report["signed_by"]
-    page.line(f"signed  {signed[:16] if signed else 'nobody'}")
+    page.line(f"signed  {signed[:16] if signed else 'no'}")
     _print_targets(report["targets"], page)
     # By name: entry points share the arrays that both close over.
     lifted = {

@@ -70,7 +70,7 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
 
 
 def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
-    """Yield a sentence for each key that somebody should look at."""
+    """Yield a note for each key that needs attention."""
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
@@ -83,14 +83,11 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
                     yield f"{kind} {key.label} is revoked since {since}: {_STAMPED}"
                 case "revoked" if not key.revoked:
                     yield (
-                        f"{kind} {key.label} stands under {table} and under revoked.since, "
-                        f"{_time(key.revoked_since)}: it does not count any more"
+                        f"{kind} {key.label} is in {table}, and revoked since "
+                        f"{_time(key.revoked_since)}: it no longer counts"
                     )
                 case "revoked":
-                    yield (
-                        f"{kind} {key.label} stands under {table} and under revoked.keys: "
-                        "it never counts"
-                    )
+                    yield (f"{kind} {key.label} is in {table} and in revoked.keys: it never counts")
                 case "expired" if stamped:
                     yield f"{kind} {key.label} has expired on {_time(key.not_after)}: {_STAMPED}"
                 case "expired":
@@ -104,13 +101,13 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
 
 
 def _of_roles(state: PolicyState) -> Iterator[str]:
-    """Yield what nobody says of keys and matters under this policy."""
+    """Yield notes on roles of keys that this policy leaves open."""
     policy = state.policy
-    nobodys = [key.label for key in state.keys if key.holder == key.id]
-    if policy.threshold > 1 and nobodys:
+    unheld = [key.label for key in state.keys if key.holder == key.id]
+    if policy.threshold > 1 and unheld:
         yield (
-            f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
-            "also where one person or one machine has several; state their holder"
+            f"keys without a holder count separately: {', '.join(unheld)}; state the `holder` of "
+            "each, so that two keys of one holder count once"
         )
     holders: dict[str, str] = {}
     for key in state.keys:

@@ -41,7 +41,7 @@ def with_attestations(
         source = open_streamed(path, on_progress)
         old, there, contents = read_whole(source, sizes_of(source))
         if old.entry.digest != root:
-            hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
+            hint = "find out who replaced it, inspect it, and sign again"
             raise refusal("AOTC-E201", str(path), old.entry.digest, expected=root, hint=hint)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
         kept, gone = {}, set()

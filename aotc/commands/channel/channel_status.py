@@ -92,10 +92,10 @@ def _lines(current: Current, waiting: dict[str, int]) -> Iterator[str]:
 
 def _waiting_lines(waiting: dict[str, int]) -> Iterator[str]:
     for path, missing in waiting.items():
-        yield f"waiting    {path}: {missing or 'nobody'} more to sign, then the online key"
+        yield f"waiting    {path}: {missing or 'no'} more signatures, then the online key"
 
 
 def _notes(current: Current) -> Iterator[str]:
     for name in ("root", "targets"):
         if (end := current.roles[name].expires) < datetime.now(UTC) + SOON:
-            yield f"{name} ends on {end:%Y-%m-%d}: nobody believes the channel from then on"
+            yield f"{name} expires on {end:%Y-%m-%d}: hosts reject the channel from then on"

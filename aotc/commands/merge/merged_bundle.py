@@ -336,9 +336,9 @@ def _notes(bundle: Bundle) -> Iterator[str]:
 
 def merge_lines(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    lines = copy_lines(report, f"signed  {(report['signed_by'] or 'nobody')[:16]}")
+    lines = copy_lines(report, f"signed  {(report['signed_by'] or 'no')[:16]}")
     for found in report["inputs"]:
         signers = ", ".join(signer[:16] for signer in found["signers"])
-        by = f"signed by {signers}" if signers else "whoever signed it"
+        by = f"signed by {signers}" if signers else "with unverified signatures"
         lines.append(f"from    {found['root_digest']}, {by}")
     return lines

@@ -223,7 +223,7 @@ def placement(review: Review) -> Iterator[Part]:
     """Yield the share of the work that each library or kernel does."""
     compiled = _compiled(review)
     if not compiled:
-        yield Text("Nothing is known of who does the work: there is no evidence of it.", "bad")
+        yield Text("The bundle has no evidence of the libraries that do the work.", "bad")
         return
     yield Text(
         "XLA: code generated for this program. XLA runtime: copies, loops, branches, sorts. "

@@ -327,7 +327,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
 
 def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding]) -> Iterator[str]:
     if policy is None:
-        yield "nobody asked who signed the provenance; --trust does"
+        yield "the signers of the provenance were not verified; pass --trust"
     here = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
     if recipe.python and recipe.python.lower() != here.lower():
         yield f"built by {recipe.python}, and again by {here}"

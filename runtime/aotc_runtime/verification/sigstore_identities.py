@@ -153,7 +153,7 @@ def _implausible(
         certificate = x509.load_der_x509_certificate(base64.b64decode(found.certificate.rawBytes))
         data = certificate.public_bytes(Encoding.DER)
         if identity.identity.encode() not in data or identity.issuer.encode() not in data:
-            return "a certificate of somebody else"
+            return "a certificate of another identity"
         key = certificate.public_key()
         if isinstance(key, ec.EllipticCurvePublicKey):
             message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)

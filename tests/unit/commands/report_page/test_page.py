@@ -106,7 +106,7 @@ def page_read(found: Review) -> Read:
 
 def test_a_page_without_a_policy_says_that_nobody_was_asked(digits_bundle: Bundle) -> None:
     page = read_page(bytes_of(digits_bundle[0]))
-    assert "No trust policy was asked" in paragraphs(page)
+    assert "No signature was verified" in paragraphs(page)
     assert {"signatures were not checked", "not checked"} <= {*page.texts("span")}
     assert "accepted by a policy" not in page.texts("span")
 
