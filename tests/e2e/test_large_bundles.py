@@ -64,7 +64,7 @@ def aotc(*arguments: str | Path) -> list[str]:
 
 
 def on_a_terminal(folder: Path, *arguments: str | Path) -> str:
-    """What a command writes to a terminal, once it has succeeded."""
+    """Return what a command writes to a terminal, once it has succeeded."""
     ours, its = os.openpty()
     seen: list[bytes] = []
 

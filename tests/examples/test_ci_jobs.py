@@ -36,7 +36,7 @@ def registry() -> Iterator[OciServer]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """What the jobs find in the repository that they build."""
+    """Return what the jobs find in the repository that they build."""
     folder = tmp_path / "project"
     shutil.copytree(MANIFESTS / "digits", folder / "digits")
     text = (MANIFESTS / "digits.toml").read_text("utf-8")

@@ -69,7 +69,7 @@ WORK = {"file": pulled(Form.ARCHIVE, "b.aotb"), "folder": pulled(Form.LAYOUT, "b
 
 
 def state(folder: Path) -> str:
-    """What a later command finds there."""
+    """Return what a later command finds there."""
     place = next((folder / n for n in ("b.aotb", "b") if (folder / n).exists()), None)
     if place is not None:
         source = open_streamed(place)
@@ -85,7 +85,7 @@ def state(folder: Path) -> str:
 
 
 def litter(folder: Path) -> list[str]:
-    """What has no name yet that a reader asks for."""
+    """Return files that have no final name yet."""
     names = [path.name for path in folder.rglob(".*")]
     return sorted(names + [path.name for path in folder.rglob("partial/*")])
 

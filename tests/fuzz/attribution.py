@@ -183,7 +183,7 @@ def _signed_by(metadata: Metadata[Any], signer: LocalSigner) -> bytes:
 
 
 def _leading_to(file: str) -> Mapping[str, bytes]:
-    """What leads to a file, whatever that holds: without its length and its hashes."""
+    """Return the metadata of a file, without its length and hashes."""
     found = {}
     for name in {TARGETS: (SNAPSHOT, STAMP), SNAPSHOT: (STAMP,)}.get(file, ()):
         metadata = Metadata[Any].from_file(str(channel() / name))

@@ -1,4 +1,4 @@
-"""What a registry answers besides blobs: waits, words, lists; and who it is."""
+"""Tests of a registry's other responses: delays, messages, lists, identity."""
 
 import json
 from pathlib import Path

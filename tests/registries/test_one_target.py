@@ -222,7 +222,7 @@ def test_verified_for_load_is_fetched_whole(loading: Loading, tmp_path: Path) ->
 def verdict(
     loading: Loading, policy: Path, capsys: pytest.CaptureFixture[str], *more: str
 ) -> dict[str, Any]:
-    """What the runtime's command says."""
+    """Return what the runtime's command says."""
     code = main(["verify", loading.place, "--trust", str(policy), "--json", *more])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found.get("exit_code", 0) == code

@@ -70,7 +70,7 @@ def requires_whole(store: Store, root: str) -> None:
 
 
 def overwritten(path: Path, data: bytes) -> bytes:
-    """What was there before."""
+    """Return what was there before."""
     before = path.read_bytes()
     path.chmod(0o644)
     path.write_bytes(data)

@@ -45,7 +45,7 @@ def opened(folder: Path, files: Files, **spec: object) -> dict[str, bytes]:
 
 
 def refused(folder: Path, files: Files, **spec: object) -> str:
-    """What the one finding says."""
+    """Return what the one finding says."""
     with pytest.raises(CaptureError) as error:
         opened(folder, files, **spec)
     (finding,) = error.value.findings

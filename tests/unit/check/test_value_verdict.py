@@ -1,4 +1,4 @@
-"""Who is right where an executable and plain JAX differ."""
+"""Tests of verdicts on differences between an executable and plain JAX."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is told of an executable is what its module, its HLO and its objects hold."""
+"""Tests of evidence against an executable's module, HLO and objects."""
 
 from collections.abc import Callable
 

@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is brought to disk, by its name, and "rename"."""
+    """Return what is brought to disk, by its name, and "rename"."""
     found, fsync = list[str](), os.fsync
 
     def synced(descriptor: int) -> None:

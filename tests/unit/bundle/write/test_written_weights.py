@@ -51,7 +51,7 @@ def test_weights_are_written_whole_wherever_they_are_held(held: str, tmp_path: P
 
 
 def parts(bundle: Path, folder: Path, *, spoiled: bool) -> TargetParts:
-    """What the bundle holds, weights in files of their own; of one of them another byte."""
+    """Return what the bundle holds, weights in files of their own; of one of them another byte."""
     contents, _ = read_unverified(open_streamed(bundle))
     (manifest,) = contents.manifests.values()
     blobs = []

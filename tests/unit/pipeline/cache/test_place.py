@@ -29,7 +29,7 @@ def test_no_home_needs_a_cache_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def found(place: Path | str) -> str:
-    """Why a folder is refused; empty if it is not."""
+    """Return why a folder is refused; empty if it is not."""
     try:
         open_store(str(place), None, {})
     except UsageError as error:
