@@ -132,7 +132,7 @@ _anew = itertools.count(1)
 
 
 @contextmanager
-def traced_anew() -> Iterator[None]:
+def without_trace_cache() -> Iterator[None]:
     """Make jax trace every function again that it has traced before.
 
     By a value of its own for an option that is part of jax's cache keys and does nothing on these
@@ -282,7 +282,7 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
 
 
 @contextmanager
-def constants_apart() -> Iterator[None]:
+def hoisted_constants() -> Iterator[None]:
     """Keep closed-over arrays in `consts` of traced functions, where `jax.export` needs them."""
     with _private("_src.config.use_simplified_jaxpr_constants"):
         from jax._src.config import use_simplified_jaxpr_constants

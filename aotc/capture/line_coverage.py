@@ -92,7 +92,7 @@ def recording(root: Path) -> Iterator[Recording]:
         monitoring.register_callback(tool, events.LINE, seen._ran)
         monitoring.restart_events()
         monitoring.set_events(tool, events.PY_START)
-        with jax_private.traced_anew():
+        with jax_private.without_trace_cache():
             yield seen
     finally:
         monitoring.set_events(tool, events.NO_EVENTS)

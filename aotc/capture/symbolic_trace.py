@@ -157,7 +157,7 @@ def export_module(
     array that the profiles take as well; None embeds it in the module.
     """
     leaves = [leaf.data for leaf in call.leaves]
-    with jax_private.constants_apart():
+    with jax_private.hoisted_constants():
         closed = jax.make_jaxpr(call.data)(*leaves)
     named = [lifted(value) for value in closed.consts]
     taken = [value for value, name in zip(closed.consts, named, strict=True) if name is not None]

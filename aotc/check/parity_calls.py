@@ -29,7 +29,9 @@ from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 
-def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+def call_differences(
+    loaded: LoadedBundle, manifest: BundleManifest, folder: Path
+) -> Iterator[Differing]:
     """Yield differences of calls of the executables, by position where allowed, and by name."""
     for where, spec, call in _calls(manifest, folder):
         for by_name in (False, True):
@@ -47,7 +49,7 @@ def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> I
                 yield Differing(where, "arguments that a call leaves as they are", "changed ones")
 
 
-def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
     """Yield differences in how arguments are flattened and results are built, without running."""
     for where, spec, call in _calls(manifest, folder):
         recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)

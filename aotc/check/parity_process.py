@@ -215,7 +215,7 @@ def _ask(
     seconds: float,
     *,
     worker: Sequence[str] | None = None,
-    on_call: Callable[[str], None] = worker_parent.nobody,
+    on_call: Callable[[str], None] = worker_parent.ignore_text,
 ) -> Answer:
     try:
         return worker_parent.run(

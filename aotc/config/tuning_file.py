@@ -160,7 +160,9 @@ def engines_of(
     )
 
 
-def engine_beside(recorded: Recorded, target: str, key: ExecutableKey, position: int) -> str | None:
+def separate_engine_of(
+    recorded: Recorded, target: str, key: ExecutableKey, position: int
+) -> str | None:
     """Return the engine that the file chose for an executable, if it is not the target's."""
     place = target, key.entry_point, position
     every = recorded.file.executables

@@ -18,7 +18,11 @@ from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
-from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
+from aotc.bundle.write.output_paths import (
+    BILL_OF_MATERIALS,
+    require_disjoint_outputs,
+    require_file_place,
+)
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
@@ -142,11 +146,11 @@ def build(
         require_file_place(save_tuning, TUNING_FILE)
     if sbom:
         require_file_place(sbom, BILL_OF_MATERIALS)
-    require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
+    require_disjoint_outputs(path, [place for place in (sbom, save_tuning) if place is not None])
     request = _resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
-        notes = [*build_notes.of_program(program)]
+        notes = [*build_notes.program_notes(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
@@ -270,7 +274,8 @@ def _resolve(
 ) -> Request:
     names = tuple(targets) or manifest.targets
     asked = [
-        build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
+        build_tuning.requested_engines(tuning, each)
+        for each in resolve_candidates(manifest, targets)
     ]
     resolved = tuple(engines[0] for engines, _ in asked)
     return Request(

@@ -20,7 +20,7 @@ from aotc_runtime.schema.manifest_labels import without_compiling
 _OUTPUTS = "outputs/"
 
 
-def of_program(program: CapturedProgram) -> Iterator[str]:
+def program_notes(program: CapturedProgram) -> Iterator[str]:
     """Yield every note on a program."""
     yield from not_computed(program)
     yield from specialized(program)

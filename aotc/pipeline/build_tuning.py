@@ -132,7 +132,7 @@ def replay(
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
     """Return the jobs with the choices of a tuning file, and those choices.
 
-    `beside` is the result of `asked_engines` by target, `built_with` is by platform. Raises
+    `beside` is the result of `requested_engines` by target, `built_with` is by platform. Raises
     UsageError (AOTC-E031) for a file of another program, target or compiler.
     """
     positions, weights = _positions(program), WeightFiles(scratch, program.weights)
@@ -143,7 +143,7 @@ def replay(
         tuned_jobs[name] = {
             key: job if other is None else replace(job, target=other)
             for key, job in jobs[name].items()
-            for engine in [tuning_file.engine_beside(recorded, name, key, positions[key])]
+            for engine in [tuning_file.separate_engine_of(recorded, name, key, positions[key])]
             for other in [beside.get(name, {}).get(engine or "")]
         }
         platforms = [job.target.platform for job in tuned_jobs[name].values()]
@@ -178,7 +178,7 @@ def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
     return {name: each.choice for name, each in targets if each.choice is not UNSET}
 
 
-def asked_engines(
+def requested_engines(
     tuning: Tuning | None, candidates: Sequence[Target]
 ) -> tuple[tuple[Target, ...], Mapping[str, Target]]:
     """Return a target for each engine to compile it, in order, and for single executables.

@@ -78,10 +78,10 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             found = installed_packages.named(name)
         except PackageNotFoundError:
             continue
-        yield from of_distribution(name, found)
+        yield from distribution_components(name, found)
 
 
-def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
+def distribution_components(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Yield the components for a distribution: version, digest of its files, changes.
 
     Each file that was changed after the installation is a component.

@@ -83,7 +83,7 @@ def ask[A](
     variables: Mapping[str, str],
     doing: str,
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
-    on_output: Callable[[str], None] = worker_parent.nobody,
+    on_output: Callable[[str], None] = worker_parent.ignore_text,
 ) -> A:
     """Run a job in a worker module, for a command that runs the user's code once.
 

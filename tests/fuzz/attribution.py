@@ -77,7 +77,7 @@ def _who(material: bytes, identity: Identity) -> list[tuple[str, bytes]]:
         materials={signature: base64.b64encode(material).decode()},
     )
     policy = TrustPolicy(schema=1, name=NAME, identities=(identity,))
-    return sigstore_identities.who_signed(payload, signature, policy, set(), Trials())
+    return sigstore_identities.match_signatures(payload, signature, policy, set(), Trials())
 
 
 def sigstore_material(data: bytes) -> None:

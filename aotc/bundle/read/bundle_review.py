@@ -30,7 +30,7 @@ from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.policy_rules import roles_by_digest
 from aotc_runtime.verification.public_keys import PublicKey, Trials
-from aotc_runtime.verification.root_signatures import who_signed
+from aotc_runtime.verification.root_signatures import match_signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
 def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: datetime) -> Claim:
     signed = open_envelope(data, "attestation")
     statement = decode_foreign(signed.payload, Statement, where="attestation")
-    makers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
+    makers = {maker.id for _, maker in match_signatures(signed, keys, trials) if maker}
     return Claim(
         key_ids=tuple(key_id for key_id, _ in signed.signatures),
         counts=tuple(

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import create_whole, prefix_of, remove_abandoned
+from aotc.base.temporary_files import create_all_or_none, prefix_of, remove_abandoned
 from aotc_runtime.system.bundle_files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -105,7 +105,7 @@ def generate_key_pair(
     # With the final mode: never readable by others.
     pair = ((private, secret, 0o600), (public, public_pem(key).encode(), 0o644))
     try:
-        create_whole(*pair)
+        create_all_or_none(*pair)
     except FileExistsError as error:
         existing = private if error.filename2 == str(private) else public
         raise refusal("AOTC-E005", str(existing), "") from error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import create_whole
+from aotc.base.temporary_files import create_all_or_none
 from aotc.bundle.sign.signing_keys import read_key_file
 from aotc_runtime.verification.policy_reader import parse_policy
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -57,7 +57,7 @@ def write_policy(
     text = policy_text(name, pems, threshold, holders)
     parse_policy(text, path.parent, str(path))
     try:
-        create_whole((path, text.encode(), 0o644))
+        create_all_or_none((path, text.encode(), 0o644))
     except FileExistsError as error:
         raise refusal("AOTC-E005", str(path), "") from error
     except OSError as error:

@@ -97,7 +97,7 @@ def require_folder_place(path: Path) -> None:
         raise refusal("AOTC-E004", str(path), "", cause=cause, expected=expected)
 
 
-def require_apart(first: Path, others: Sequence[Path]) -> None:
+def require_disjoint_outputs(first: Path, others: Sequence[Path]) -> None:
     """Reject results of one command that replace each other or lie inside of another.
 
     A folder with other files is no OCI layout. The last step of a path may not exist yet.

@@ -37,7 +37,7 @@ def examine(
             operations=dict(sorted(operations.items())),
             compilation=compilation,
             optimized=optimized,
-            placement=of_thunks(inside.thunks, optimized.custom_calls),
+            placement=thunk_placement(inside.thunks, optimized.custom_calls),
             plan=memory_plan(inside.assignment),
             kernels=kernels(inside),
         )
@@ -58,7 +58,7 @@ def examine_module(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
         optimized=hlo_module.optimized(module),
-        placement=of_instructions(hlo_module.instructions(module)),
+        placement=instruction_placement(hlo_module.instructions(module)),
         plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
         kernels={},
     )
@@ -105,7 +105,7 @@ def library_of(target: str) -> str:
     )
 
 
-def of_thunks(
+def thunk_placement(
     thunks: Mapping[str, int], custom_calls: Mapping[str, int]
 ) -> tuple[LibraryWork, ...]:
     """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
@@ -119,7 +119,7 @@ def of_thunks(
     return _places(steps)
 
 
-def of_instructions(instructions: Iterable[Instruction]) -> tuple[LibraryWork, ...]:
+def instruction_placement(instructions: Iterable[Instruction]) -> tuple[LibraryWork, ...]:
     """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:

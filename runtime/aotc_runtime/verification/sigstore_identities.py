@@ -81,7 +81,7 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         seen.add(key_id(identity))
 
 
-def who_signed(
+def match_signatures(
     signed: SignedPayload, signature: bytes, policy: TrustPolicy, unknown: set[str], trials: Trials
 ) -> list[tuple[str, bytes]]:
     """Return the id of the identity that made a signature, with the signature.

@@ -125,7 +125,7 @@ def cut(files: Files) -> None:
         ),
         (
             listing(lambda m: m.update({"x": "../model/first.safetensors"})),
-            ["../model/first.safetensors: a file that does not lie beside the index"],
+            ["../model/first.safetensors: a file that is not in the directory of the index"],
         ),
         (lambda files: files.update({INDEX: b'{"weight_map": ['}), [INDEX]),
     ],

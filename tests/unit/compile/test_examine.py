@@ -103,7 +103,7 @@ def test_the_hlo_is_read_as_xla_prints_it(varied: Executable) -> None:
 
 def test_work_of_a_gpu_is_placed_by_its_instructions() -> None:
     module = _hlo.hlo_module_from_text(GPU).as_serialized_hlo_module_proto()
-    assert cpu_evidence.of_instructions(hlo_module.instructions(module)) == (
+    assert cpu_evidence.instruction_placement(hlo_module.instructions(module)) == (
         LibraryWork(name="XLA", steps={"fusion": 1}),
         LibraryWork(name="Triton", steps={"fusion": 1}),
         LibraryWork(name="collectives", steps={"all-reduce": 1}),
@@ -127,7 +127,7 @@ def test_an_accelerators_evidence_is_that_of_its_module() -> None:
 def test_work_of_a_cpu_is_placed_by_its_thunks() -> None:
     thunks = {"kernel": 3, "ynn-fusion": 2, "custom-call": 2, "while": 1, "dot": 1, "sort": 1}
     calls = {"lapack_spotrf_ffi": 1, "TopK": 1}
-    assert cpu_evidence.of_thunks(thunks, calls) == (
+    assert cpu_evidence.thunk_placement(thunks, calls) == (
         LibraryWork(name="XLA", steps={"kernel": 3}),
         LibraryWork(name="Eigen", steps={"dot": 1}),
         LibraryWork(name="LAPACK", steps={"lapack_spotrf_ffi": 1}),

@@ -160,7 +160,7 @@ def test_a_bundle_without_evidence_says_that_it_has_none(lm_review: Review) -> N
     targets = {n: ReviewedTarget(t.manifest, None) for n, t in lm_review.targets.items()}
     bare = replace(lm_review, targets=targets, claims=(), envelopes=())
     said = paragraphs(read_page(render(page_of(bare, None, time.time(), None))))
-    for what in ("what was traced", "who does the work", "no provenance"):
+    for what in ("what was traced", "evidence of the libraries", "no provenance"):
         assert what in said, what
     assert "it is unsigned" in said
 
