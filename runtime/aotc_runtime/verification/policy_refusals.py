@@ -3,6 +3,8 @@
 import re
 
 from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
 _WRITE_ONE = "write a policy with `aotc trust init --key KEY.pub --name NAME`"
@@ -73,3 +75,17 @@ def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
     counted += " and identities" if policy.identities else ""
     found, cause = str(policy.threshold), "trust-threshold-is-unreachable"
     return finding("AOTC-E309", where, found, cause=cause, expected=f"at most {most} {counted}")
+
+
+def no_entry_point(manifest: BundleManifest, name: str) -> Finding:
+    """Return a finding (AOTC-E337) for a required metric of an entry point that is missing."""
+    owner, _, metric = name.partition(".")
+    known = sorted(manifest.entry_points)
+    return finding(
+        "AOTC-E337",
+        f"{manifest.name} {manifest.version}",
+        f'"{name}" in `metrics` of the policy',
+        cause="metric-names-an-unknown-entry-point",
+        expected=f"one of: {', '.join(f'{each}.{metric}' for each in known)}",
+        hint=did_you_mean(owner, known, "correct the entry point in `metrics` of the policy"),
+    )

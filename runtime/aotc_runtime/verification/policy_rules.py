@@ -153,7 +153,9 @@ def check_metrics(
             found = next((each for each in known if each.metric == metric), None)
             where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
             if entry_point is None:
-                yield _no_entry_point(manifest, name)
+                from aotc_runtime.verification import policy_refusals
+
+                yield policy_refusals.no_entry_point(manifest, name)
                 continue
             if found is None or not isinstance(found.result, EvaluationRan):
                 missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
@@ -167,22 +169,6 @@ def check_metrics(
                 yield finding(
                     "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
                 )
-
-
-def _no_entry_point(manifest: BundleManifest, name: str) -> Finding:
-    from aotc_runtime.base.suggestions import did_you_mean
-
-    owner, _, metric = name.partition(".")
-    where, known = f"{manifest.name} {manifest.version}", sorted(manifest.entry_points)
-    hint = did_you_mean(owner, known, "correct the entry point in `metrics` of the policy")
-    return finding(
-        "AOTC-E337",
-        where,
-        f'"{name}" in `metrics` of the policy',
-        cause="metric-names-an-unknown-entry-point",
-        expected=f"one of: {', '.join(f'{each}.{metric}' for each in known)}",
-        hint=hint,
-    )
 
 
 def check_precisions(
