@@ -30,7 +30,7 @@ from aotc.compile.xla.xla_compiler import XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.build import build
 from aotc.pipeline.build_plan import compile_jobs, resolve_candidates
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -230,7 +230,7 @@ def repeated(bundle: Path, executables: int, folder: Path) -> tuple[Path, Path]:
 
     They are the first of another bundle under more names.
     """
-    contents, _ = read_unverified(look_into(bundle))
+    contents, _ = read_unverified(open_streamed(bundle))
     _, manifest = min(contents.manifests.items())
     names = sorted(manifest.entry_points)
     per_name = len(manifest.entry_points[names[0]].profiles)

@@ -16,7 +16,7 @@ class Element:
 
     @property
     def shape(self) -> tuple[str, tuple[str, ...]]:
-        """What is not text: its name and those of its attributes."""
+        """Return what is not text: its name and those of its attributes."""
         return self.tag, tuple(self.attributes)
 
 

@@ -41,7 +41,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
 
 
 def said_at(terminal: int) -> Iterator[bytes]:
-    """What processes write to a terminal, until nobody has it open any more."""
+    """Yield what processes write to a terminal, until nobody has it open any more."""
     end = time.monotonic() + SECONDS
     while True:
         left = max(0.0, end - time.monotonic())

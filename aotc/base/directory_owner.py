@@ -23,10 +23,10 @@ def other_writers(folder: Path) -> str:
     if not is_ours(status):
         return f"another user, {status.st_uid}"
     if status.st_mode & stat.S_IWOTH:
-        return "everybody"
+        return "every user"
     if status.st_mode & stat.S_IWGRP:
         if _has_access_list(folder):
-            return "whoever its access list names"
+            return "users in its access list"
         return _others_of_group(status.st_gid)
     return ""
 

@@ -33,7 +33,7 @@ OPENVINO = "OpenVINO"
 COLLECTIVES = "collectives"
 CUSTOM_CALL = "custom call"
 
-PLACES = (
+LIBRARIES = (
     XLA,
     RUNTIME,
     COLLECTIVES,
@@ -138,7 +138,7 @@ class CompilerRecord(_Part, frozen=True):
     pipelines: tuple[Pipeline, ...]
 
 
-class Place(_Part, frozen=True):
+class LibraryWork(_Part, frozen=True):
     """The part of an executable's work that one library does.
 
     "XLA" is code generated for this program; other names are libraries and XLA's own runtime.
@@ -188,7 +188,7 @@ class ExecutableEvidence(_Part, frozen=True):
     operations: dict[str, Count]
     compilation: CompilerRecord
     optimized: Optimized
-    placement: tuple[Place, ...]
+    placement: tuple[LibraryWork, ...]
     plan: MemoryPlan
     kernels: dict[str, Count]
 

@@ -138,7 +138,7 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def create_whole(*files: tuple[Path, bytes, int]) -> None:
+def create_all_or_none(*files: tuple[Path, bytes, int]) -> None:
     """Create all the files completely, or none of them; never overwrite a file.
 
     `files` are paths, contents and modes. Raises FileExistsError if one exists, or OSError.

@@ -100,7 +100,7 @@ class FlatCall:
         return self.plan.function(*positional, **values)
 
     def data(self, *leaves: Any) -> list[Any]:
-        """The leaves of the result as the module gives them."""
+        """Return the leaves of the result as the module gives them."""
         return [random_keys.data_of(leaf) for leaf in jax.tree.leaves(self(*leaves))]
 
 
@@ -123,7 +123,7 @@ def plan_call(
     named = [p for p in parameters.values() if p.kind in _KINDS]
     tables = {"bind": spec.bind, "inputs": spec.inputs, "static": spec.static}
     passed = {parameter: table for table, given in tables.items() for parameter in given}
-    raise_if(_misfits(manifest, name, inspect.signature(function), passed))
+    raise_if(_mismatches(manifest, name, inspect.signature(function), passed))
     kinds = {p.name: _KINDS[p.kind] for p in named if p.name in passed}
     return CallPlan(
         name=name,
@@ -139,7 +139,7 @@ def plan_call(
     )
 
 
-def _misfits(
+def _mismatches(
     manifest: BuildManifest, name: str, signature: inspect.Signature, passed: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield AOTC-E821 for parameters without a value, and for values without a parameter.
@@ -170,7 +170,7 @@ def _misfits(
 
 
 def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:
-    """The parameters that can be passed by position: those before the first that is not passed."""
+    """Return the parameters to pass by position: those before the first that is not passed."""
     positional = takewhile(
         lambda each: each.kind is not inspect.Parameter.KEYWORD_ONLY and each.name in passed,
         parameters,

@@ -13,12 +13,12 @@ from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import StoredTensor, WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc.config.checkpoint_files import (
-    beside,
     is_file_name,
     is_index,
     is_orbax,
     main_file,
     read_index,
+    sibling_file,
 )
 from aotc.config.manifest_specs import WeightsSpec
 from aotc_runtime.base import limits
@@ -90,10 +90,10 @@ def _open_one(source: SourceFile, where: str) -> tuple[list[WeightsFile], Tensor
     files, tensors, problems = [WeightsFile(source, where)], dict[str, StoredTensor](), list[str]()
     for name in sorted({*listed.values()}):
         if not is_file_name(name):
-            problems.append(f"{name}: a file that does not lie beside the index")
+            problems.append(f"{name}: a file that is not in the directory of the index")
             continue
         try:
-            file = WeightsFile(beside(source, name), where)
+            file = WeightsFile(sibling_file(source, name), where)
         except OSError as error:
             problems.append(f"{name}: {error.strerror or error}")
             continue

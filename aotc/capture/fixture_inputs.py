@@ -227,7 +227,7 @@ def _by_rows(
     sizes: Mapping[str, int],
     rows: Collection[str],
 ) -> dict[str, Array] | None:
-    """Results at a profile, of rows of those that were recorded at the sizes `source`."""
+    """Return results at a profile, of rows of those that were recorded at the sizes `source`."""
     other = [name for name, size in profile.sizes.items() if source.get(name) != size]
     if len(other) > 1 or not {*other} <= {*rows} or any(name not in sizes for name in other):
         return None
@@ -315,7 +315,7 @@ def typed(array: Array, dtype: DType) -> Array:
 def mask_and_length_arrays(
     spec: EntryPointSpec, real: Mapping[str, int], padded: Mapping[str, int]
 ) -> dict[str, Array]:
-    """The masks and lengths that the loader adds to a call of `real` sizes, padded to `padded`."""
+    """Return the masks and lengths of a call of `real` sizes that is padded to `padded`."""
     masks: dict[str, set[str]] = {}
     found: dict[str, Array] = {}
     for dimension, policy in spec.out_of_profile.items():
@@ -353,7 +353,7 @@ def _cut(
     sizes: Mapping[str, int],
     where: Where,
 ) -> Array:
-    """A recorded array at this profile: its values repeat along axes that have a dimension."""
+    """Return a recorded array at this profile, repeated along axes that have a dimension."""
     if path not in recorded:
         found = ", ".join(sorted(recorded))
         raise refusal("AOTC-E831", where("file"), found, expected=f"an array named {path}")

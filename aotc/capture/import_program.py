@@ -11,7 +11,7 @@ from typing import Any
 
 from aotc.base.errors import refusal
 from aotc.capture import jax_private, user_exceptions
-from aotc_runtime.base.suggestions import with_article
+from aotc_runtime.base.suggestions import did_you_mean, with_article
 
 type Resolve = Callable[[str, Path, str], Callable[..., Any]]
 """Finds a function by its text, the manifest's folder and a location for messages."""
@@ -66,7 +66,8 @@ def resolve(reference: str, root: Path, where: str) -> Callable[..., Any]:
                 if getattr(value, "__module__", None) == module_name
             )
             expected = f"one of: {', '.join(public)}" if public else ""
-            raise refusal("AOTC-E820", where, attribute, expected=expected)
+            hint = did_you_mean(attribute, public, "correct the name after the colon")
+            raise refusal("AOTC-E820", where, attribute, expected=expected, hint=hint)
         target = getattr(target, step)
     if not callable(target):
         found = with_article(type(target).__name__)
@@ -87,8 +88,8 @@ def _backend_of_keras(error: ModuleNotFoundError) -> str | None:
     if "keras" not in packages or (error.name or "").partition(".")[0] not in KERAS_BACKENDS:
         return None
     return (
-        "set KERAS_BACKEND=jax in the environment of the build: Keras computes with tensorflow "
-        "unless it is told otherwise"
+        "set KERAS_BACKEND=jax in the environment of the build: by default, Keras computes with "
+        "tensorflow"
     )
 
 
@@ -106,10 +107,13 @@ def _where_else(module_name: str, root: Path) -> str:
     for folder in (each for parent in above for each in (parent / "src", parent)):
         if (folder / f"{path}.py").is_file() or (folder / path / "__init__.py").is_file():
             found = shlex.quote(os.path.relpath(folder))
-            return f"it is in {found}: run this with PYTHONPATH={found}, or install the package"
-    return (
-        f"is there a {path}.py beside the manifest? Modules elsewhere are found in folders that "
-        "PYTHONPATH names, or of packages that are installed"
+            return f"it is in {found}: set PYTHONPATH={found}, or install the package"
+    beside = [each.name.removesuffix(".py") for each in root.iterdir() if not each.is_file()]
+    beside += [each.stem for each in root.glob("*.py")]
+    return did_you_mean(
+        module_name.partition(".")[0] if not (root / path.partition("/")[0]).is_dir() else None,
+        beside,
+        f"create {path}.py beside the manifest, set PYTHONPATH to its folder, or install it",
     )
 
 

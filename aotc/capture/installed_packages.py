@@ -177,7 +177,7 @@ def packages_behind(built: Iterable[BundleManifest]) -> dict[str, Package]:
 
 
 def owners(modules: Set[str]) -> Iterator[str]:
-    """Names of the distributions that provide one of these modules."""
+    """Yield names of the distributions that provide one of these modules."""
     for each in every():
         if not each.modules.isdisjoint(modules):
             yield each.name

@@ -104,7 +104,7 @@ def constants_are_arguments() -> bool:
 
 
 def take_options(variables: Mapping[str, str]) -> None:
-    """Have jax, which was imported and has started nothing, take variables as its import does."""
+    """Make an imported jax that has started nothing read its variables, as its import does."""
     for name, value in variables.items():
         if name == CONSTANTS_AS_ARGUMENTS:
             _take_constants_for_arguments()
@@ -132,7 +132,7 @@ _anew = itertools.count(1)
 
 
 @contextmanager
-def traced_anew() -> Iterator[None]:
+def without_trace_cache() -> Iterator[None]:
     """Make jax trace every function again that it has traced before.
 
     By a value of its own for an option that is part of jax's cache keys and does nothing on these
@@ -177,7 +177,7 @@ def scopes(equation: Any) -> tuple[str, ...]:
 
 
 def constant_variables(jaxpr: Any) -> Iterator[Any]:
-    """The variables of a jaxpr, and of those nested in it, that stand for closed-over values."""
+    """Return variables for closed-over values, of a jaxpr and of those nested in it."""
     yield from jaxpr.constvars
     for equation in jaxpr.eqns:
         for inner in nested_jaxprs(equation):
@@ -185,7 +185,7 @@ def constant_variables(jaxpr: Any) -> Iterator[Any]:
 
 
 def nested_jaxprs(equation: Any) -> Iterator[Any]:
-    """The jaxprs among the parameters of an equation: bodies, branches, called functions."""
+    """Yield the jaxprs among the parameters of an equation: bodies, branches, called functions."""
     for parameter in equation.params.values():
         for value in parameter if isinstance(parameter, (tuple, list)) else (parameter,):
             inner = getattr(value, "jaxpr", value)
@@ -282,7 +282,7 @@ def undecided_equalities(found: list[Equality]) -> Iterator[None]:
 
 
 @contextmanager
-def constants_apart() -> Iterator[None]:
+def hoisted_constants() -> Iterator[None]:
     """Keep closed-over arrays in `consts` of traced functions, where `jax.export` needs them."""
     with _private("_src.config.use_simplified_jaxpr_constants"):
         from jax._src.config import use_simplified_jaxpr_constants
@@ -291,7 +291,7 @@ def constants_apart() -> Iterator[None]:
 
 
 def evaluate(jaxpr: Any, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
-    """A traced function, of values or under another trace."""
+    """Return a traced function, of values or under another trace."""
     with _private("core.eval_jaxpr"):
         evaluated = jax.core.eval_jaxpr
     found: list[Any] = evaluated(jaxpr, constants, *arguments)

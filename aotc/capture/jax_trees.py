@@ -25,7 +25,7 @@ from aotc_runtime.schema.pytrees import (
 
 
 def key_name(key: Any) -> str:
-    """A step of a jax key path as a name: dict key, attribute, or index."""
+    """Return a step of a jax key path as a name: dict key, attribute, or index."""
     for attribute in ("key", "name", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -33,7 +33,7 @@ def key_name(key: Any) -> str:
 
 
 def leaf_paths(tree: Any) -> list[tuple[str, Any]]:
-    """Leaves in flattening order with their paths, steps joined by "/"; "" for a lone leaf."""
+    """Return leaves in flattening order with paths, joined by "/"; "" for a lone leaf."""
     return [
         ("/".join(key_name(key) for key in path), leaf)
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
@@ -52,7 +52,7 @@ def check_paths(tree: Any, where: str) -> None:
 
 
 def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """An array, a Python number or an aval as `jax.jit` takes it: shape, dtype and weak type."""
+    """Return an array, a Python number or an aval as `jax.jit` sees it: shape and types."""
     aval = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
 
@@ -175,7 +175,7 @@ def _field_names(tree: Any, keys: list[Any]) -> tuple[str, ...]:
 
 
 def _marked(tree: Any) -> tuple[Any, list[Any]]:
-    """A container of the same kind with an object of its own for each child, and these objects.
+    """Return a like container with a new object for each child, and these objects.
 
     Raises whatever the class raises, which may expect arrays.
     """

@@ -45,7 +45,7 @@ class LeafAxes(NamedTuple):
 
 
 def shapes_of(call: FlatCall, outputs: Any) -> Shapes:
-    """The shapes of a call and its abstract results."""
+    """Return the shapes of a call and its abstract results."""
     return Shapes(
         tuple(tuple(leaf.data.shape) for leaf in call.leaves if not leaf.is_weight),
         tuple(tuple(random_keys.data_aval(leaf).shape) for leaf in jax.tree.leaves(outputs)),
@@ -85,7 +85,7 @@ def _holds(found: LeafAxes, profile: Traced) -> bool:
 def _by_trial(
     profiles: Sequence[Traced], dimensions: Mapping[str, DimensionSpec], call_at: CallAt
 ) -> LeafAxes:
-    """The axes, from their sizes at every profile and at the corners of a box within the ranges.
+    """Derive axes from their sizes at every profile and at corners of a box in the ranges.
 
     A corner where the function cannot be evaluated, or gives another structure, is left out; axes
     that cannot be determined without it become "?".
@@ -135,7 +135,7 @@ def _ends(sizes: Sequence[int], known: DimensionSpec) -> tuple[int, int]:
 
 
 def corners(values: Mapping[str, tuple[int, int]]) -> list[Point]:
-    """The corners of a box, given two values for each dimension, which may be equal."""
+    """Return the corners of a box, given two values for each dimension, which may be equal."""
     return sorted(set(product(*values.values())))
 
 
@@ -163,7 +163,7 @@ def expression(
 def _terms(
     box: tuple[tuple[str, tuple[int, int]], ...], point: Point, sizes: Mapping[Point, int]
 ) -> dict[tuple[str, ...], Fraction]:
-    """The coefficients of products of dimensions, where the first of them have a point's sizes."""
+    """Return coefficients of products of dimensions, the first of which have a point's sizes."""
     if not box:
         return {(): Fraction(sizes[point])}
     (name, (low, high)), *rest = box

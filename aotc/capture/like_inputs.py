@@ -63,7 +63,7 @@ def like_value(
 
 
 def missing(function: Callable[..., Any], stated: Container[str]) -> list[str]:
-    """The names that a function has to be called with, but for those that are stated."""
+    """Return the names that a function has to be called with, but for those that are stated."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):

@@ -92,7 +92,7 @@ def recording(root: Path) -> Iterator[Recording]:
         monitoring.register_callback(tool, events.LINE, seen._ran)
         monitoring.restart_events()
         monitoring.set_events(tool, events.PY_START)
-        with jax_private.traced_anew():
+        with jax_private.without_trace_cache():
             yield seen
     finally:
         monitoring.set_events(tool, events.NO_EVENTS)
@@ -102,13 +102,13 @@ def recording(root: Path) -> Iterator[Recording]:
 
 
 def code_lines(code: CodeType) -> set[int]:
-    """The lines of a function that hold code of its body: neither its `def` nor a docstring."""
+    """Return the lines with code of a function's body, without its `def` and docstring."""
     resumed = next((i.offset for i in dis.get_instructions(code) if i.opname == "RESUME"), 0)
     return {line for _, end, line in code.co_lines() if line and end > resumed + _RESUME_BYTES}
 
 
 def ranges(lines: Iterable[int]) -> Iterator[str]:
-    """Numbers as text, neighbours together: "3", "5-7"."""
+    """Yield numbers as text, neighbours together: "3", "5-7"."""
     for _, group in groupby(enumerate(sorted(lines)), lambda pair: pair[1] - pair[0]):
         found = [line for _, line in group]
         yield str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"

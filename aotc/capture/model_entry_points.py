@@ -109,7 +109,7 @@ class Models:
         return {path: each.initial for path, each in named if each.initial is not None}
 
     def arrays(self, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The weights of the models that share a set."""
+        """Return the weights of the models that share a set."""
         return {
             tensor: array
             for entry_point, each in self.opened.items()
@@ -118,11 +118,11 @@ class Models:
         }
 
     def load(self, name: str) -> Weights:
-        """A weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
+        """Return a weights set, of a model or as `aotc.capture.weight_sets.load` has it."""
         return self.weights[name] if name in self.weights else load(name, self.manifest)
 
     def resolve(self, reference: str, root: Path, where: str) -> Callable[..., Any]:
-        """The function that a reference of the completed manifest names, which may be a model.
+        """Return the function or the model that a reference of the completed manifest names.
 
         Raises what `program.resolve` raises.
         """
@@ -214,7 +214,7 @@ def open_file(
         raise refusal("AOTC-E843", where, found) from error
 
 
-def judge_lowered(name: str, lowered: Any) -> None:
+def check_lowered(name: str, lowered: Any) -> None:
     """Reject invalid calls of a model file's function at certain sizes, before it is compiled.
 
     `name` is the entry point's; `lowered` a `jax.stages.Lowered`. Raises CaptureError (AOTC-E844).
@@ -355,7 +355,7 @@ class _Completing:
             )
 
     def _fixed(self) -> dict[str, InputTree]:
-        """The inputs as the file has them, where it tells all their sizes."""
+        """Return the inputs as the file has them, where it tells all their sizes."""
         trees: dict[str, InputTree] = {}
         for path, each in self.known.items():
             if each.initial is not None and "/" in path:
@@ -413,7 +413,7 @@ class _Completing:
 
 
 def paths_of(model: Model) -> list[str]:
-    """The inputs of a model as leaf paths, whose steps can be parameters: "input.1" is input_1."""
+    """Return a model's inputs as leaf paths of valid parameter names: "input.1" is input_1."""
 
     def identifier(step: str) -> str:
         text = _NO_IDENTIFIER.sub("_", step)
@@ -424,7 +424,7 @@ def paths_of(model: Model) -> list[str]:
 
 
 def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree:
-    """The tree of an input with the dtypes of its leaves, by path."""
+    """Return the tree of an input with the dtypes of its leaves, by path."""
     match tree:
         case InputLeaf(shape=shape):
             return InputLeaf(shape, dtypes[path])
@@ -443,7 +443,7 @@ def _weights(
     entry_points: Mapping[str, EntryPointSpec],
     manifest: BuildManifest,
 ) -> dict[str, Weights]:
-    """The weights sets of the models; entry points may share one, and tensors in it."""
+    """Return the weights sets of the models; entry points may share one, and tensors in it."""
     sets: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     found: list[Finding] = []
     for name, each in opened.items():
@@ -471,7 +471,7 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 
 def _callable(model: Model, where: str) -> Callable[..., Any]:
-    """The model as a function with a parameter for its weights, if any, and for each input."""
+    """Return the model as a function of its weights, if it has any, and of each input."""
     paths = paths_of(model)
     parameters = [WEIGHTS] if model.weights else []
     parameters += dict.fromkeys(path.split("/")[0] for path in paths)

@@ -107,7 +107,7 @@ def _require_whole(metadata: Any) -> None:
     name of an array is a path, which may lead out of the checkpoint's folder.
     """
     if not metadata["store_array_data_equal_to_fill_value"]:
-        raise ValueError("one that leaves out data, of which nobody can say that it is whole")
+        raise ValueError("a checkpoint that leaves out data, which may be incomplete")
     for leaf in metadata["tree_metadata"].values():
         name = ".".join(step["key"] for step in leaf["key_metadata"])
         if not name.isprintable() or {"", ".", ".."} & {*name.split("/")}:

@@ -80,14 +80,14 @@ class TracedProfile:
     traced: Any
 
     def shapes(self) -> Shapes:
-        """The shapes of its inputs and outputs."""
+        """Return the shapes of its inputs and outputs."""
         return shapes_of(self.call, self.outputs)
 
 
 def _trace(
     call: FlatCall, where: str, root: Path, on_mesh: ArrayShardings | None, sizes: Mapping[str, int]
 ) -> tuple[Any, list[KeyImpl | None]]:
-    """A `jax.stages.Traced` of the flat call over data, and which of its outputs are random keys.
+    """Return a `jax.stages.Traced` of the flat call, and which of its outputs are random keys.
 
     Raises CaptureError (E825, E826, E828, E829).
     """
@@ -196,7 +196,7 @@ def trace_profile(
 
 
 def closure_name(value: np.ndarray[Any, Any]) -> str:
-    """The tensor name of a closed-over array: a digest of its dtype, shape and bytes."""
+    """Return the tensor name of a closed-over array: a digest of its dtype, shape and bytes."""
     digest = sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes())
     return digest.removeprefix("sha256:")[:16]
 

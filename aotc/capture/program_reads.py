@@ -142,7 +142,7 @@ def _source_of(path: str) -> str:
 
 
 def _mapped() -> Iterator[str]:
-    """The files that this process has mapped, such as extension modules and their libraries."""
+    """Return files that this process has mapped, such as extension modules."""
     lines = Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines()
     columns = (line.split(maxsplit=5) for line in lines)
     return (each[5] for each in columns if len(each) > 5 and each[5].startswith("/"))

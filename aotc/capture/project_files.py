@@ -57,7 +57,7 @@ def is_of_python(path: str) -> bool:
 
 @cache
 def library_folders() -> tuple[str, ...]:
-    """Folders of installed code, with a slash at the end: no file below one is the project's."""
+    """Return the folders of installed code, which hold no file of the project."""
     return tuple(dict.fromkeys((*_installed(), *_of_python(), *_ours())))
 
 
@@ -143,7 +143,7 @@ def _own_modules(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _on_disk(path: Path) -> Path | None:
-    """The file, or the archive it is in; None if it is not there any more."""
+    """Return the file, or the archive it is in; None if it is not there any more."""
     while not path.is_file():
         if path == path.parent:
             return None

@@ -33,7 +33,7 @@ def impl_of(leaf: Any) -> KeyImpl | None:
 
 
 def data_aval(aval: Any) -> Any:
-    """The shape and dtype of an array of keys as data; anything else unchanged."""
+    """Return the shape and dtype of an array of keys as data; anything else unchanged."""
     impl = impl_of(aval)
     if impl is None:
         return aval
@@ -57,5 +57,5 @@ def wrapped(data: Any, aval: Any) -> Any:
 
 
 def data_of(leaf: Any) -> Any:
-    """The data of an array of keys; anything else unchanged."""
+    """Return the data of an array of keys; anything else unchanged."""
     return leaf if impl_of(leaf) is None else jax.random.key_data(leaf)

@@ -34,7 +34,7 @@ class _SourceLoader(SourceFileLoader):
         raise OSError(path)
 
     def get_data(self, path: str) -> bytes:
-        """The source, whose digest is then known."""
+        """Return the source, whose digest is then known."""
         data = super().get_data(path)
         IMPORTED.setdefault(path, sha256(data))
         return data
@@ -52,7 +52,7 @@ _find_in = FileFinder.path_hook(
 
 
 def install() -> None:
-    """Do so from now on in this process. Modules of libraries are loaded as usual."""
+    """Install it in this process. Modules of libraries are loaded as usual."""
 
     def is_library(folder: str) -> bool:
         return os.path.join(folder, "").startswith(project_files.library_folders())

@@ -157,7 +157,7 @@ def export_module(
     array that the profiles take as well; None embeds it in the module.
     """
     leaves = [leaf.data for leaf in call.leaves]
-    with jax_private.constants_apart():
+    with jax_private.hoisted_constants():
         closed = jax.make_jaxpr(call.data)(*leaves)
     named = [lifted(value) for value in closed.consts]
     taken = [value for value, name in zip(closed.consts, named, strict=True) if name is not None]
@@ -236,7 +236,7 @@ def _failure(error: BaseException, root: Path) -> Specialized | str:
 
 @contextmanager
 def _unfiltered() -> Iterator[None]:
-    """Have tracebacks keep jax's own frames, which show who asked for a size."""
+    """Make tracebacks keep jax's own frames, which show the code that read a size."""
     before = jax.config.jax_traceback_filtering
     jax.config.update("jax_traceback_filtering", "off")
     try:
@@ -250,7 +250,7 @@ def _written(shapes: Sequence[Any]) -> list[tuple[int | str, ...]]:
 
 
 def axis_text(axis: Any) -> int | str:
-    """A symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
+    """Return a symbolic size of jax as bundles write it; "?" for one that is not a polynomial."""
     if isinstance(axis, int):
         return axis
     text = _POWER.sub(lambda m: "*".join([m[1]] * int(m[2])), str(axis)).replace(" ", "")
@@ -261,7 +261,7 @@ def axis_text(axis: Any) -> int | str:
 
 
 def expression_text(expression: Expression) -> str:
-    """An expression as text: products by length, then by name; the constant last."""
+    """Return an expression as text: products by length, then by name; the constant last."""
     text = ""
     terms = sorted(expression.terms, key=lambda term: (not term[1], len(term[1]), term[1]))
     for coefficient, names in terms:

@@ -103,7 +103,7 @@ def _needs_value(error: BaseException) -> bool:
 
 
 def _missing_key(error: BaseException, call: FlatCall) -> str | None:
-    """A hint for a KeyError: the names in bound dicts of weights, one of which may be meant."""
+    """Return a hint for a KeyError: the names in bound dicts of weights."""
     if not isinstance(error, KeyError):
         return None
     hints = []

@@ -210,7 +210,7 @@ SHOWN_MAX = 8
 
 
 def shortened(names: Sequence[str]) -> str:
-    """Names as a list, cut short: "a, b, … 3 more"."""
+    """Return names as a list, cut short: "a, b, … 3 more"."""
     more = len(names) - SHOWN_MAX
     return ", ".join([*names[:SHOWN_MAX], *([f"… {more} more"] if more > 0 else [])])
 

@@ -245,7 +245,7 @@ def _parameters(
 
 
 def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[LiftedConstant, ...]:
-    """The arrays that the function closes over, at any profile. Raises CaptureError (AOTC-E832)."""
+    """Return closed-over arrays of any profile. Raises CaptureError (AOTC-E832)."""
     lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
     raise_if(
         found
@@ -259,7 +259,7 @@ def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[Lif
 
 
 def _decisions(found: Symbolic) -> dict[str, Decision]:
-    """The line that decides by a dimension's size, for each dimension with one."""
+    """Return the line that decides by a dimension's size, for each dimension with one."""
     places = {name: each.place.rpartition(":") for name, each in found.specialized.items()}
     return {n: Decision(file, int(line)) for n, (file, _, line) in places.items() if line.isdigit()}
 

@@ -79,11 +79,11 @@ class ArrayShardings:
     inputs: Mapping[str, Sharding]
 
     def of_input(self, path: str, aval: Any) -> Sharding:
-        """The sharding of an input leaf, as the module takes it."""
+        """Return the sharding of an input leaf, as the module takes it."""
         return _of_data(self.inputs[path], aval)
 
     def of_outputs(self, result: Any, sizes: Mapping[str, int]) -> list[Sharding]:
-        """The sharding of each leaf of a result at these sizes, as the module returns it.
+        """Return the sharding of each leaf of a result at these sizes, as the module returns it.
 
         Raises BuildManifestError (AOTC-E806, E807, E814).
         """
@@ -153,7 +153,7 @@ def shardings_of(
 
 
 def _of_data(sharding: Sharding, aval: Any) -> Sharding:
-    """The data of random keys has one more axis, which is not sharded."""
+    """Return the sharding of an array's data; that of random keys has one more axis."""
     is_key = random_keys.impl_of(aval) is not None
     return (*sharding, ()) if sharding and is_key else sharding
 

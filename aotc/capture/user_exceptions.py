@@ -59,7 +59,7 @@ def _user_frames(error: BaseException, root: Path) -> Iterator[tuple[CodeType, i
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception, and those that led to it."""
+    """Yield an exception, and those that led to it."""
     seen: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in seen:
@@ -108,7 +108,7 @@ def hint(error: BaseException, otherwise: str) -> str:
 
 
 def user_traceback(error: BaseException) -> str:
-    """The traceback without the frames of aotc and jax, causes included; a block of lines."""
+    """Return the traceback with its causes, without the frames of aotc and jax."""
     report = traceback.TracebackException.from_exception(error)
     for part in _chain(report):
         kept = [frame for frame in part.stack if is_users(frame.filename)]

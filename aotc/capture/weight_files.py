@@ -167,7 +167,7 @@ class StoredTensor:
 
 
 def npz_tensors(file: WeightsFile, data: memoryview) -> Iterator[StoredTensor]:
-    """The arrays of an .npz file, where they lie in it. Checksums are checked. Raises Damaged."""
+    """Return the arrays of an .npz file and their offsets. Raises Damaged for a bad checksum."""
     whole = _address(data)
     for member_name, member in read_archive(data).members.items():
         name = member_name.removesuffix(NPZ_ENDING)
@@ -182,7 +182,7 @@ def npz_tensors(file: WeightsFile, data: memoryview) -> Iterator[StoredTensor]:
 
 
 def _npz_header(name: str, stream: BytesIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """The dtype and shape of an array that lies little-endian and in C order behind its header."""
+    """Return the dtype and shape of a little-endian array in C order from its header."""
     try:
         version = np.lib.format.read_magic(stream)
         shape, is_fortran, dtype = _NPZ_READERS[version](stream, NPZ_HEADER_BYTES_MAX)

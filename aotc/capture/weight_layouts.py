@@ -75,7 +75,7 @@ def _transposing(model: Model, orders: Mapping[str, Order]) -> Model:
 
 
 def _orders(models: Models, name: str, sizes: Mapping[str, int]) -> dict[str, Order]:
-    """The order that every use of a weight wants, where there is one."""
+    """Return the order that every use of a weight wants, where there is one."""
     many = {n for n, array in models.opened[name].model.weights.items() if array.ndim >= RANK_MIN}
     if not many:
         return {}

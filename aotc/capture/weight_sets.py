@@ -43,7 +43,7 @@ class Weights:
 
 
 def nested(tensors: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
+    """Return tensors as nested dicts, their names split at "/". Raises CaptureError (AOTC-E830)."""
     root: dict[str, Any] = {}
     for name in sorted(tensors):
         if not name:
@@ -126,15 +126,15 @@ def in_tree(
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """A tensor of a file, which is never weakly typed, whatever `init` would make."""
+    """Return a tensor of a file, which is never weakly typed, whatever `init` would make."""
     return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a safetensors file, as read-only arrays over the mapped file."""
+    """Return the tensors of a safetensors file, as read-only arrays over the mapped file."""
     return {name: array for name, (array, _) in tensor_views(map_file(path), path.name).items()}
 
 
 def read_shards(paths: Iterable[Path]) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a weights set that lies in several files."""
+    """Return the tensors of a weights set that lies in several files."""
     return {name: array for path in paths for name, array in read_arrays(path).items()}

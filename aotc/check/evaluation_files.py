@@ -38,6 +38,7 @@ class Prepared(Struct, frozen=True):
 
     Attributes:
         entry_point: Its name.
+        where: The data's location in the manifest, for messages.
         metric: As bundles name it.
         output: Index of the result that is scored.
         axis: First axis of that result: a dimension, or a number of samples.
@@ -50,6 +51,7 @@ class Prepared(Struct, frozen=True):
     """
 
     entry_point: str
+    where: str
     metric: str
     output: int
     axis: int | str

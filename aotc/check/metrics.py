@@ -80,12 +80,12 @@ def _same_shape(output: Array, labels: Array) -> None:
         raise MetricError(f"labels {_text(labels)} for a result {_text(output)}")
 
 
-def _numbers(output: Array) -> Array:
-    if output.dtype.kind == "c":
-        raise MetricError(f"complex numbers {_text(output)}")
-    wide = output.astype(np.float64)
-    if np.isnan(wide).any():
-        raise MetricError("NaN in the result")
+def _numbers(values: Array, of: str = "result") -> Array:
+    if values.dtype.kind == "c":
+        raise MetricError(f"complex numbers {_text(values)}")
+    wide = values.astype(np.float64)
+    if count := int(np.isnan(wide).reshape(len(wide), -1).any(axis=1).sum()):
+        raise MetricError(f"NaN in the {of} of {count} of {len(wide)} samples")
     return wide
 
 
@@ -122,7 +122,7 @@ def _top(k: int) -> ScoreRows:
 def _errors(power: int) -> ScoreRows:
     def rows(output: Array, labels: Array) -> Array:
         _same_shape(output, labels)
-        return _sums(np.abs(_numbers(output) - _numbers(labels)) ** power)
+        return _sums(np.abs(_numbers(output) - _numbers(labels, "labels")) ** power)
 
     return rows
 
@@ -140,7 +140,8 @@ def _token_losses(output: Array, labels: Array) -> Array:
 
 def _cosines(output: Array, labels: Array) -> Array:
     _same_shape(output, labels)
-    one, two = (_numbers(each).reshape(len(each), -1) for each in (output, labels))
+    numbers = (_numbers(output), _numbers(labels, "labels"))
+    one, two = (each.reshape(len(each), -1) for each in numbers)
     norms = np.linalg.norm(one, axis=1) * np.linalg.norm(two, axis=1)
     if not norms.all():
         raise MetricError("a vector of length 0, which has no cosine")

@@ -29,7 +29,9 @@ from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 
-def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+def call_differences(
+    loaded: LoadedBundle, manifest: BundleManifest, folder: Path
+) -> Iterator[Differing]:
     """Yield differences of calls of the executables, by position where allowed, and by name."""
     for where, spec, call in _calls(manifest, folder):
         for by_name in (False, True):
@@ -47,7 +49,7 @@ def miscalled(loaded: LoadedBundle, manifest: BundleManifest, folder: Path) -> I
                 yield Differing(where, "arguments that a call leaves as they are", "changed ones")
 
 
-def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
     """Yield differences in how arguments are flattened and results are built, without running."""
     for where, spec, call in _calls(manifest, folder):
         recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)
@@ -72,7 +74,7 @@ def misread(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
 def _as_passed(
     call: PlainCall, arguments: Mapping[str, Any], *, by_name: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments passed by position, or by name where that is preferred or the only way."""
+    """Return arguments passed by position, or by name where that is preferred or the only way."""
     named = [each.name for each in call.arguments if not each.by_position]
     if by_name:
         named = [each.name for each in call.arguments if each.by_name]
@@ -94,7 +96,7 @@ def _leaves(
 
 
 def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryPoint, PlainCall]]:
-    """The calls at the profiles that a target has; each with its label."""
+    """Yield the calls at the profiles that a target has; each with its label."""
     for name, spec in manifest.entry_points.items():
         for profile in spec.profiles:
             key = executable_key(name, profile.sizes)

@@ -13,7 +13,7 @@ from aotc.base.workers.worker_environment import inherited
 from aotc.check.plain_structures import Leaf
 from aotc.check.value_inputs import SPECIAL
 from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
-from aotc.check.value_verdict import Judgement
+from aotc.check.value_verdict import CallVerdict
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -60,8 +60,8 @@ class Call(Struct, frozen=True):
     kind: str
 
 
-type Judge = Callable[[Sequence[Call]], list[Judgement]]
-"""Judges calls of a target's executables, in their order, by what the folder holds of them."""
+type AskVerdicts = Callable[[Sequence[Call]], list[CallVerdict]]
+"""Returns the verdict on each call of a target's executables, from the files in the folder."""
 
 
 class Job(Struct, frozen=True):
@@ -120,13 +120,13 @@ def run(
     target: str,
     folder: Path,
     processes: Processes,
-    judge: Judge = lambda calls: [],
+    ask_verdicts: AskVerdicts = lambda calls: [],
     worker: Sequence[str] | None = None,
 ) -> Ran:
     """Run all fixtures of one target, and the trials in a folder; the caller evaluates trials.
 
-    `judge` decides which side is right where results differ, by default plain JAX. `worker` is a
-    command that runs in place of forked processes.
+    `ask_verdicts` decides which side is right where results differ, by default plain JAX. `worker`
+    is a command that runs in place of forked processes.
 
     Raises:
         EngineFailedError: AOTC-E953 alone, because the engine cannot load or call an executable.
@@ -147,10 +147,10 @@ def run(
         reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
         lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
         return Ran(not_run=ParityNotRun(reason=reasons), lasting=lasting)
-    return _judged(answer, target, judge)
+    return _outcome(answer, target, ask_verdicts)
 
 
-def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
+def _outcome(answer: Answer, target: str, ask_verdicts: AskVerdicts) -> Ran:
     """Return what a target's executables did, if nothing of it is wrong. Raises ParityError."""
     fixtures = [(key, each.within, _recorded(each)) for key, each in answer.fixtures]
     calls = [Call(key, FIXTURE) for key, is_within, _ in fixtures if not is_within]
@@ -165,7 +165,7 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
         for trial in values.trials
         if not trial.difference.within
     ]
-    judged = dict(zip(calls, judge(calls), strict=False)) if calls else {}
+    verdicts = dict(zip(calls, ask_verdicts(calls), strict=False)) if calls else {}
     wrong: dict[ExecutableKey, list[tuple[Call, ParityRan]]] = {}
     for key, is_within, ran in fixtures:
         if not is_within:
@@ -174,16 +174,16 @@ def _judged(answer: Answer, target: str, judge: Judge) -> Ran:
     changed: list[Finding] = []
     for each in answer.values:
         if each.changed is not None:
-            changed.append(_changed(each, target, judged.get(Call(each.key, FIXTURE))))
+            changed.append(_changed(each, target, verdicts.get(Call(each.key, FIXTURE))))
         trials = []
         for trial in each.trials:
             call, is_within = Call(each.key, trial.kind), trial.difference.within
-            judgement = judged.get(call)
-            if not is_within and not (judgement and judgement.is_right):
+            call_verdict = verdicts.get(call)
+            if not is_within and not (call_verdict and call_verdict.is_right):
                 wrong.setdefault(each.key, []).append((call, _recorded(trial.difference)))
             trials.append(ValueRan(trial.kind, trial.difference, not is_within))
         values.append(ValuesRan(each.key, tuple(trials), each.state))
-    beyond = [_beyond(calls, target, judged.get(calls[0][0])) for calls in wrong.values()]
+    beyond = [_beyond(calls, target, verdicts.get(calls[0][0])) for calls in wrong.values()]
     differing = [_otherwise(each, target) for each in answer.differing]
     if differing or beyond or changed:
         is_engine = not beyond and not changed and all(e.is_failure for e in answer.differing)
@@ -215,7 +215,7 @@ def _ask(
     seconds: float,
     *,
     worker: Sequence[str] | None = None,
-    on_call: Callable[[str], None] = worker_parent.nobody,
+    on_call: Callable[[str], None] = worker_parent.ignore_text,
 ) -> Answer:
     try:
         return worker_parent.run(
@@ -242,7 +242,7 @@ def _variables() -> dict[str, str]:
 
 
 def _recorded(difference: Difference) -> ParityRan:
-    """The difference as a bundle manifest has it."""
+    """Return the difference as a bundle manifest has it."""
     return ParityRan(
         max_abs=repr(difference.max_abs),
         max_rel=repr(difference.max_rel),
@@ -253,11 +253,11 @@ def _recorded(difference: Difference) -> ParityRan:
 
 
 def _beyond(
-    wrong: Sequence[tuple[Call, ParityRan]], target: str, judgement: Judgement | None
+    wrong: Sequence[tuple[Call, ParityRan]], target: str, call_verdict: CallVerdict | None
 ) -> Finding:
     """Return AOTC-E951 for an executable whose results differ in these calls.
 
-    `judgement` is that of the first call; None without one.
+    `call_verdict` is that of the first call; None without one.
     """
     call, ran = wrong[0]
     where = f"{call.key.label} for {target}, output {ran.worst or 'result'}"
@@ -269,9 +269,9 @@ def _beyond(
     )
     if others := [other.kind for other, _ in wrong[1:]]:
         found += f"; others with inputs {', '.join(others)} as well"
-    if judgement is None:
+    if call_verdict is None:
         return finding("AOTC-E951", where, found)
-    verdict = judgement.verdict
+    verdict = call_verdict.verdict
     if verdict.different:
         found = (
             f"{verdict.different} of {verdict.elements} elements differ, the first at "
@@ -281,11 +281,11 @@ def _beyond(
         found += (
             f"; largest error against float64 {verdict.found:.3g}, of plain JAX {verdict.plain:.3g}"
         )
-    return finding("AOTC-E951", where, found, hint=_hint(call, judgement))
+    return finding("AOTC-E951", where, found, hint=_hint(call, call_verdict))
 
 
-def _hint(call: Call, judgement: Judgement) -> str:
-    match judgement.wrong:
+def _hint(call: Call, call_verdict: CallVerdict) -> str:
+    match call_verdict.wrong:
         case "rounding":
             return "raise `tolerance`: both results are as close to those in float64"
         case "plain JAX":
@@ -304,10 +304,10 @@ def _hint(call: Call, judgement: Judgement) -> str:
     return hint
 
 
-def _changed(values: ValuesRan, target: str, judgement: Judgement | None) -> Finding:
+def _changed(values: ValuesRan, target: str, call_verdict: CallVerdict | None) -> Finding:
     """AOTC-E959 for an executable that gives another result for the same inputs."""
     hint = "build for another engine, and report this with the program"
-    if judgement is not None and judgement.opinion in ("plain JAX", "both"):
+    if call_verdict is not None and call_verdict.opinion in ("plain JAX", "both"):
         hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
     where = f"{values.key.label} for {target}, output {values.changed}"
     return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)

@@ -23,7 +23,7 @@ from aotc.check.metrics import metric_of
 from aotc.check.padding.trial_files import call_file, read_fixture, read_plans
 from aotc.check.padding.trial_records import EntryTrials, Sizes
 from aotc.check.padding.trial_run import Array, Subject, run
-from aotc.check.parity_calls import miscalled, misread
+from aotc.check.parity_calls import call_differences, structure_differences
 from aotc.check.parity_process import Answer, Differing, Job
 from aotc.check.plain_structures import Leaf, leaf_of
 from aotc.check.value_runs import run_values
@@ -69,7 +69,7 @@ def score(
     CaptureError: AOTC-E847 for samples that no profile serves, E849 for results without a metric.
     """
     entry_point = loaded[prepared.entry_point]
-    spec, where = entry_point.spec, f"{prepared.entry_point} for {target}"
+    spec, where = entry_point.spec, f"{prepared.where} for {target}"
 
     def call(inputs: dict[str, Array], _: dict[str, int]) -> Array:
         leaves = [inputs.get(each.path) for each in spec.inputs]
@@ -111,7 +111,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
             accepted.finish()
             return Answer(
                 unsuited=[finding.to_json() for finding in findings],
-                differing=list(misread(manifest, folder)),
+                differing=list(structure_differences(manifest, folder)),
             )
         verified = require(evaluated).finish()
     resident = make_resident(verified)
@@ -136,7 +136,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
         ]
     else:
         fixtures = ready.fixtures
-        differing += miscalled(ready, verified.manifest, folder)
+        differing += call_differences(ready, verified.manifest, folder)
     entries = read_plans(folder).get(target, [])
     trials = [try_entry(entry, resident, folder) for entry in entries]
     values, beside = run_values(resident, target, folder)

@@ -34,7 +34,7 @@ type Functions = Callable[[str], Callable[..., Any]]
 
 
 def path_of(*steps: Any, owner: str = "") -> str:
-    """A leaf's path as jax writes it, joined by "/", below the name of what it belongs to."""
+    """Return jax's path of a leaf, joined by "/", below the name of its tree."""
     inner = jax.tree_util.keystr(steps, simple=True, separator="/")
     return "/".join(part for part in (owner, inner) if part)
 
@@ -108,9 +108,10 @@ class Result:
 class Function:
     """One entry point's function at some sizes, compiled by an executor while others go on.
 
-    `weights` are by set, as the program's users hold them. `judge` is called with the lowered
-    program before it is compiled, and raises if it may not run. `rounded` are weights, by set and
-    name, whose matrix products round the other factor to 8 bits. Raises what the program raises.
+    `weights` are by set, as the program's users hold them. `check_lowered` is called with the
+    lowered program before it is compiled, and raises if it may not run. `rounded` are weights, by
+    set and name, whose matrix products round the other factor to 8 bits. Raises the program's
+    errors.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class Function:
         weights: Mapping[str, Any],
         sizes: Mapping[str, int],
         compiling: Executor,
-        judge: Callable[[Any], None] | None = None,
+        check_lowered: Callable[[Any], None] | None = None,
         rounded: Collection[tuple[str, str]] = (),
     ) -> None:
         self._spec, self._sizes, self._rounded = spec, sizes, rounded
@@ -141,7 +142,7 @@ class Function:
             return function(*bound.args, **bound.kwargs)
 
         self._called = called
-        self._compiling, self._judge = compiling, judge
+        self._compiling, self._check_lowered = compiling, check_lowered
         self._compiled: Future[Any] | None = None
 
     def begin(self) -> None:
@@ -149,8 +150,8 @@ class Function:
         if self._compiled is None:
             values = self._abstract()
             lowered = jax.jit(self._called, keep_unused=bool(self._rounded)).lower(values)
-            if self._judge is not None:
-                self._judge(lowered)
+            if self._check_lowered is not None:
+                self._check_lowered(lowered)
             if self._rounded:
                 # The module that is going to be compiled; no other function has it.
                 round_activations(lowered.compiler_ir("stablehlo"), [*self._places(values)])
@@ -316,7 +317,7 @@ def spell(value: Any) -> Spelled:
 
 
 def _names_of(value: Any, key: Any, child: Any) -> tuple[str | int, ...]:
-    """The names of a child: what it is registered under, and the attribute that holds it."""
+    """Return the names of a child: what it is registered under, and the attribute that holds it."""
     registered: Any = getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))
     names = [registered] if type(registered) in (str, int) else [str(registered)]
     if isinstance(key, jax.tree_util.FlattenedIndexKey):

@@ -80,7 +80,7 @@ def write_call(folder: Path, call: PlainCall) -> None:
 
 
 def call_file(folder: Path, key: ExecutableKey) -> Path:
-    """The file of a call."""
+    """Return the file of a call."""
     return folder / f"plain.{file_stem(key)}.msgpack"
 
 
@@ -90,12 +90,12 @@ def read_call(path: Path) -> PlainCall:
 
 
 def leaf_of(array: Array, *, is_number: bool = False) -> Leaf:
-    """An array of any dtype that jax has."""
+    """Return an array of any dtype that jax has."""
     return Leaf(array.dtype.name, array.shape, np.ascontiguousarray(array).tobytes(), is_number)
 
 
 def array_of(leaf: Leaf) -> Array:
-    """The array again; it may be written to."""
+    """Return the array again; it may be written to."""
     dtype = np.dtype(getattr(ml_dtypes, leaf.dtype, leaf.dtype))
     return np.frombuffer(bytearray(leaf.data), dtype).reshape(leaf.shape)
 

@@ -322,7 +322,7 @@ def _has_rows(shape: tuple[int, ...]) -> bool:
 
 
 def _rows(shape: tuple[int, ...]) -> Array:
-    """The index along the first axis that is longer than 1, broadcast along the others."""
+    """Return the index along the first axis that is longer than 1, broadcast along the others."""
     axis = next((axis for axis, size in enumerate(shape) if size > 1), None)
     if axis is None:
         return np.zeros(shape, np.int64)
@@ -344,7 +344,7 @@ def _within(value: Any, leaf: TrialLeaf) -> Any:
 
 
 def _cast(values: Array, leaf: TrialLeaf) -> Array:
-    """The leaf's dtype, without going over its largest number or its bounds by rounding."""
+    """Return the leaf's dtype, without going over its largest number or its bounds by rounding."""
     made = _clipped(values, leaf.dtype)
     if leaf.bounds is None:
         return made

@@ -114,7 +114,7 @@ class _Runs:
         return difference
 
     def _called(self, inputs: Sequence[Array], kind: str) -> list[Array] | None:
-        """The results; None if the call failed."""
+        """Return the results; None if the call failed."""
         profile, where = self._profile, f"{self._profile.label} with the inputs {kind}"
         copies = [array.copy() for array in inputs]
         try:
@@ -134,7 +134,7 @@ class _Runs:
 
 
 def _overwritten(resident: ResidentBundle) -> Iterator[Differing]:
-    """Weights and fixtures whose bytes are not what they were when they were verified."""
+    """Yield weights and fixtures whose bytes are not what they were when they were verified."""
     manifest = resident.verified.manifest
     for name, weights in manifest.weights.items():
         for ref in weights.blobs:

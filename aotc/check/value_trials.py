@@ -66,18 +66,18 @@ def write_plans(folder: Path, plans: Mapping[str, PlannedValues]) -> None:
 
 
 def read_plans(folder: Path) -> Plans:
-    """The plan of the value trials; empty if none was written."""
+    """Return the plan of the value trials; empty if none was written."""
     path = plans_file(folder)
     return unpacked(path.read_bytes(), Plans) if path.exists() else {}
 
 
 def plans_file(folder: Path) -> Path:
-    """The file of the plan."""
+    """Return the file of the plan."""
     return folder / "values.msgpack"
 
 
 def value_file(folder: Path, key: ExecutableKey, kind: str) -> Path:
-    """The inputs of a trial and what plain JAX makes of them; laid out as a fixture."""
+    """Return the inputs of a trial and what plain JAX makes of them; laid out as a fixture."""
     return folder / f"value.{file_stem(key)}.{kind}.safetensors"
 
 

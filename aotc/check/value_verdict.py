@@ -70,10 +70,10 @@ class Truth(Struct, frozen=True):
     orders: Sequence[Array] = ()
 
 
-def judge(
+def verdict_of(
     output: str, found: Array, plain: Array, truth: Truth | None, rtol: float, atol: float
 ) -> Verdict:
-    """Judge an output, whose path is `output`.
+    """Return the verdict on the output at the path `output`.
 
     An element is right if it is plain JAX's, or one of the truth's, within the tolerance; or if its
     error is at most `MULTIPLE` times as large as plain JAX's errors. `truth` is None where it
@@ -138,7 +138,7 @@ def _close(one: Array, other: Array, rtol: float, atol: float) -> Array:
 
 
 def _as(array: Array, dtype: np.dtype[Any]) -> Array:
-    """A result of float64 as the type it stands for, whose largest number may be smaller."""
+    """Return a result of float64 as the type it stands for, whose largest number may be smaller."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
@@ -154,7 +154,7 @@ def _gap(one: Array, other: Array) -> Array:
 
 
 def _error(array: Array, truth: Array) -> float:
-    """The largest error among elements that are finite on both sides."""
+    """Return the largest error among elements that are finite on both sides."""
     gap = _gap(array, truth)
     finite = gap[np.isfinite(gap)]
     return float(finite.max()) if finite.size else 0.0
@@ -199,7 +199,7 @@ def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
         return np.asarray(_gap(found, exact) <= most)
 
 
-class Judgement(Struct, frozen=True):
+class CallVerdict(Struct, frozen=True):
     """The judgement of one call, by the output that decides.
 
     `opinion` is the wrong side by StableHLO's interpreter; "" if it was not run, or none is.
@@ -210,7 +210,7 @@ class Judgement(Struct, frozen=True):
 
     @property
     def wrong(self) -> Literal["engine", "plain JAX", "both", "rounding", ""]:
-        """Whose result is wrong, as far as it is known."""
+        """Return the side whose result is wrong, if it is known."""
         return self.opinion or self.verdict.wrong
 
     @property
@@ -220,7 +220,7 @@ class Judgement(Struct, frozen=True):
 
 
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that decides: the first wrong one, or the one with most different elements."""
+    """Return the decisive verdict: the first wrong one, or that with most differences."""
     return max(verdicts, key=lambda each: (not each.right, each.different))
 
 

@@ -40,7 +40,7 @@ def size_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:
-    """The local cache of these options; None if it is off. Raises UsageError."""
+    """Return the local cache of these options; None if it is off. Raises UsageError."""
     from aotc.pipeline.cache.cache_folder import OFF, open_store, size_of
 
     if place == OFF:

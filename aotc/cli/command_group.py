@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -170,6 +171,7 @@ def _message_of(error: click.ClickException) -> str:
     if message.startswith(NO_SERVE):
         close = ()
     message = f"{message[:1].lower()}{message[1:]}".removesuffix(".")
+    message = re.sub(r"is not a valid (integer|float) range\Z", r"is not a valid \1", message)
     return f"{message}; did you mean {' or '.join(map(repr, close))}?" if close else message
 
 
@@ -268,7 +270,7 @@ ENDS = {
 
 
 def report_stop(stopped: BaseException, arguments: Sequence[str], out: Output) -> int:
-    """One line on stderr, or one JSON document on stdout; the exit code."""
+    """Print a line on stderr, or a JSON document on stdout, and return the exit code."""
     # An interrupt without a signal counts as Ctrl-C.
     number = next((each for each in ENDS if stopped.args == (each,)), signal.SIGINT)
     code, said = ENDS[number]

@@ -61,7 +61,7 @@ class Output:
 
 
 def requested_output(arguments: Sequence[str], stops: Stops) -> Output:
-    """The output options of a command line that is not parsed yet, and perhaps cannot be."""
+    """Return the output options of a command line, even of one that cannot be parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     verbose = "-v" in options or "--verbose" in options
     return Output(json="--json" in options, verbose=verbose, stops=stops)

@@ -25,7 +25,7 @@ OnStage = Callable[[str, int, int], None]
 
 @contextmanager
 def progress(*, quiet: bool) -> Iterator[OnStage]:
-    """A function to call with (stage, done, total); it draws one line per stage."""
+    """Yield a function of (stage, done, total) that draws one line per stage."""
     if quiet:
         yield lambda stage, done, total: None
         return
@@ -137,7 +137,7 @@ OnBytes = Callable[[int, int], None]
 
 @contextmanager
 def byte_progress(stage: str, *, quiet: bool) -> Iterator[OnBytes]:
-    """A function to call with bytes (done, total), of one stage; as `progress` draws."""
+    """Yield a function of bytes (done, total) that draws one stage as `progress` does."""
     if quiet:
         yield lambda done, total: None
         return

@@ -43,7 +43,7 @@ def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..
 
 
 def signer_of(key: str, passphrase_file: Path | None) -> Signer:
-    """The signer of a key file, or of a URI that an installed plug-in serves.
+    """Return the signer of a key file, or of a URI that an installed plug-in serves.
 
     Raises UsageError: AOTC-E006 to E008 for a file, AOTC-E016 to E019, E022 for a URI.
     """
@@ -75,7 +75,7 @@ def note_readable(key: Path) -> None:
 
 
 def given_passphrase(file: Path | None) -> bytes | None:
-    """The passphrase from a file (its first line) or the environment; None if neither is set.
+    """Return the passphrase from a file's first line or the environment, or None.
 
     Raises UsageError (AOTC-E008) if the file cannot be read, or holds no usable passphrase.
     """
@@ -94,7 +94,7 @@ def given_passphrase(file: Path | None) -> bytes | None:
 
 
 def ask_passphrase(prompt: str, *, confirm: bool) -> bytes:
-    """The passphrase as typed at the terminal."""
+    """Return the passphrase as typed at the terminal."""
     answer: str = click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True)
     return _usable(os.fsencode(answer), prompt)
 

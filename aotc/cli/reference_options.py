@@ -14,15 +14,15 @@ from aotc.cli.command_output import DIR, FILE, Output, print_notes
 from aotc.cli.command_progress import byte_progress
 
 if TYPE_CHECKING:
-    from aotc_runtime.loader.bundle_sources import Looked
+    from aotc_runtime.loader.bundle_sources import InspectedBundle
     from aotc_runtime.schema.trust_policy import TrustPolicy
 
-    _Type = click.ParamType["Place"]
+    _Type = click.ParamType["BundleReference"]
 else:
     _Type = click.ParamType  # which takes no type in older releases
 
-type Place = Path | str
-"""Where a bundle is: a path, or a reference."""
+type BundleReference = Path | str
+"""A path of a bundle, or its reference in a registry."""
 
 
 def scheme_of(value: object) -> str:
@@ -34,17 +34,17 @@ def scheme_of(value: object) -> str:
     return bundle_sources.scheme_of(value)
 
 
-class _PlaceType(_Type):
+class _ReferenceType(_Type):
     name = "path"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Place:
+    ) -> BundleReference:
         # A path has no two slashes in a row.
         return value if scheme_of(value) else Path(value)
 
 
-PLACE = _PlaceType()
+BUNDLE_REFERENCE = _ReferenceType()
 
 
 class InRegistryError(click.UsageError):
@@ -100,27 +100,30 @@ def output_options[F: Callable[..., Any]](*, default: str | None = None) -> Call
 
 
 @contextmanager
-def looked(
-    out: Output, place: Place, policy: TrustPolicy | None, *, full: bool, ca: Path | None
-) -> Iterator[Looked]:
+def open_with_notes(
+    out: Output, place: BundleReference, policy: TrustPolicy | None, *, full: bool, ca: Path | None
+) -> Iterator[InspectedBundle]:
     """Open a bundle by path or reference; print a tag's digest and unhashed parts on stderr.
 
-    With `full`, weights are fetched too; `ca` is as in `HttpClient`, errors as in `looked_at`.
+    With `full`, weights are fetched too; `ca` is as in `HttpClient`. Raises the errors of
+    `open_for_inspection`.
     """
-    from aotc_runtime.loader.bundle_sources import looked_at
+    from aotc_runtime.loader.bundle_sources import open_for_inspection
 
     quiet = out.json or isinstance(place, Path)
     with (
         byte_progress("fetch", quiet=quiet) as on_bytes,
-        looked_at(place, policy, time.time(), full=full, ca=ca, on_bytes=on_bytes) as found,
+        open_for_inspection(
+            place, policy, time.time(), full=full, ca=ca, on_bytes=on_bytes
+        ) as found,
     ):
         if not out.json:
             print_notes(notes_of(found))
         yield found
 
 
-def notes_of(found: Looked) -> Iterator[str]:
-    """Yield what people have to know of a bundle that was looked at in a registry."""
+def notes_of(found: InspectedBundle) -> Iterator[str]:
+    """Yield notes for the user about a bundle in a registry."""
     if found.shown != found.asked:
         yield f"{found.asked} is {found.shown}"
     if found.note:

@@ -10,12 +10,18 @@ from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
 from aotc.cli.command_registry import beside, optional
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, ca_option, trust_option
+from aotc.cli.reference_options import (
+    BUNDLE_REFERENCE,
+    SOURCE_HELP,
+    BundleReference,
+    ca_option,
+    trust_option,
+)
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
 @key_options(required=True)
 @trust_option("Trust policy that must accept earlier signatures")
 @click.option(
@@ -25,7 +31,7 @@ from aotc_runtime.base.rendering import say
 @command
 def sign(
     out: Output,
-    bundle: Place,
+    bundle: BundleReference,
     key: str,
     passphrase_file: Path | None,
     trust: Path | None,
@@ -75,5 +81,5 @@ def sign(
     )
     checked = "accepted by the policy" if policy else "not verified: --trust POLICY"
     checks = f" ({checked})" if made.earlier else ""
-    earlier = f"beside   {others or 'nobody'}{checks}"
+    earlier = f"beside   {others or 'no other signature'}{checks}"
     out.result(document, lambda: say(done, f"with key {attestation.key_id}", earlier))

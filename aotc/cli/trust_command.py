@@ -11,8 +11,8 @@ from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc_runtime.base.rendering import say
 
 _UNHELD = (
-    "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "
-    "holder in the policy) before a key of somebody who has one is added"
+    "keys without a holder count separately: name their holders (--holder, or holder in the "
+    "policy) before you add another key of one of them"
 )
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}\Z")
 

@@ -6,13 +6,19 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, fetching_options, trust_option
+from aotc.cli.reference_options import (
+    BUNDLE_REFERENCE,
+    SOURCE_HELP,
+    BundleReference,
+    fetching_options,
+    trust_option,
+)
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
 @trust_option(required=True)
 @click.option(
     "--target",
@@ -26,7 +32,13 @@ from aotc_runtime.base.rendering import say
 @fetching_options
 @command
 def verify(
-    out: Output, bundle: Place, trust: Path, target: str, channel: bool, full: bool, ca: Path | None
+    out: Output,
+    bundle: BundleReference,
+    trust: Path,
+    target: str,
+    channel: bool,
+    full: bool,
+    ca: Path | None,
 ) -> int:
     """Verify that this host can load a bundle.
 

@@ -1,5 +1,6 @@
 """Findings that all backends share, for jobs that do not compile."""
 
+import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
@@ -14,14 +15,21 @@ LINES_SHOWN = 12
 """Number of the compiler's last lines that are shown: an assertion and its stack take ten."""
 
 
+_BAD_OPTION = re.compile("No such compile option|While setting option")
+"""Words of XLA for options that it does not know, and for values that they do not take."""
+
+
 def place_of(job: CompileJob) -> str:
     """Return where in a build a job stands, for a finding about it."""
     return f"{job.label} for {job.target.name}"
 
 
 def refused_program(job: CompileJob, words: str, said: Sequence[str]) -> AotcError:
-    """Return AOTC-E901 with the compiler's message and the lines it printed."""
-    return refusal("AOTC-E901", place_of(job), quoted(words, list(said)[-LINES_SHOWN:]))
+    """Return AOTC-E901, or E908 for an option, with the compiler's message and its output."""
+    found = quoted(words, list(said)[-LINES_SHOWN:])
+    if _BAD_OPTION.search(words):
+        return refusal("AOTC-E908", place_of(job), found, cause="invalid-compiler-option")
+    return refusal("AOTC-E901", place_of(job), found)
 
 
 def refused_calls(

@@ -6,7 +6,7 @@ A kind reads its part of target files, states what a host must offer, and has a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
@@ -14,9 +14,10 @@ from msgspec import UNSET, UnsetType
 
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.target_model import TRIPLES, TargetModel
-from aotc.config.manifest_problem import shorten
+from aotc.config.manifest_problem import spell
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target, TargetDevice
 
@@ -50,7 +51,7 @@ class Backend(Protocol):
         """The platform of the targets it compiles for, e.g. "cpu"."""
 
     def toolchain(self) -> BuiltWith:
-        """Versions of everything that decides on the bytes of an executable.
+        """Return versions of everything that decides on the bytes of an executable.
 
         Raises CompileError (AOTC-E907) if something is missing.
         """
@@ -80,7 +81,7 @@ class TargetKind[Model: TargetModel](ABC):
 
     @abstractmethod
     def target(self, model: Model) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
 
     @abstractmethod
     def keys(self, target: Target) -> Mapping[str, object]:
@@ -91,12 +92,12 @@ class TargetKind[Model: TargetModel](ABC):
 
     @abstractmethod
     def backend(self) -> Backend:
-        """The compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
+        """Return the compiler. Raises CompileError (AOTC-E909) for a kind that has none here."""
 
     def check(self, document: Document, model: Model) -> Iterator[Finding]:
         """Yield what is wrong with a target file beyond its keys and their types (AOTC-E812)."""
         if model.triple not in TRIPLES:
-            yield unknown_name(document, ("triple",), "one of", ", ".join(TRIPLES), model.triple)
+            yield unknown_name(document, ("triple",), "one of", TRIPLES, model.triple)
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
@@ -115,7 +116,7 @@ class TargetKind[Model: TargetModel](ABC):
         return ""
 
     def self_contained(self, target: Target) -> Target:
-        """The target with what it refers to by name written out. Raises CompileError."""
+        """Return the target with what it refers to by name written out. Raises CompileError."""
         return target
 
     def candidates(self) -> tuple[Candidate, ...]:
@@ -123,18 +124,20 @@ class TargetKind[Model: TargetModel](ABC):
         return (Candidate(DEFAULT),)
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:
-        """Sentences on what else to know about a target with this jaxlib."""
+        """Return sentences on what else to know about a target with this jaxlib."""
         return ()
 
 
-def unknown_name(document: Document, path: KeyPath, what: str, known: str, found: str) -> Finding:
+def unknown_name(
+    document: Document, path: KeyPath, what: str, known: Sequence[str], found: str
+) -> Finding:
     """Return a finding (AOTC-E812); `what` is the expected thing, `known` the valid names."""
     return document.finding(
         "AOTC-E812",
         path,
-        expected=f"{what}: {known}",
-        found=shorten(found),
-        hint="correct the name",
+        expected=f"{what}: {', '.join(known)}",
+        found=spell(found),
+        hint=did_you_mean(found.lstrip("+-"), known, "correct the name"),
         cause="" if path[0] == "cpu" else "unknown-target-option",
     )
 

@@ -36,5 +36,5 @@ def kind_of(platform: str) -> AnyKind:
 
 
 def backend_for(platform: str) -> Backend:
-    """The backend of a platform. Raises CompileError (AOTC-E909) if none is installed."""
+    """Return the backend of a platform. Raises CompileError (AOTC-E909) if none is installed."""
     return kind_of(platform).backend()

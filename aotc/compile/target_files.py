@@ -32,7 +32,7 @@ def builtin_folder() -> Path:
 
 
 def search_folders(manifest_folder: Path) -> list[Path]:
-    """Folders in which a target name is looked up, first match wins."""
+    """Return folders in which a target name is looked up, first match wins."""
     folders = [manifest_folder / "targets", manifest_folder.parent / "targets", builtin_folder()]
     return [f for i, f in enumerate(folders) if f.is_dir() and f not in folders[:i]]
 
@@ -70,7 +70,7 @@ def known_targets(manifest_folder: Path) -> list[Target]:
 
 
 def find_target(name: str, manifest_folder: Path, where: str) -> Path:
-    """The file of a target. Raises BuildManifestError (AOTC-E811)."""
+    """Return the file of a target. Raises BuildManifestError (AOTC-E811)."""
     close: str | None = None
     why = ""
     if name.endswith(".toml") or "/" in name:
@@ -92,7 +92,7 @@ def find_target(name: str, manifest_folder: Path, where: str) -> Path:
 
 
 def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Target:
-    """The target of this name or path.
+    """Return the target of this name or path.
 
     Raises BuildManifestError: AOTC-E811 no such target, E812 unknown processor, triple, feature or
     tuning attribute, and those of `read_build_manifest` for the file itself.
@@ -101,7 +101,7 @@ def read_target(name: str, manifest_folder: Path, where: str = "targets") -> Tar
 
 
 def target_of(model: TargetModel) -> Target:
-    """The schema value of a target file."""
+    """Return the schema value of a target file."""
     return kind_of(model.platform).target(model)
 
 

@@ -52,7 +52,7 @@ class ProblemError(Exception):
 
 
 def problem_as_result[**P](compile_job: Callable[P, Result]) -> Callable[P, Result]:
-    """Decorates a function that raises ProblemError, to return the problem as a result instead."""
+    """Decorate a function so that it returns the problem of a ProblemError as a result."""
 
     @wraps(compile_job)
     def answered(*args: P.args, **kwargs: P.kwargs) -> Result:

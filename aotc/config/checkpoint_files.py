@@ -29,7 +29,7 @@ class Index(Struct, frozen=True):
     metadata: dict[str, Any] = {}
 
 
-def beside(source: SourceFile, name: str) -> SourceFile:
+def sibling_file(source: SourceFile, name: str) -> SourceFile:
     """Return a file in the folder of another."""
     return SourceFile(str(PurePath(source.text).parent / name), source.path.parent / name)
 
@@ -87,4 +87,4 @@ def files_of(source: SourceFile) -> Iterator[SourceFile]:
             names = sorted({*read_index(main).weight_map.values()})
         except (OSError, BundleFormatError):
             return
-        yield from (beside(main, name) for name in names if is_file_name(name))
+        yield from (sibling_file(main, name) for name in names if is_file_name(name))

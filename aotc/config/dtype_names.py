@@ -22,3 +22,16 @@ SHORT_DTYPES = {
     "c128": "complex128",
 }
 """Short names of dtypes in the types that jax and XLA print."""
+
+OTHER_DTYPES = SHORT_DTYPES | {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "int": "int32",
+    "long": "int64",
+    "boolean": "bool",
+}
+"""Names that other libraries give to dtypes, for hints: each with jax's name."""

@@ -136,7 +136,8 @@ def _bytes(value: object) -> int:
 
 def _number(value: object) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise refusal("a finite number", "write a number without quotes")
+        example = "a number without quotes" if isinstance(value, str) else "a number such as 0.9"
+        raise refusal("a finite number", f"write {example}")
     return value
 
 
@@ -171,7 +172,7 @@ Error = Annotated[
     accepting(
         lambda v: v >= 0 and math.isfinite(v),
         "a finite number of at least 0",
-        "write 0 for exact results",
+        "write 0 to allow no difference",
     ),
 ]
 Number = Annotated[int | float, PlainValidator(_number)]

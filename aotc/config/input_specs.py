@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
+from aotc.config.dtype_names import OTHER_DTYPES
 from aotc.config.field_types import (
     Arrayed,
     FunctionReference,
@@ -29,6 +30,7 @@ from aotc.config.field_types import (
 )
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import DEFERRED, Section
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema import tensor_text
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
@@ -40,6 +42,7 @@ KEY_DTYPES = {name: impl for impl, name in tensor_text.KEY_DTYPES.items()}
 """Implementations of typed random keys by the names of their dtypes."""
 
 _ARRAY_EXAMPLE = '{ shape = ["batch", 64], dtype = "float32" }'
+_DTYPE_HINT = "write the name that jax uses, such as `float32`"
 _ARRAY_HINT = f"an array input is {_ARRAY_EXAMPLE}"
 
 
@@ -59,8 +62,10 @@ def _dtype(raw: object) -> DType | KeyImpl:
     if isinstance(raw, str) and raw in {known.value for known in DType}:
         return DType(raw)
     is_key = isinstance(raw, str) and raw.startswith("key")
-    expected = f"one of {', '.join([*(() if is_key else DType), *KEY_DTYPES])}"
-    raise refusal(expected, "write the dtype's name as jax does")
+    known = [*(() if is_key else DType), *KEY_DTYPES]
+    meant = OTHER_DTYPES.get(raw) if isinstance(raw, str) else None
+    hint = f"did you mean `{meant}`?" if meant else did_you_mean(raw, known, _DTYPE_HINT)
+    raise refusal(f"one of: {', '.join(known)}", hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def unknown_key(path: KeyPath, known: Collection[str]) -> Problem:
         "AOTC-E803",
         path,
         f"did you mean `{close}`?" if close else "correct the key, or remove it",
-        expected=f"one of {', '.join(known)}" if known else "no keys",
+        expected=f"one of: {', '.join(known)}" if known else "no keys",
         found=str(path[-1]),
         names=(*path[:-1], close) if close else None,
     )

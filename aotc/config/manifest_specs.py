@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
-from aotc.base.evidence import PLACES
+from aotc.base.evidence import LIBRARIES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
@@ -46,6 +46,7 @@ from aotc.config.precision_specs import (
 from aotc.config.routing_policies import PolicyValue
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy
@@ -390,14 +391,15 @@ _OPERATION = re.compile(r"\A[a-z_]+\.[a-z0-9_]+\Z")
 _Count = Annotated[int, accepting(lambda v: v >= 0, "an integer of at least 0", "0 allows none")]
 _Part = Annotated[Error, accepting(lambda v: v <= 1, "a number from 0 to 1", "1 is every line")]
 
-_Library = Annotated[
-    str,
-    accepting(
-        lambda v: v in PLACES,
-        f"one of {', '.join(PLACES)}",
-        "docs/concepts/evidence.md explains them",
-    ),
-]
+
+def _library(name: str) -> str:
+    if name not in LIBRARIES:
+        hint = did_you_mean(name, LIBRARIES, "see docs/concepts/evidence.md for what each does")
+        raise refusal(f"one of: {', '.join(LIBRARIES)}", hint)
+    return name
+
+
+_Library = Annotated[str, AfterValidator(_library)]
 _Operation = Annotated[
     str,
     accepting(

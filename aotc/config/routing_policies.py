@@ -100,7 +100,7 @@ def _policy(raw: object, tables: Mapping[str, _Table]) -> DimensionPolicy | None
         ("policy",) if isinstance(raw, dict) else (),
         f"did you mean `{close}`?" if close else "write the policy's name in quotes",
         expected=(
-            "one of "
+            "one of: "
             + ", ".join(f'"{name}"' for name in tables)
             + ("" if isinstance(raw, dict) else ", or a table with one")
         ),

@@ -116,13 +116,13 @@ def assign(
                 findings.append(_twice(where(pattern), path or RESULT, owners[path]))
             owners[path] = pattern
             found[path] = sharding if any(sharding) else ()
-        misfit = next(_misfits(sharding, sizes, calls, own, where(pattern)), None)
-        if misfit is not None:
-            findings.append(misfit)
+        mismatch = next(_mismatches(sharding, sizes, calls, own, where(pattern)), None)
+        if mismatch is not None:
+            findings.append(mismatch)
     return found, findings
 
 
-def _misfits(
+def _mismatches(
     sharding: Sharding,
     sizes: Mapping[str, int],
     calls: Mapping[str, Sequence[Leaf]],

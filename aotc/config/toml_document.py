@@ -73,9 +73,29 @@ def read(path: Path, kind: str) -> Document:
 
     Raises:
         BuildManifestError: AOTC-E801 cannot be read, AOTC-E802 not TOML, AOTC-E805 a number or a
-            nesting out of range, AOTC-E807 a key or table defined twice.
+            nesting out of range, E807 a key or table defined twice, E804 a file of another
+            type.
     """
-    return parse_bytes(path, _bytes(path, kind), kind)
+    document = parse_bytes(path, _bytes(path, kind), kind)
+    _require_type(document, kind)
+    return document
+
+
+_MARKS = {
+    "build manifest": {"entry_points"},
+    "target file": {"platform"},
+    "trust policy": {"identities", "keys", "threshold"},
+}
+"""Keys that tell one type of file from the others."""
+
+
+def _require_type(document: Document, kind: str) -> None:
+    """Raise BuildManifestError (AOTC-E804) for a file that is plainly of another type."""
+    types = [name for name, marks in _MARKS.items() if marks & document.data.keys()]
+    if types and kind in _MARKS and kind not in types:
+        found, expected, hint = f"a {types[0]}", f"a {kind}", f"pass the {kind}"
+        cause, where = "file-is-of-another-type", str(document.path)
+        raise refusal("AOTC-E804", where, found, cause=cause, expected=expected, hint=hint)
 
 
 def parse_bytes(path: Path, source: bytes, kind: str) -> Document:
@@ -154,6 +174,7 @@ def _text(path: Path, source: bytes, kind: str) -> str:
             f"byte 0x{source[error.start]:02x}",
             cause="file-is-not-utf-8",
             expected=f"a {kind}",
+            hint=None if path.suffix == SUFFIX else f"pass a {kind} ({SUFFIX})",
         ) from error
     if text.startswith("\ufeff"):
         found, hint = "a byte order mark", "save the file as UTF-8 without a byte order mark"

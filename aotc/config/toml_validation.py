@@ -4,6 +4,7 @@ A `Section` is a frozen dataclass whose fields are the keys of a table, with the
 defaults. pydantic reads it; plain construction checks nothing.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from aotc.config.field_types import REFUSED, refused
-from aotc.config.manifest_problem import Problem, show, unknown_key
+from aotc.config.manifest_problem import Problem, show, spell, unknown_key
+from aotc_runtime.base.suggestions import did_you_mean
 
 _PHRASES = {
     "string_type": ("a string", "write it in quotes"),
@@ -33,9 +35,8 @@ _PHRASES = {
     "dataclass_type": ("a table", "write it as [table] or { key = value }"),
     "list_type": ("an array", "write it in brackets"),
     "tuple_type": ("an array", "write it in brackets"),
-    "literal_error": ("{expected}", "correct the value"),
-    "too_short": ("at least {min_length} of them", "add what is missing"),
-    "too_long": ("at most {max_length} of them", "remove what is too much"),
+    "too_short": ("at least {min_length} values", "add the missing values"),
+    "too_long": ("at most {max_length} values", "remove the surplus values"),
     "greater_than_equal": ("a number of at least {ge}", "correct the value"),
     "less_than_equal": ("a number of at most {le}", "correct the value"),
 }
@@ -43,6 +44,9 @@ type Keys = Mapping[str, FieldInfo]
 
 DEFERRED = ConfigDict(defer_build=True)
 """Builds a validator when a value is read, not when its type is imported."""
+
+_QUOTED = re.compile("'([^']*)'")
+"""A value in pydantic's list of literals."""
 
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
@@ -136,9 +140,20 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
         return Problem(
             context["code"], path, hint, expected=expected, found=found, names=names, cause=cause
         )
+    value = details["input"]
+    if kind == "literal_error":
+        known = _QUOTED.findall(context["expected"])
+        expected = f"one of: {', '.join(map(spell, known))}"
+        hint = did_you_mean(value, known, "correct the value")
+        return Problem("AOTC-E805", path, hint, expected=expected, found=show(value))
     phrase, hint = _PHRASES.get(kind, (details["msg"], "correct the value"))
     expected = phrase.format_map(context) if kind in _PHRASES else phrase
-    return Problem("AOTC-E805", path, hint, expected=expected, found=show(details["input"]))
+    if expected == "an array" and isinstance(value, str) and "," not in value:
+        hint = f"write `[{spell(value)}]`"
+    elif expected in ("an array", "a table") and len(path) == 1 and path[0] in keys:
+        examples = keys[str(path[0])].examples
+        hint = f"write it as `{examples[0]}`" if examples else hint
+    return Problem("AOTC-E805", path, hint, expected=expected, found=show(value))
 
 
 def keys_of(model: type) -> Keys:

@@ -59,15 +59,15 @@ class TunedTarget(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The file of one build.
 
-    `jaxlib` is the version that was measured. `not_tuned` maps targets to the reason why this host
-    cannot run them. `targets` has those of another engine than XLA, or of a chosen one;
+    `jaxlib` is the version that was measured. `untuned_targets` maps targets to the reason why this
+    host cannot run them. `targets` has those of another engine than XLA, or of a chosen one;
     `precisions` those of entry points that could have others, or that keep weights.
     """
 
     aotc_tuning: Literal[1]
     jaxlib: str
     executables: tuple[TunedExecutable, ...]
-    not_tuned: dict[str, str]
+    untuned_targets: dict[str, str]
     targets: dict[str, TunedTarget] = {}
     precisions: dict[str, ChosenPrecision] = {}
 
@@ -94,7 +94,7 @@ def of_build(
     tuned: ByTarget[Tuned],
     jobs: ByTarget[CompileJob],
     positions: Positions,
-    not_tuned: Mapping[str, str],
+    untuned_targets: Mapping[str, str],
     jaxlib: str,
     targets: Mapping[str, TunedTarget],
 ) -> TuningFile:
@@ -118,7 +118,7 @@ def of_build(
             for job in [jobs[target][key]]
             for engine in [engine_name(job.target)]
         ),
-        not_tuned=dict(not_tuned),
+        untuned_targets=dict(untuned_targets),
         targets=dict(targets),
     )
 
@@ -157,7 +157,7 @@ def engines_of(
     The engine is None for a target that was not tuned. `engines` are those that the target may
     have. Raises UsageError (AOTC-E031) where other engines were measured.
     """
-    if target in recorded.file.not_tuned:
+    if target in recorded.file.untuned_targets:
         return None, ()
     known = recorded.file.targets.get(target)
     every = (e.engine for e in recorded.file.executables if e.target == target)
@@ -177,7 +177,9 @@ def engines_of(
     )
 
 
-def engine_beside(recorded: Recorded, target: str, key: ExecutableKey, position: int) -> str | None:
+def separate_engine_of(
+    recorded: Recorded, target: str, key: ExecutableKey, position: int
+) -> str | None:
     """Return the engine that the file chose for an executable, if it is not the target's."""
     place = target, key.entry_point, position
     every = recorded.file.executables
@@ -201,40 +203,40 @@ def choices(
     named = {
         target: {key: known.get((target, key.entry_point, positions[key])) for key in each}
         for target, each in jobs.items()
-        if target not in recorded.file.not_tuned
+        if target not in recorded.file.untuned_targets
     }
-    raise_if(_misfits(recorded, named, jobs, jaxlib, tools))
+    raise_if(_mismatches(recorded, named, jobs, jaxlib, tools))
     return {
         target: {key: found.tuned for key, found in each.items() if found is not None}
         for target, each in named.items()
     }
 
 
-def _misfits(
+def _mismatches(
     recorded: Recorded,
     named: ByTarget[TunedExecutable | None],
     jobs: ByTarget[CompileJob],
     jaxlib: str,
     tools: Mapping[str, Mapping[str, str]],
 ) -> Iterable[Finding]:
-    def misfit(where: str, expected: str, found: str) -> Iterator[Finding]:
+    def mismatch(where: str, expected: str, found: str) -> Iterator[Finding]:
         yield finding("AOTC-E031", f"{recorded.where}{where}", found, expected=expected)
 
     if recorded.file.jaxlib != jaxlib:
-        yield from misfit("", f"jaxlib {jaxlib}", f"jaxlib {recorded.file.jaxlib}")
+        yield from mismatch("", f"jaxlib {jaxlib}", f"jaxlib {recorded.file.jaxlib}")
     for target, known in recorded.file.targets.items():
         if target in named and known.tools != tools.get(target, {}):
             expected = _versions(tools.get(target, {}))
-            yield from misfit(f", {target}", expected, _versions(known.tools))
+            yield from mismatch(f", {target}", expected, _versions(known.tools))
     wanted = [
         (jobs[target][key], found) for target in named for key, found in named[target].items()
     ]
     for job, found in wanted:
         where = f", {job.label} for {job.target.name}"
         if found is None:
-            yield from misfit(where, "a choice for every executable", "none")
+            yield from mismatch(where, "a choice for every executable", "none")
         elif found.module != job.module.digest:
-            yield from misfit(where, f"the program {job.module.digest}", found.module)
+            yield from mismatch(where, f"the program {job.module.digest}", found.module)
         else:
             tuned = found.tuned
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
@@ -242,7 +244,9 @@ def _misfits(
             way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
             if tuned.choice not in names or way.startswith("captured") != bool(tuned.captured):
                 captured = f", {len(tuned.captured)} weights captured"
-                yield from misfit(where, "a choice that was measured", f"{tuned.choice}{captured}")
+                yield from mismatch(
+                    where, "a choice that was measured", f"{tuned.choice}{captured}"
+                )
 
 
 def _versions(tools: Mapping[str, str]) -> str:

@@ -21,7 +21,11 @@ from aotc.bundle.sign.build_provenance import Materials, provenance
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
-from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
+from aotc.bundle.write.output_paths import (
+    BILL_OF_MATERIALS,
+    require_disjoint_outputs,
+    require_file_place,
+)
 from aotc.bundle.write.output_paths import Kind as FileKind
 from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
@@ -150,7 +154,7 @@ def build(
         require_file_place(save_tuning, TUNING_FILE)
     if sbom:
         require_file_place(sbom, BILL_OF_MATERIALS)
-    require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
+    require_disjoint_outputs(path, [place for place in (sbom, save_tuning) if place is not None])
     if precisions is not None:
         manifest = replace(manifest, chosen=precisions)
     elif isinstance(tuning, Recorded):
@@ -172,7 +176,7 @@ def build(
     request = resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
-        notes = [*build_notes.of_program(program)]
+        notes = [*build_notes.program_notes(program)]
         parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
@@ -207,7 +211,7 @@ def build(
         *build_notes.not_evaluated(bundle.manifests),
         *build_notes.widened(bundle.manifests),
         *build_tuning.notes(
-            request.not_tuned,
+            request.untuned_targets,
             compiled.executables,
             {
                 target.name: engine_name(target)
@@ -257,9 +261,9 @@ def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) ->
         target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
         for target in compiled.whole
     }
-    not_tuned = run.request.not_tuned
+    untuned_targets = run.request.untuned_targets
     file = build_tuning.file_of(
-        compiled.executables, compiled.jobs, program, not_tuned, compiled.chosen, made
+        compiled.executables, compiled.jobs, program, untuned_targets, compiled.chosen, made
     )
     return structs.replace(file, precisions=dict(run.request.manifest.chosen))
 
@@ -310,7 +314,8 @@ def resolve(
     """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets
     asked = [
-        build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
+        build_tuning.requested_engines(tuning, each)
+        for each in resolve_candidates(manifest, targets)
     ]
     resolved = tuple(engines[0] for engines, _ in asked)
     return Request(
@@ -325,7 +330,7 @@ def resolve(
             for name, target in zip(names, resolved, strict=True)
         },
         tuning=tuning,
-        not_tuned=build_tuning.not_tuned(tuning, resolved),
+        untuned_targets=build_tuning.untuned_targets(tuning, resolved),
         keep_going=keep_going,
     )
 

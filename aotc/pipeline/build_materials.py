@@ -19,7 +19,7 @@ _COMMIT = re.compile(r"\A[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 
 
 def builder_id(stated: str | None) -> str:
-    """The URI that names who builds: as stated, from the environment, or that of a local build.
+    """Return the builder's URI: as stated, from the environment, or of a local build.
 
     Raises UsageError (AOTC-E092) for anything else than a URI.
     """
@@ -86,7 +86,7 @@ VARIABLE = "SOURCE_DATE_EPOCH"
 
 
 def stated_time(environment: Mapping[str, str]) -> datetime | None:
-    """The time that the environment asks builds to state, UTC; None if it leaves that to the clock.
+    """Return the time of SOURCE_DATE_EPOCH, UTC; None if the clock decides.
 
     Raises UsageError (AOTC-E015) if the variable holds anything else than such a time.
     """
@@ -102,5 +102,5 @@ def stated_time(environment: Mapping[str, str]) -> datetime | None:
 
 
 def time_of_build(stated: datetime | None) -> datetime:
-    """The stated time, or now; whole seconds, UTC."""
+    """Return the stated time, or now; whole seconds, UTC."""
     return stated or datetime.fromtimestamp(int(time.time()), UTC)

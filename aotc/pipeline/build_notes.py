@@ -20,8 +20,8 @@ from aotc_runtime.schema.manifest_labels import without_compiling
 _OUTPUTS = "outputs/"
 
 
-def of_program(program: CapturedProgram) -> Iterator[str]:
-    """Every note on a program."""
+def program_notes(program: CapturedProgram) -> Iterator[str]:
+    """Yield every note on a program."""
     yield from not_computed(program)
     yield from specialized(program)
     yield from counted(program)
@@ -33,7 +33,7 @@ def of_program(program: CapturedProgram) -> Iterator[str]:
 
 
 def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
-    """A sentence for each output of a fixture in which no value is finite."""
+    """Yield a sentence for each output of a fixture in which no value is finite."""
     for key in program.profiles:
         data = memoryview(scratch.fixture(key).read_bytes())
         for name, info in read_tensors(data, where=f"fixture {key.label}").items():
@@ -78,9 +78,9 @@ def specialized(program: CapturedProgram) -> Iterator[str]:
         for dimension, reason in entry_point.specialized.items():
             at = entry_point.lines.decisions.get(dimension)
             yield (
-                f"{name} is specialised to {dimension}: {reason}"
-                f"{f' ({at})' if at else ''}; each profile was traced by "
-                "itself, and there is no other way to serve other sizes"
+                f"{name} is specialized to {dimension}: {reason}"
+                f"{f' ({at})' if at else ''}; each profile was traced separately, and other sizes "
+                "cannot be served"
             )
         for dimension, reason in entry_point.undetermined.items():
             yield (
@@ -116,7 +116,7 @@ def not_evaluated(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
 
 
 def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
-    """A sentence for each dimension with the policy split that no two profiles could serve."""
+    """Return a note for each `split` dimension that no two profiles can serve."""
     for target, manifest in manifests.items():
         for name, entry_point in manifest.entry_points.items():
             for dimension, policy in without_compiling(entry_point).items():

@@ -19,6 +19,7 @@ from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.manifest_problem import spell
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import Target, WeightArgument, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
@@ -53,7 +54,7 @@ def resolve_candidates(
 
 
 def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], str]:
-    """The engines that the manifest names for a target, as it writes it, and where."""
+    """Return the engines that the manifest names for a target, as it writes it, and where."""
     override = manifest.overrides.get(name)
     if override is not None and override.engines:
         return override.engines, manifest.where("target", name, "engines")
@@ -92,7 +93,7 @@ def _with_devices(target: Target, name: str, manifest: BuildManifest, where: str
 
 
 def resolve_target(name: str, folder: Path, where: str) -> Target:
-    """A target by name or path, looked up from a folder; `native` describes this host."""
+    """Return a target by name or path, looked up from a folder; `native` describes this host."""
     if name != NATIVE:
         return read_target(name, folder, where)
     from aotc.compile.xla.native_target import describe_native
@@ -103,7 +104,7 @@ def resolve_target(name: str, folder: Path, where: str) -> Target:
 def compile_jobs(
     entry_points: Iterable[CapturedEntryPoint], targets: Sequence[Target], wanted: Wanted
 ) -> dict[str, dict[ExecutableKey, CompileJob]]:
-    """A job for each executable of these entry points that a target is to have, by target."""
+    """Return a job for each executable of these entry points, by target."""
     captured = {key: (each, p) for each in entry_points for key, p in each.by_key.items()}
     chosen = {target.name: frozenset(wanted[target.name]) for target in targets}
     return {
@@ -146,7 +147,7 @@ class EngineFallback:
 
     @property
     def sentence(self) -> str:
-        """What happened, in words."""
+        """Return a sentence about what happened."""
         first = self.findings[0]
         found = first.found.splitlines()[0]
         verb = "run" if first.code == "AOTC-E953" else "compile"
@@ -181,6 +182,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             ", ".join(map(spell, unknown)),
             cause="unknown-engine",
             expected=f"one of: {', '.join(sorted(known))}",
+            hint=did_you_mean(unknown[0], known, "correct the name, or install its package"),
         )
     found: list[Target] = []
     reasons: list[str] = []
@@ -229,7 +231,7 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
 
 
 def _as_for(target: Target, platform: str) -> Target:
-    """The target for a platform of the same machine. Raises ValueError: why there is no code."""
+    """Return the same machine's target for a platform. Raises ValueError with a reason."""
     if platform == target.platform:
         return target
     kind, own = kind_of(platform), kind_of(target.platform)

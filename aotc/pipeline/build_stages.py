@@ -49,8 +49,8 @@ class Request:
     order, each for the first engine of its list. `next_engines` has, by its name, a target for the
     other engines of its list, in order; `beside` those for engines that a tuning file chose for
     single executables, by engine. `assets` are the manifest's, `wanted` the executables of each
-    target. `not_tuned` has targets that tuning leaves as they are, and why. With `keep_going`,
-    failures are collected; the first one ends the build otherwise.
+    target. `untuned_targets` has targets that tuning leaves as they are, and why. With
+    `keep_going`, failures are collected; the first one ends the build otherwise.
     """
 
     manifest: BuildManifest
@@ -61,7 +61,7 @@ class Request:
     beside: build_tuning.ByEngine
     wanted: Wanted
     tuning: build_tuning.Tuning | None
-    not_tuned: Mapping[str, str]
+    untuned_targets: Mapping[str, str]
     keep_going: bool
 
 
@@ -126,7 +126,7 @@ class Compiled:
     chosen: Mapping[str, EngineChoice] = field(default_factory=dict)
 
     def platforms(self, target: Target) -> list[str]:
-        """For each executable of a target the platform that it is for."""
+        """Return the platform of each executable of a target."""
         return [job.target.platform for job in self.jobs[target.name].values()]
 
 
@@ -356,7 +356,7 @@ def tune_targets(
     chosen: dict[str, EngineChoice] = {}
     with run.stage("tune"):
         for target in compiled.whole:
-            if target.name in run.request.not_tuned:
+            if target.name in run.request.untuned_targets:
                 whole.append(target)
                 continue
             best = tuner.search(
@@ -431,7 +431,7 @@ def check(
         assembled = [made[target.name] for target in compiled.whole]
         failures.add(_exceeded(run.request, program, assembled))
         ran = failures.results({target.name: begun[target.name] for target in compiled.whole})
-        proofs = parity.judge(ran, manifest.where) if ran else {}
+        proofs = parity.evidence_for(ran, manifest.where) if ran else {}
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):

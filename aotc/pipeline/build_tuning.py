@@ -73,8 +73,8 @@ type Objective = Literal["latency", "start", "memory"]
 class Tuner(Protocol):
     """Whatever measures candidates on this host (`--tune`)."""
 
-    def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
-        """The targets that this host cannot run, and why.
+    def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:
+        """Return the targets that this host cannot run, and why.
 
         Raises CompileError (AOTC-E911) if it can run none of them.
         """
@@ -140,17 +140,17 @@ type ByEngine = Mapping[str, Mapping[str, Target]]
 """Targets as engines compile them that make single executables, by target and engine."""
 
 
-def not_tuned(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
-    """The targets that are not tuned, and why.
+def untuned_targets(tuning: Tuning | None, targets: Sequence[Target]) -> dict[str, str]:
+    """Return the targets that are not tuned, and why.
 
     Raises CompileError (AOTC-E911) if this host is to measure and can run none of them.
     """
     if tuning is None:
         return {}
     if isinstance(tuning, Recorded):
-        reasons = tuning.file.not_tuned
+        reasons = tuning.file.untuned_targets
         return {t.name: reasons[t.name] for t in targets if t.name in reasons}
-    return tuning.not_tuned(targets)
+    return tuning.untuned_targets(targets)
 
 
 def replay(
@@ -164,7 +164,7 @@ def replay(
 ) -> tuple[ByTarget[CompileJob], ByTarget[Tuned]]:
     """Return the jobs with the choices of a tuning file, and those choices.
 
-    `beside` is the result of `asked_engines` by target, `built_with` is by platform. Raises
+    `beside` is the result of `requested_engines` by target, `built_with` is by platform. Raises
     UsageError (AOTC-E031) for a file of another program, target or compiler.
     """
     positions, weights = _positions(program), WeightFiles(scratch, program.weights)
@@ -175,7 +175,7 @@ def replay(
         tuned_jobs[name] = {
             key: job if other is None else replace(job, target=other)
             for key, job in jobs[name].items()
-            for engine in [tuning_file.engine_beside(recorded, name, key, positions[key])]
+            for engine in [tuning_file.separate_engine_of(recorded, name, key, positions[key])]
             for other in [beside.get(name, {}).get(engine or "")]
         }
         platforms = [job.target.platform for job in tuned_jobs[name].values()]
@@ -203,14 +203,14 @@ def _positions(program: CapturedProgram) -> Positions:
 
 
 def recorded_choices(tuning: Tuning | None) -> dict[str, EngineChoice]:
-    """The engines that a tuning file chose, by target, with the evidence."""
+    """Return the engines that a tuning file chose, by target, with the evidence."""
     if not isinstance(tuning, Recorded):
         return {}
     targets = tuning.file.targets.items()
     return {name: each.choice for name, each in targets if each.choice is not UNSET}
 
 
-def asked_engines(
+def requested_engines(
     tuning: Tuning | None, candidates: Sequence[Target]
 ) -> tuple[tuple[Target, ...], Mapping[str, Target]]:
     """Return a target for each engine to compile it, in order, and for single executables.
@@ -228,7 +228,7 @@ def asked_engines(
 
 
 def notes(
-    not_tuned: Mapping[str, str],
+    untuned_targets: Mapping[str, str],
     executables: ByTarget[Executable],
     listed: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
@@ -238,7 +238,7 @@ def notes(
 
     `listed` maps targets with several engines to the one that compiled; `engines` has all of them.
     """
-    for target, reason in not_tuned.items():
+    for target, reason in untuned_targets.items():
         order = f"; the order of its engines decides: {listed[target]}" if target in listed else ""
         yield f"not tuned: this host cannot run target {target}: {reason}{order}"
     for target, choice in chosen.items():
@@ -263,7 +263,7 @@ def file_of(
     executables: ByTarget[Executable],
     jobs: ByTarget[CompileJob],
     program: CapturedProgram,
-    not_tuned: Mapping[str, str],
+    untuned_targets: Mapping[str, str],
     chosen: Mapping[str, EngineChoice],
     compiled: Mapping[str, tuple[Target, BuiltWith]],
 ) -> TuningFile:
@@ -275,13 +275,13 @@ def file_of(
     targets = {
         name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
         for name, (target, made) in compiled.items()
-        if name not in not_tuned
+        if name not in untuned_targets
         if engine_name(target) != XLA
         or name in chosen
         or len({job.target.platform for job in jobs[name].values()}) > 1
     }
     jaxlib = version("jaxlib")
-    return tuning_file.of_build(tuned, jobs, _positions(program), not_tuned, jaxlib, targets)
+    return tuning_file.of_build(tuned, jobs, _positions(program), untuned_targets, jaxlib, targets)
 
 
 DTYPES = frozenset(
@@ -307,7 +307,7 @@ class WeightFiles:
         }
 
     def places(self, profile: CapturedProfile) -> tuple[int, ...]:
-        """The profile's parameters that can become constants."""
+        """Return the profile's parameters that can become constants."""
         return tuple(
             place
             for place, argument in enumerate(profile.arguments)
@@ -315,22 +315,22 @@ class WeightFiles:
         )
 
     def size(self, profile: CapturedProfile) -> int:
-        """Bytes of the weights that can become constants."""
+        """Return bytes of the weights that can become constants."""
         tensors = [self._tensor(argument) for argument in self.arguments(profile)]
         return sum(prod(t.shape) * numpy_dtype(t.dtype).itemsize for t in tensors)
 
     def are_narrow(self, profile: CapturedProfile) -> bool:
-        """Whether some of the profile's weights are floating-point numbers of 16 bits."""
+        """Return whether some of the profile's weights are floating-point numbers of 16 bits."""
         bound = (a for a in profile.arguments if isinstance(a, WeightArgument))
         return any(self._tensor(argument).dtype in NARROW for argument in bound)
 
     def arguments(self, profile: CapturedProfile) -> tuple[WeightArgument, ...]:
-        """The weights themselves, in the order of the parameters."""
+        """Return the weights themselves, in the order of the parameters."""
         every = [profile.arguments[place] for place in self.places(profile)]
         return tuple(argument for argument in every if isinstance(argument, WeightArgument))
 
     def values(self, profile: CapturedProfile) -> dict[int, np.ndarray[Any, Any]]:
-        """Arrays by place among the parameters."""
+        """Return arrays by place among the parameters."""
         arrays = {}
         for place, argument in zip(self.places(profile), self.arguments(profile), strict=True):
             data, info = self._files[argument.set, argument.tensor]

@@ -41,7 +41,7 @@ class CachedBackend:
         return toolchain_parts(self._inner) if self._stated is None else self._stated
 
     def toolchain(self) -> BuiltWith:
-        """The toolchain that the backend compiles with."""
+        """Return the toolchain that the backend compiles with."""
         return self._inner.toolchain()
 
     def compile(self, job: CompileJob) -> Executable:
@@ -56,7 +56,7 @@ class CachedBackend:
 
 
 def toolchain_parts(backend: Backend) -> Parts:
-    """Parts of a key: what every executable of a backend depends on, beside its job."""
+    """Return parts of a key: what every executable of a backend depends on, beside its job."""
     return {
         **code_identity.toolchain_code(),
         **dict(code_identity.package_parts(PACKAGES)),
@@ -67,7 +67,7 @@ def toolchain_parts(backend: Backend) -> Parts:
 
 
 def _provider(backend: Backend) -> Iterator[tuple[str, str]]:
-    """The class of a backend and, unless it is one of ours, the package it comes from."""
+    """Yield the class of a backend and, unless it is one of ours, the package it comes from."""
     package = type(backend).__module__.partition(".")[0]
     if package != "aotc":
         from importlib.metadata import packages_distributions
@@ -103,7 +103,7 @@ def job_parts(job: CompileJob) -> Parts:
 
 
 def _target_parts(target: Target) -> Parts:
-    """Everything but the name: a target that was renamed is the same machine."""
+    """Return all components but the name: a renamed target is the same machine."""
     known = msgspec.to_builtins(target)
     known.pop("name")
     options: Mapping[str, str] = known.pop("options")
@@ -114,7 +114,7 @@ def _target_parts(target: Target) -> Parts:
 
 
 def _flat(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A nested document as flat parts; values are not digested, so that people see what changed."""
+    """Return a nested document as flat components with readable values."""
     for name, value in document.items():
         if isinstance(value, Mapping):
             yield from _flat(f"{prefix}{name} ", value)
@@ -142,7 +142,7 @@ def on_this_host(
 
 
 def backends_for(targets: Sequence[Target], failures: Failures) -> dict[str, Backend]:
-    """The backend of each platform, with its toolchain checked before anything of the build runs.
+    """Return the backend of each platform, after checking its toolchain.
 
     Where a platform's toolchain is missing: with --keep-going a collected failure, as long as there
     is another platform to build for. Raises CompileError, everything that is missing at once:

@@ -57,7 +57,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """What the key stands for, in all builds: "executable predict[batch=8] for native"."""
+        """Return a name for the key's task: "executable predict[batch=8] for native"."""
         return f"{self.kind} {self.of}".rstrip()
 
     @property
@@ -67,7 +67,7 @@ class Task:
 
 
 def key_of(kind: str, parts: Parts) -> str:
-    """A key of the cache: "sha256:…"."""
+    """Return a key of the cache: "sha256:…"."""
     return sha256(canonical_json.encode({"kind": kind, "parts": dict(parts), "schema": SCHEMA}))
 
 
@@ -169,16 +169,16 @@ class Tasks:
         self.note(task, cached=False, seconds=self.clock() - started)
 
     def clock(self) -> float:
-        """A clock in seconds; only differences mean anything."""
+        """Return a clock in seconds; only differences mean anything."""
         return time.perf_counter()
 
     def recall[T](self, key: str, type_: type[T]) -> T | None:
-        """The value under a key, decoded; None if there is none, or it is not of this type."""
+        """Return the decoded value under a key; None without one of this type."""
         data = self.store.get(key) if self.store else None
         return None if data is None else _decoded(data, type_)
 
     def keep(self, key: str, value: object) -> None:
-        """Put a value into the cache, if there is one."""
+        """Store a value in the cache, if there is one."""
         if self.store:
             self.store.put(key, msgspec.msgpack.encode(value))
 
@@ -223,7 +223,7 @@ class Tasks:
 
 
 def _by_number(text: str) -> list[tuple[int, str]]:
-    """A sort key that puts batch=8 before batch=16."""
+    """Return a sort key that puts batch=8 before batch=16."""
     parts = re.findall(r"\d+|\D+", text)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
@@ -270,7 +270,7 @@ def restore_files(task: Task, folder: Path, tasks: Tasks) -> bool:
 
 
 def keep_files(task: Task, folder: Path, patterns: Sequence[str], tasks: Tasks) -> None:
-    """Put the files of a folder with these patterns into the cache, if there is one."""
+    """Store the files of a folder with these patterns in the cache, if there is one."""
     if tasks.store is None:
         return
     found: dict[str, str] = {}

@@ -35,7 +35,7 @@ NATIVE_PREFIXES = (
 
 
 def toolchain_code() -> Parts:
-    """Digests of the code of aotc and aotc-runtime, as parts of a key."""
+    """Return digests of the code of aotc and aotc-runtime, as parts of a key."""
     return {f"code of {name}": digest for name, digest in code_digests().items()}
 
 
@@ -55,7 +55,7 @@ def code_digests() -> Mapping[str, str]:
 
 
 def _files_below(folder: Path, prefix: str = "") -> dict[str, Path]:
-    """Files by name, without what Python compiled and what systems and editors hide."""
+    """Return files by name, without what Python compiled and what systems and editors hide."""
     found: dict[str, Path] = {}
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -78,10 +78,10 @@ def package_parts(names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             found = installed_packages.named(name)
         except PackageNotFoundError:
             continue
-        yield from of_distribution(name, found)
+        yield from distribution_components(name, found)
 
 
-def of_distribution(name: str, found: Installed) -> Iterator[tuple[str, str]]:
+def distribution_components(name: str, found: Installed) -> Iterator[tuple[str, str]]:
     """Yield the components for a distribution: version, digest of its files, changes.
 
     Each file that was changed after the installation is a component.
@@ -117,7 +117,7 @@ def _touched(name: str, found: Installed) -> Iterator[tuple[str, str]]:
 
 @cache
 def host_parts() -> Parts:
-    """The processor, how many CPUs this process may use, the C library, and Python."""
+    """Return the processor, how many CPUs this process may use, the C library, and Python."""
     return {
         "host architecture": platform.machine(),
         "host processor": _processor(Path("/proc/cpuinfo")),
@@ -128,7 +128,7 @@ def host_parts() -> Parts:
 
 
 def _processor(path: Path) -> str:
-    """The digest of what the system says about the first processor."""
+    """Return the digest of what the system says about the first processor."""
     try:
         block = path.read_text("utf-8").partition("\n\n")[0]
     except OSError:
@@ -138,20 +138,20 @@ def _processor(path: Path) -> str:
 
 
 def library_parts(environment: Mapping[str, str]) -> Parts:
-    """Variables that decide which libraries a process loads."""
+    """Return variables that decide which libraries a process loads."""
     return {
         f"environment {n}": variable(n, environment) for n in LIBRARY_VARIABLES if n in environment
     }
 
 
 def native_parts(environment: Mapping[str, str]) -> Parts:
-    """Variables on which the numbers of native code can depend: threads, kernels, memory."""
+    """Return variables on which the numbers of native code can depend: threads, kernels, memory."""
     names = sorted(name for name in environment if name.startswith(NATIVE_PREFIXES))
     return {f"environment {name}": variable(name, environment) for name in names}
 
 
 def variable(name: str, environment: Mapping[str, str]) -> str:
-    """The digest of a variable's value, which may be a secret; or that it is not set."""
+    """Return the digest of a variable's value, which may be a secret; or that it is not set."""
     if name not in environment:
         return "not set"
     return sha256(environment[name].encode(errors="surrogateescape"))

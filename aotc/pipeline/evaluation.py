@@ -145,20 +145,20 @@ def _run(
 
 
 def _evaluation(prepared: Prepared, spec: EvaluationSpec, target: str, ran: Ran) -> Evaluation:
-    metric, name = metric_of(spec.name), prepared.entry_point
+    metric, where = metric_of(spec.name), prepared.where
 
     def rows_of(target: str) -> Array:
         found = prepared.scores[target]
         assert found is not None, "the metrics of users have scored it"
         return array_of(found)
 
-    reference = _finite(metric.value(rows_of(PLAIN_JAX)), f"{name} in plain JAX", spec.name)
+    reference = _finite(metric.value(rows_of(PLAIN_JAX)), f"{where} in plain JAX", spec.name)
     result: EvaluationRan | ParityNotRun
     if ran.not_run is not None:
         result = ran.not_run
     else:
         value, *ends = (
-            _finite(number, f"{name} for {target}", spec.name)
+            _finite(number, f"{where} for {target}", spec.name)
             for number in (metric.value(rows_of(target)), *interval(metric, rows_of(target)))
         )
         result = EvaluationRan(

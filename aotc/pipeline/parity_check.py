@@ -32,7 +32,7 @@ from aotc.check.padding import trial_files
 from aotc.check.padding.trial_verdict import At, evidence, refusals, tried
 from aotc.check.parity_process import Call, Ran
 from aotc.check.value_trials import found_file
-from aotc.check.value_verdict import Judgement, Verdict
+from aotc.check.value_verdict import CallVerdict, Verdict
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
 from aotc.pipeline.scratch_folder import Scratch, no_scratch
@@ -86,7 +86,7 @@ class TruthJob(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
 
-class Judge:
+class TruthProcess:
     """Evaluates the calls of one target's executables, named by `target`."""
 
     def __init__(self, scratch: Scratch, processes: Processes, manifest: BundleManifest) -> None:
@@ -96,24 +96,24 @@ class Judge:
             for name, each in manifest.entry_points.items()
         }
 
-    def __call__(self, calls: Sequence[Call]) -> list[Judgement]:
-        """What came of each call, in their order."""
+    def __call__(self, calls: Sequence[Call]) -> list[CallVerdict]:
+        """Return the verdict on each call, in their order."""
         folder, target = self._scratch.folder, self.target
         left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
-        judged: dict[Call, Judgement] = {}
+        verdicts: dict[Call, CallVerdict] = {}
         every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
         for options in every:
             try:
-                verdicts = self._ask(left, options, list[Verdict], SECONDS_MAX)
+                found = self._ask(left, options, list[Verdict], SECONDS_MAX)
             except worker_parent.CrashedError:
                 continue
-            judged = {c: Judgement(v) for c, v in zip(left, verdicts, strict=True)}
+            verdicts = {c: CallVerdict(v) for c, v in zip(left, found, strict=True)}
             break
         for call in left[:OPINIONS_MAX]:
-            if call in judged and not judged[call].verdict.is_settled:
-                judged[call] = replace(judged[call], opinion=self._opinion(call))
-        unjudged = Judgement(Verdict("", False, 0))
-        return [judged.get(call, unjudged) for call in calls]
+            if call in verdicts and not verdicts[call].verdict.is_settled:
+                verdicts[call] = replace(verdicts[call], opinion=self._opinion(call))
+        unknown = CallVerdict(Verdict("", False, 0))
+        return [verdicts.get(call, unknown) for call in calls]
 
     def _opinion(self, call: Call) -> Opinion:
         try:
@@ -154,26 +154,26 @@ class ParityCheck:
         The futures raise ParityError.
         """
         started: dict[str, Future[Ran]] = {}
-        missing: list[tuple[Task, Judge]] = []
+        missing: list[tuple[Task, TruthProcess]] = []
         for part in parts:
-            judge = Judge(self._scratch, self._workers.processes, part.manifest)
-            task = Task(Kind.PARITY, f"of {judge.target}", self.parts_of(part))
+            truth = TruthProcess(self._scratch, self._workers.processes, part.manifest)
+            task = Task(Kind.PARITY, f"of {truth.target}", self.parts_of(part))
             ran = self._tasks.recall(task.key, Ran)
             if ran is None:
-                missing.append((task, judge))
+                missing.append((task, truth))
             else:
                 self._tasks.note(task, cached=True)
-                started[judge.target] = Future()
-                started[judge.target].set_result(ran)
+                started[truth.target] = Future()
+                started[truth.target].set_result(ran)
         if missing:
             temporary = pack_temporary(parts, self._scratch.folder)
-            for task, judge in missing:
-                started[judge.target] = self._workers.submit(
-                    partial(self._run, task, judge, temporary)
+            for task, truth in missing:
+                started[truth.target] = self._workers.submit(
+                    partial(self._run, task, truth, temporary)
                 )
         return started
 
-    def judge(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
+    def evidence_for(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
         """Return the evidence for the policies of the targets that were tried.
 
         `found` has the results of each target's executables; for a target that this host cannot
@@ -198,15 +198,15 @@ class ParityCheck:
             proofs[target] = {entry.entry_point: evidence(of, ran) for entry, of in pairs}
         return proofs
 
-    def _run(self, task: Task, judge: Judge, temporary: TemporaryBundle) -> Ran:
+    def _run(self, task: Task, truth: TruthProcess, temporary: TemporaryBundle) -> Ran:
         with self._tasks.timed(task) as keeping:
             ran = parity_process.run(
                 temporary.bundle,
                 temporary.policy,
-                judge.target,
+                truth.target,
                 self._scratch.folder,
                 self._workers.processes,
-                judge,
+                truth,
             )
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
@@ -227,7 +227,7 @@ class ParityCheck:
         }
 
     def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the calls of plain JAX, which are made again."""
+        """Yield parts of a key: the calls of plain JAX, which are made again."""
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
@@ -237,7 +237,7 @@ class ParityCheck:
                 )
 
     def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the plan of the trials, and each call with its results in plain JAX."""
+        """Return cache key components: the plan of trials, and each call with its results."""
         for entry in self._plans.get(target, []):
             plan = sha256(msgspec.msgpack.encode(entry))
             yield f"trials of {entry.entry_point}", plan
@@ -247,7 +247,7 @@ class ParityCheck:
                 yield f"call {where} of {trial.inputs}", _file(path)
 
     def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Parts of a key: the plan of the value trials, and each with its results in plain JAX."""
+        """Return cache key components: the plan of value trials, and each with its results."""
         for name, entry_point in manifest.entry_points.items():
             for profile in entry_point.profiles:
                 key = executable_key(name, profile.sizes)
@@ -263,7 +263,7 @@ def _file(path: Path) -> str:
 
 
 def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-    """What a bundle manifest says that parity depends on: every blob by its name, and the rest."""
+    """Yield the cache key components of parity: every blob by its name, and the manifest's rest."""
     yield "platform", manifest.target.platform
     for name, entry_point in manifest.entry_points.items():
         for profile in entry_point.profiles:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for one build. Raises UsageError (AOTC-E003) if there is none, or it is full."""
+    """Yield a folder for one build. Raises UsageError (AOTC-E003) without space."""
     is_there = False
     try:
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-build-", "") as folder:
@@ -54,7 +54,7 @@ class ProgramReads(Struct, frozen=True):
 
 
 def digest_of(shard: Path) -> str:
-    """The digest of a file of a weights set, which its name holds."""
+    """Return the digest of a file of a weights set, which its name holds."""
     return "sha256:" + shard.name.split(".")[1]
 
 
@@ -116,7 +116,7 @@ class ProgramJob:
 
     @classmethod
     def decode(cls, data: bytes) -> ProgramJob:
-        """What `encode` made."""
+        """Decode the result of `encode`."""
         from aotc.config.build_manifest import decode_build_manifest
 
         found = unpacked(data, _Encoded)
@@ -131,23 +131,23 @@ class Scratch:
     folder: Path
 
     def inputs(self, key: ExecutableKey) -> Path:
-        """The fixture's inputs, by the capture; safetensors."""
+        """Return the fixture's inputs, by the capture; safetensors."""
         return self.folder / f"inputs.{file_stem(key)}.safetensors"
 
     def results(self, key: ExecutableKey) -> Path:
-        """The fixture's outputs, by the capture, where they were recorded; safetensors."""
+        """Return the fixture's outputs, by the capture, where they were recorded; safetensors."""
         return self.folder / f"results.{file_stem(key)}.safetensors"
 
     def expected(self, key: ExecutableKey) -> Path:
-        """What the framework of a model gives for the fixture, by the capture; safetensors."""
+        """Return the path of the framework results for the fixture, written by the capture."""
         return self.folder / f"expected.{file_stem(key)}.safetensors"
 
     def fixture(self, key: ExecutableKey) -> Path:
-        """The fixture with its reference outputs, those of plain JAX or recorded; safetensors."""
+        """Return the fixture's file with its reference results; safetensors."""
         return fixture_file(self.folder, key)
 
     def weights(self, name: str) -> list[Path]:
-        """The files of a weights set, in order; `digest_of` knows their digests."""
+        """Return the files of a weights set, in order; `digest_of` knows their digests."""
         return sorted(self._weights(name).iterdir())
 
     def originals(self, name: str) -> list[Path]:
@@ -180,7 +180,7 @@ class Scratch:
         self._write(f"captured.{captured.name}", captured)
 
     def read_entry_point(self, name: str) -> CapturedEntryPoint:
-        """What `write_entry_point` left."""
+        """Read the result of `write_entry_point`."""
         return self._read(f"captured.{name}", CapturedEntryPoint)
 
     def write_program(self, program: CapturedProgram) -> None:
@@ -188,7 +188,7 @@ class Scratch:
         self._write("program", program)
 
     def read_program(self) -> CapturedProgram:
-        """What `write_program` left."""
+        """Read the result of `write_program`."""
         return self._read("program", CapturedProgram)
 
     @property

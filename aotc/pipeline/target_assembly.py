@@ -68,7 +68,7 @@ class AssembledTarget:
     evidence: Evidence
 
     def gated(self) -> GatedTarget:
-        """What the gates of the manifest judge."""
+        """Return the figures that the manifest's gates limit."""
         sizes: dict[str, int] = {}
         for blob in {blob.digest: blob for blob in self.parts.blobs}.values():
             sizes[blob.media_type] = sizes.get(blob.media_type, 0) + len(blob.data)
@@ -205,7 +205,7 @@ def proven(
 
 
 def _weight_blobs(program: CapturedProgram, scratch: Scratch) -> dict[str, tuple[Blob, ...]]:
-    """The safetensors files of every weights set, by the name of the set."""
+    """Return the safetensors files of every weights set, by the name of the set."""
     return {
         name: tuple(
             Blob(pass_file(path), oci_layout.WEIGHTS_TYPE, path, digest_of(path))
@@ -338,7 +338,7 @@ def target_evidence(
 
 
 def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
-    """The evidence of a target with the value trials of its executables."""
+    """Return the evidence of a target with the value trials of its executables."""
     found = {
         each.key: ValueTrials(
             ran=tuple(trial.kind for trial in each.trials),
@@ -396,7 +396,7 @@ def requirements(
 
 
 def other_platforms(target: Target, platforms: Iterable[str]) -> list[str]:
-    """Platforms of executables other than the target's own, for which "" stands as well; sorted."""
+    """Return other platforms of executables, sorted; "" also stands for the target's own."""
     return sorted({*platforms} - {"", target.platform})
 
 

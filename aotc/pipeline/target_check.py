@@ -70,7 +70,7 @@ def check_target(target: Target) -> TargetCheck:
 
 
 def _module(platform: str) -> Module:
-    """A program just large enough for a loop that uses the target's vector instructions."""
+    """Return a program just large enough for a loop that uses the target's vector instructions."""
     import jax
     import jax.numpy as jnp
 
@@ -83,7 +83,7 @@ def _module(platform: str) -> Module:
 
 
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
-    """What every bundle for the target requires, whatever is in it."""
+    """Return the requirements of every bundle for the target."""
     return BundleManifest(
         format_version=FIRST_VERSION,
         name="any",

@@ -34,7 +34,7 @@ class Meter:
                 self._on_stage(stage, min(self._done[stage], total), total)
 
     def step(self, kind: Kind) -> None:
-        """A part of the only task of this kind has ended, of the number that `expect` was given."""
+        """Count a finished part of the only task of this kind, out of `expect`'s number."""
         with self._lock:
             stage = STAGES[kind]
             total = self._total.get(stage, 0)
@@ -47,7 +47,7 @@ class Meter:
             self._finished.add(kind)
 
     def done(self, done: Done) -> None:
-        """A task has ended."""
+        """Count a finished task."""
         with self._lock:
             stage = STAGES.get(done.task.kind)
             if stage and done.task.kind not in self._finished:
@@ -59,7 +59,7 @@ class Meter:
             self._on_done(done)
 
     def seconds(self, kind: Kind) -> float:
-        """Seconds during which at least one task of this kind was running.
+        """Return seconds during which at least one task of this kind was running.
 
         The time from a stage's first task to its last would say less: tasks of other kinds run in
         between.

@@ -83,9 +83,9 @@ def ask[A](
     variables: Mapping[str, str],
     doing: str,
     limits: Callable[[str], ProcessLimits | None] = lambda folder: None,
-    on_output: Callable[[str], None] = worker_parent.nobody,
+    on_output: Callable[[str], None] = worker_parent.ignore_text,
 ) -> A:
-    """Have a worker module do a job, for a command that runs the user's code once.
+    """Run a job in a worker module, for a command that runs the user's code once.
 
     A zygote forks it, which successive commands of this process share.
 
@@ -189,7 +189,7 @@ class Source:
             raise refusal("AOTC-E840", manifest.path.name, f"{read}, then {now}")
 
     def parts(self) -> dict[str, str]:
-        """Parts of the keys of both tasks: what the manifest says, and the toolchain."""
+        """Return parts of the keys of both tasks: what the manifest says, and the toolchain."""
         sections = program_sections(self.job.manifest.text)
         chosen = {
             f"precision of {name}": sha256(repr((each.precision, each.keep)).encode())
@@ -326,12 +326,12 @@ def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
 
 
 def _variables() -> dict[str, str]:
-    """The environment of a process that runs the program."""
+    """Return the environment of a process that runs the program."""
     return worker_environment.clean({"JAX_PLATFORMS": "cpu"})
 
 
 def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
-    """Parts of a key: packages, files and variables that a capture has read."""
+    """Return cache key components: packages, files and variables that a capture has read."""
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest

@@ -26,7 +26,7 @@ _BOOLEANS = {"0": False, "1": True, "false": False, "true": True}
 
 
 def read_arguments(texts: Sequence[str], option: str) -> dict[str, Array | str]:
-    """Arrays by name; a fill such as 8x64xf32=1 stays text until the input is known.
+    """Return arrays by name; a fill such as 8x64xf32=1 stays text until the input is known.
 
     Raises UsageError: AOTC-E011 malformed or twice, E012 a file that cannot be read.
     """
@@ -69,11 +69,14 @@ def _read_file(path: Path, option: str) -> dict[str, Array | str]:
                 return {name: _array(name, loaded[name]) for name in loaded.files}
     except Exception as error:  # of any decoder and of Python's parser
         found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refusal("AOTC-E012", f"{option} {path}", found) from error
+        if "pickle" in found:  # numpy's words for files of any other type
+            found = "neither .npy nor .npz, or an array of Python objects"
+        hint = "correct the path" if isinstance(error, FileNotFoundError) else None
+        raise refusal("AOTC-E012", f"{option} {path}", found, hint=hint) from error
 
 
 def _array(name: str, value: Any) -> Array:
-    """A member of an .npz file; one that is no array comes as bytes."""
+    """Return a member of an .npz file; one that is no array comes as bytes."""
     if not isinstance(value, np.ndarray):
         raise ValueError(f"{name} is not an array")
     return value
@@ -101,7 +104,7 @@ def retyped(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def filled(spec: TensorSpec, text: str) -> Array:
-    """The array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
+    """Return the array that a text such as 8x64xf32=1 stands for. Raises UsageError (AOTC-E011)."""
     match = _FILLED.match(text)
     name = SHORT_DTYPES.get(match[2], match[2]) if match else ""
     try:
@@ -117,7 +120,7 @@ def filled(spec: TensorSpec, text: str) -> Array:
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> Array:
-    """A number that the dtype holds. Raises ValueError, OverflowError."""
+    """Return a number that the dtype holds. Raises ValueError, OverflowError."""
     if dtype.kind == "b":
         if text not in _BOOLEANS:
             raise ValueError("not a boolean")

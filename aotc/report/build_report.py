@@ -40,14 +40,14 @@ def _status(done: Done) -> str:
 
 
 def _shown(reasons: Sequence[str]) -> list[str]:
-    """The first of them; single calls, of which there are many at once, stand last."""
+    """Return the first of them; single calls, of which there are many at once, stand last."""
     ordered = sorted(reasons, key=lambda reason: reason.startswith("call "))
     left = len(ordered) - REASONS_MAX
     return [*ordered[:REASONS_MAX], *([f"… {left} more; --json has all"] if left > 0 else [])]
 
 
 def build_report(built: Built) -> dict[str, Any]:
-    """Everything about a build: where it lies, its digest, times (seconds) and its targets."""
+    """Return the report of a build: path, digest, times in seconds, and targets."""
     manifests = built.bundle.manifests
     first = next(iter(manifests.values()))
     return {

@@ -86,6 +86,7 @@ def _input_leaves(
             ),
             cause="input-is-added-by-the-loader" if adds & set(surplus) else "",
             expected=", ".join(known) or "no inputs",
+            hint=f"add `--input {missing[0]}=@FILE.npy`" if missing and not surplus else None,
         )
     return [
         filled(spec, value)

@@ -40,7 +40,7 @@ from aotc_runtime.schema.tensor_text import tensor_text
 
 
 def bundle_report(review: Review) -> dict[str, Any]:
-    """Contents of a bundle, and what its attestations claim."""
+    """Return contents of a bundle, and what its attestations claim."""
     lines = review.lines()
     return {
         "bundle": review.bundle,
@@ -224,7 +224,7 @@ def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
 
 
 def _stated(**facts: Any) -> dict[str, Any]:
-    """Facts that are there, as data: none that is UNSET, None or empty."""
+    """Return facts that are there, as data: none that is UNSET, None or empty."""
     return {name: msgspec.to_builtins(value) for name, value in facts.items() if value}
 
 
@@ -244,7 +244,7 @@ def structures(entry_point: EntryPoint) -> dict[str, str]:
 
 
 def structure_text(tree: Tree, specs: Sequence[TensorSpec]) -> str:
-    """A structure with its classes' names, and its leaves' dtypes and shapes."""
+    """Return a structure with its classes' names, and its leaves' dtypes and shapes."""
 
     def joined(items: Sequence[Tree]) -> str:
         return ", ".join(structure_text(item, specs) for item in items)

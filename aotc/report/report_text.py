@@ -47,7 +47,7 @@ def count(number: int, noun: str) -> str:
 
 
 def _parity(parity: dict[str, Any]) -> tuple[str, str]:
-    """The largest absolute error against plain JAX, and the largest in ulp."""
+    """Return the largest absolute error against plain JAX, and the largest in ulp."""
     if parity["status"] != "ran":
         return "not run", "here"
     return f"{float(parity['max_abs']):.1e}", str(parity["ulp_max"])
@@ -82,14 +82,14 @@ class _Page:
             self.console.width = UNLIMITED
 
     def line(self, text: str, *, title: str = "", indent: str = "") -> None:
-        """A line; the title is bold and comes first. The terminal wraps it, a pipe does not."""
+        """Print a line after its bold title. The terminal wraps it, a pipe does not."""
         line = Text(indent)
         line.append(printable(title), style="bold")
         line.append(printable(text))
         self.console.print(line, soft_wrap=True, highlight=False)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, indent: int) -> None:
-        """A table whose rows have names; its header is bold."""
+        """Print a table of named rows; its header is bold."""
         named = [[printable(cell) for cell in row] for row in rows]
         for text, is_header in columns(header, named, self.console.width, indent):
             self.line("" if is_header else text, title=text if is_header else "")
@@ -122,7 +122,7 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
 
 
 def _runs_with(target: Mapping[str, Any]) -> str:
-    """The versions of the engine that may run a target's executables."""
+    """Return the versions of the engine that may run a target's executables."""
     requires = target["requires"]
     beside = requires.get("engines", {}).values()
     packages = [{"plugin": "jaxlib", "accepts_plugin": target["accepts_jaxlib"]}, *beside]
@@ -152,7 +152,7 @@ def engine_lines(target: Mapping[str, Any]) -> Iterator[str]:
 
 
 def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
-    """Lines for the mesh and the arrays that are sharded over it."""
+    """Return lines for the mesh and the arrays that are sharded over it."""
     if mesh is None:
         return []
     axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
@@ -249,7 +249,7 @@ def evaluation_text(evaluation: dict[str, Any]) -> str:
 
 
 def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
-    """Tell which weights were quantized, and why others were not.
+    """Yield lines on which weights were quantized, and why others were not.
 
     `precision` is an `AppliedPrecision` as in JSON.
     """
@@ -278,7 +278,7 @@ def short(decimal: str) -> str:
 
 
 def trial_lines(entry: dict[str, Any]) -> Iterator[str]:
-    """Tell the value trials of an entry point, executables of the same ones together."""
+    """Yield lines on the value trials of an entry point, grouping equal executables."""
     found: dict[str, list[str]] = {}
     for profile in entry["profiles"]:
         if trials := profile.get("evidence", {}).get("trials"):
@@ -332,7 +332,7 @@ def tuned_text(tuned: dict[str, Any]) -> str:
 
 
 def print_bundle(report: dict[str, Any]) -> None:
-    """The text of `aotc inspect`."""
+    """Print the text of `aotc inspect`."""
     page = _Page()
     page.line("", title=f"{report['name']} {report['version']}")
     page.line(f"root    {report['root_digest']}")
@@ -340,7 +340,7 @@ def print_bundle(report: dict[str, Any]) -> None:
     bills = [claim for claim in report["signatures"] if claim.get("predicate_type") == SBOM_TYPE]
     others = [each for each in report["signatures"] if each not in (*certificates, *bills)]
     claims = list(dict.fromkeys(_key_of(claim) for claim in others))
-    signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "nobody"
+    signed = f"{', '.join(claims)} (not verified here: aotc verify)" if claims else "no"
     page.line(f"signed  {signed}")
     for claim in certificates:
         said = f"{claim['package']} {claim['version']} for {claim['target']}: {claim['outcome']}"
@@ -362,7 +362,7 @@ def _key_of(claim: dict[str, Any]) -> str:
 
 
 def print_build(built: Built, *, verbose: bool) -> None:
-    """The text of `aotc build`."""
+    """Print the text of `aotc build`."""
     from aotc.report.build_report import build_report
 
     report = build_report(built)
@@ -373,7 +373,7 @@ def print_build(built: Built, *, verbose: bool) -> None:
     )
     page.line(f"root    {report['root_digest']}")
     signed = report["signed_by"]
-    page.line(f"signed  {signed[:16] if signed else 'nobody'}")
+    page.line(f"signed  {signed[:16] if signed else 'no'}")
     _print_targets(report["targets"], page)
     # By name: entry points share the arrays that both close over.
     lifted = {
@@ -418,7 +418,7 @@ def _device(device: TargetDevice) -> tuple[tuple[str, str], ...]:
 
 
 def print_target(target: Target) -> None:
-    """The text of `aotc targets show`."""
+    """Print the text of `aotc targets show`."""
     page = _Page()
     for name, value in (
         ("name", target.name),
@@ -432,7 +432,7 @@ def print_target(target: Target) -> None:
 
 
 def print_run(document: dict[str, Any]) -> None:
-    """The text of `aotc run`."""
+    """Print the text of `aotc run`."""
     for name, result in document["results"].items():
         say(f"{name} {result['dtype']}{result['shape']}", *result["preview"].splitlines())
     say(
@@ -487,7 +487,7 @@ def copy_report(bundle: Bundle) -> dict[str, Any]:
 
 
 def copy_lines(report: dict[str, Any], *more: str) -> list[str]:
-    """A copy's report as lines for people: its identity, more lines, then its targets."""
+    """Return a copy's report as lines for people: its identity, more lines, then its targets."""
     return [
         f"{report['name']} {report['version']}  {report['bundle']}  {size(report['size_bytes'])}",
         f"root    {report['root_digest']}",

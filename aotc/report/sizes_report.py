@@ -50,7 +50,7 @@ def _proof(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def masks_and_lengths(report: dict[str, Any]) -> dict[str, str]:
-    """The inputs that no caller passes, masks and lengths, by path, as the report shows them."""
+    """Return the masks and lengths by path, as the report shows them."""
     policies = list(report["policies"].values())
     policies += [policy["meanwhile"] for policy in policies if policy.get("meanwhile")]
     paths = {policy.get(key) for policy in policies for key in ("mask", "length")}
@@ -58,7 +58,7 @@ def masks_and_lengths(report: dict[str, Any]) -> dict[str, str]:
 
 
 def shapes_lines(report: dict[str, Any]) -> list[str]:
-    """The report for people."""
+    """Return the report for people."""
     lines = [f"relations {', '.join(report['relations'])}"] if report["relations"] else []
     lines += [f"{name}: {_sentence(policy)}" for name, policy in report["policies"].items()]
     lines += [f"{name}: specialised, {reason}" for name, reason in report["specialized"].items()]

@@ -49,7 +49,7 @@ _TABLES = ("revoked", "accepts", "limits", "metrics")
 
 
 def policy_lines(document: dict[str, Any]) -> Iterator[str]:
-    """The rules of a policy document as lines for people."""
+    """Yield the rules of a policy document as lines for people."""
     keys = document["keys"]
     yield f"policy     {document['policy']}"
     yield f"bundles    {document['name']}"

@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 class Encoder(nn.Module):  # type: ignore[misc]
-    """A BERT of 10,000 weights and the first token's pooled vector."""
+    """A BERT of 10,000 weights with a pooled vector of the first token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
         self.bert = BertModel(config)
 
     def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-        """input_ids, attention_mask: int64[batch, sequence]; the mask 0 where a text has ended."""
+        """Encode int64[batch, sequence] tokens; the mask is 0 behind the end of a text."""
         return self.bert(input_ids=input_ids, attention_mask=attention_mask).pooler_output
 
 

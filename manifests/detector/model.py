@@ -24,14 +24,14 @@ SEED = 0
 
 
 class Layer(TypedDict):
-    """kernel: float32[3, 3, inputs, outputs].  bias: float32[outputs]."""
+    """A convolution: `kernel` is float32[3, 3, inputs, outputs], `bias` float32[outputs]."""
 
     kernel: jax.Array
     bias: jax.Array
 
 
 class Params(TypedDict):
-    """head: a layer of one place, whose outputs are scores of CLASSES, then 4 box coordinates."""
+    """The layers; `head` has 1 x 1 kernels and gives scores of CLASSES, then 4 box coordinates."""
 
     layers: list[Layer]
     head: Layer
@@ -54,7 +54,7 @@ class Detections(TypedDict):
 
 
 def init() -> Params:
-    """Weights of an untrained network, always the same."""
+    """Return the weights of an untrained network, always the same."""
     random = np.random.default_rng(SEED)
 
     def layer(size: int, inputs: int, outputs: int) -> Layer:
@@ -74,7 +74,7 @@ def init() -> Params:
 
 @partial(jax.jit, static_argnames=("rows", "columns"))
 def picture(rows: int, columns: int) -> jax.Array:
-    """Something to look at, float32[STRIDE * rows, STRIDE * columns, 3], from 0 to 1."""
+    """Return an image, float32[STRIDE * rows, STRIDE * columns, 3], from 0 to 1."""
     y = jnp.arange(STRIDE * rows)[:, None, None]
     x = jnp.arange(STRIDE * columns)[None, :, None]
     waves = jnp.sin(0.31 * x + 0.05 * y) * jnp.cos(0.17 * y - 0.02 * x)
@@ -82,7 +82,7 @@ def picture(rows: int, columns: int) -> jax.Array:
 
 
 def detect(params: Params, image: jax.Array, real: jax.Array) -> Detections:
-    """image: float32[STRIDE * rows, STRIDE * columns, 3]; real: bool[rows, columns]."""
+    """Detect objects in float32[STRIDE * rows, STRIDE * columns, 3]; `real` marks its cells."""
     columns = real.shape[1]
     hidden = jnp.where(_cells(real, STRIDE), image, 0)
     maps = []
@@ -112,7 +112,7 @@ def detect(params: Params, image: jax.Array, real: jax.Array) -> Detections:
 
 
 def _convolved(image: jax.Array, layer: Layer, *, stride: int) -> jax.Array:
-    """image: float32[height, width, inputs]."""
+    """Return the convolution of float32[height, width, inputs]."""
     (result,) = jax.lax.conv_general_dilated(
         image[None],
         layer["kernel"],
@@ -124,14 +124,14 @@ def _convolved(image: jax.Array, layer: Layer, *, stride: int) -> jax.Array:
 
 
 def _cells(real: jax.Array, pixels: int) -> jax.Array:
-    """The mask with so many pixels to a cell, bool[pixels * rows, pixels * columns, 1]."""
+    """Return the mask by pixel, bool[pixels * rows, pixels * columns, 1]."""
     rows, columns = real.shape
     grown = jnp.broadcast_to(real[:, None, :, None], (rows, pixels, columns, pixels))
     return grown.reshape(pixels * rows, pixels * columns, 1)
 
 
 def _highest(values: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The BOXES highest values and their places; -1 where there are not so many."""
+    """Return the BOXES highest values and their indices; -1 where there are fewer."""
     filled = jnp.concatenate([values, jnp.full(BOXES, -1.0)])
     order = jax.lax.top_k(filled, BOXES)
     return order[0], jnp.minimum(order[1], values.shape[0] - 1)

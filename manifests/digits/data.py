@@ -12,14 +12,14 @@ SPLIT_SEED = 0
 
 
 class Examples(NamedTuple):
-    """image: float32[n, 64], pixels from 0 to 16, row by row.  label: int32[n], 0 to 9."""
+    """Images, float32[n, 64] with pixels from 0 to 16 row by row, and labels, int32[n]."""
 
     image: np.ndarray[Any, np.dtype[np.float32]]
     label: np.ndarray[Any, np.dtype[np.int32]]
 
 
 def load_split() -> tuple[Examples, Examples]:
-    """The 1437 images to train with and the 360 held out, in a fixed random order."""
+    """Return 1437 images for training and 360 held-out ones, in a fixed random order."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(SPLIT_SEED).permutation(len(labels))
     examples = Examples(images[order].astype(np.float32), labels[order].astype(np.int32))

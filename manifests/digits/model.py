@@ -12,7 +12,7 @@ BRIGHTEST_PIXEL = 16.0
 
 
 class Dense(TypedDict):
-    """kernel: float32[inputs, outputs].  bias: float32[outputs]."""
+    """A dense layer: `kernel` is float32[inputs, outputs], `bias` float32[outputs]."""
 
     kernel: jax.Array
     bias: jax.Array
@@ -22,14 +22,14 @@ type Params = dict[str, Dense]
 
 
 class Prediction(TypedDict):
-    """label: int32[batch], the likeliest digit.  probabilities: float32[batch, 10]."""
+    """The likeliest digit, int32[batch], and the probabilities, float32[batch, 10]."""
 
     label: jax.Array
     probabilities: jax.Array
 
 
 def init(key: jax.Array) -> Params:
-    """Parameters of an untrained network. key: a jax.random key."""
+    """Return the parameters of an untrained network, drawn with a jax.random key."""
     keys = jax.random.split(key, len(LAYER_SIZES))
     initializer = jax.nn.initializers.he_normal()
     return {
@@ -39,7 +39,7 @@ def init(key: jax.Array) -> Params:
 
 
 def logits(params: Params, image: jax.Array) -> jax.Array:
-    """Unnormalized log probabilities. image: float32[batch, 64]; returns float32[batch, 10]."""
+    """Return unnormalized log probabilities, float32[batch, 10], of float32[batch, 64]."""
     hidden = image / BRIGHTEST_PIXEL
     for name in ("hidden_1", "hidden_2"):
         hidden = jax.nn.relu(hidden @ params[name]["kernel"] + params[name]["bias"])

@@ -27,19 +27,19 @@ FIXTURE_IMAGES = 64
 
 
 def loss(params: Params, image: jax.Array, label: jax.Array) -> jax.Array:
-    """Mean cross entropy, float32[]. image: float32[batch, 64]; label: int32[batch]."""
+    """Return the mean cross entropy, float32[], for float32[batch, 64] and int32[batch]."""
     scores = logits(params, image)
     return optax.softmax_cross_entropy_with_integer_labels(scores, label).mean()
 
 
 def accuracy(params: Params, examples: Examples) -> float:
-    """The share of examples that `predict` labels correctly."""
+    """Return the share of examples that `predict` labels correctly."""
     prediction = jax.jit(predict)(params, examples.image, temperature=1.0)
     return float(np.mean(np.asarray(prediction["label"]) == examples.label))
 
 
 def train(examples: Examples) -> Params:
-    """AdamW with a cosine schedule over shuffled batches."""
+    """Train by AdamW with a cosine schedule over shuffled batches."""
     steps_per_epoch = len(examples.label) // BATCH_SIZE
     schedule = optax.cosine_decay_schedule(PEAK_LEARNING_RATE, EPOCHS * steps_per_epoch)
     optimizer = optax.adamw(schedule, weight_decay=WEIGHT_DECAY)
@@ -64,7 +64,7 @@ def train(examples: Examples) -> Params:
 
 
 def tensors(params: Params) -> dict[str, np.ndarray[Any, Any]]:
-    """The parameters by name, "/" between a layer and its part."""
+    """Return the parameters by name, with "/" between a layer and its part."""
     return {
         f"{layer}/{part}": np.asarray(value)
         for layer, parts in params.items()

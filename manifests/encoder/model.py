@@ -31,21 +31,21 @@ class Layer(TypedDict):
 
 
 class Params(TypedDict):
-    """embedding: float32[VOCABULARY, WIDTH]."""
+    """The parameters; `embedding` is float32[VOCABULARY, WIDTH]."""
 
     embedding: jax.Array
     layers: list[Layer]
 
 
 class Encoded(TypedDict):
-    """text: float32[batch, WIDTH], of length 1.  tokens: float32[batch, seq, WIDTH]."""
+    """Unit vectors of texts, float32[batch, WIDTH], and of tokens, float32[batch, seq, WIDTH]."""
 
     text: jax.Array
     tokens: jax.Array
 
 
 def init() -> Params:
-    """Weights of an untrained model, always the same."""
+    """Return the weights of an untrained model, always the same."""
     random = np.random.default_rng(SEED)
 
     def normal(*shape: int, inputs: int) -> jax.Array:
@@ -67,7 +67,7 @@ def init() -> Params:
 
 
 def encode(params: Params, tokens: jax.Array, mask: jax.Array) -> Encoded:
-    """tokens: int32[batch, seq], bytes; mask: bool[batch, seq], true where a token is real."""
+    """Encode bytes, int32[batch, seq]; `mask` is true where a token is real."""
     hidden = params["embedding"][tokens] + _positions(tokens.shape[1])
     for layer in params["layers"]:
         # Nothing that is not real may be looked at: its score is out before the softmax.
@@ -87,12 +87,12 @@ def encode(params: Params, tokens: jax.Array, mask: jax.Array) -> Encoded:
 
 
 def _normalized(hidden: jax.Array) -> jax.Array:
-    """Divided by the root mean square. hidden: float32[..., WIDTH]."""
+    """Divide float32[..., WIDTH] by its root mean square."""
     return hidden * jax.lax.rsqrt(jnp.mean(hidden**2, axis=-1, keepdims=True) + 1e-6)
 
 
 def _positions(seq: int) -> jax.Array:
-    """Sinusoids, float32[seq, WIDTH] (Vaswani et al. 2017, section 3.5)."""
+    """Return sinusoids, float32[seq, WIDTH] (Vaswani et al. 2017, section 3.5)."""
     frequencies = jnp.exp(-jnp.log(1e4) * jnp.arange(WIDTH // 2) / (WIDTH // 2))
     angles = jnp.arange(seq)[:, None] * frequencies
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)

@@ -17,12 +17,12 @@ type Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def truth(x: Array) -> Array:
-    """The function behind the observations. x: float64[points, 2]; returns float64[points]."""
+    """Return the function behind the observations, float64[points], at float64[points, 2]."""
     return np.asarray(np.sin(2 * x[:, 0]) + 0.5 * np.cos(3 * x[:, 1]))
 
 
 def observe() -> tuple[Array, Array]:
-    """x: float64[POINTS, 2] in [-2, 2].  y: float64[POINTS], the truth and NOISE."""
+    """Return x, float64[POINTS, 2] in [-2, 2], and y, float64[POINTS]: the truth and NOISE."""
     generator = np.random.default_rng(SEED)
     x = generator.uniform(-2, 2, (POINTS, 2))
     return x, truth(x) + NOISE * generator.standard_normal(POINTS)

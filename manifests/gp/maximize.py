@@ -80,7 +80,7 @@ def _bounded(direction: jax.Array) -> jax.Array:
 
 
 def _update(curvature: jax.Array, moved: jax.Array, turned: jax.Array) -> jax.Array:
-    """The BFGS update of the inverse Hessian; none where it would lose positive definiteness."""
+    """Return the BFGS update of the inverse Hessian, unless it loses positive definiteness."""
     inner = moved @ turned
     usable = inner > 1e-12
     scale = 1 / jnp.where(usable, inner, 1)

@@ -51,7 +51,7 @@ class Fit(TypedDict):
 
 
 class Prediction(TypedDict):
-    """Of the function, without noise. mean: float64[queries].  variance: float64[queries]."""
+    """Mean and variance of the function without noise, float64[queries] each."""
 
     mean: jax.Array
     variance: jax.Array
@@ -78,7 +78,7 @@ def fit(x: jax.Array, y: jax.Array) -> Fit:
 
 
 def fit_at(best: Best, x: jax.Array, y: jax.Array) -> Fit:
-    """The process with the hyperparameters that were found, given the observations."""
+    """Return the process with these hyperparameters, given the observations."""
     hyperparameters = Hyperparameters(*jnp.exp(best.logarithms))
     cholesky = jnp.linalg.cholesky(observed_covariance(hyperparameters, x))
     return {
@@ -102,7 +102,7 @@ class Best(NamedTuple):
 
 
 def search_starts(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Logarithms of hyperparameters, float64[starts, 3]."""
+    """Return logarithms of hyperparameters, float64[starts, 3]."""
     amplitude, spread = jnp.std(y), jnp.std(x)
     starts = [
         jnp.stack([amplitude, length * spread, NOISE_TRIED * amplitude]) for length in LENGTHS_TRIED
@@ -111,7 +111,7 @@ def search_starts(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def predict(fit: Fit, x: jax.Array) -> Prediction:
-    """Mean and variance of the function at x, float64[queries, inputs]."""
+    """Return mean and variance of the function at x, float64[queries, inputs]."""
     mean, whitened = _condition(fit, x)
     prior = fit["hyperparameters"].amplitude ** 2
     return {"mean": mean, "variance": prior - jnp.sum(whitened**2, axis=0)}
@@ -129,7 +129,7 @@ def sample(fit: Fit, x: jax.Array, key: jax.Array, *, draws: int) -> jax.Array:
 
 
 def log_likelihood(hyperparameters: Hyperparameters, x: jax.Array, y: jax.Array) -> jax.Array:
-    """The logarithm of the marginal likelihood of y, float64[]; NaN where it cannot be computed."""
+    """Return the log marginal likelihood of y, float64[]; NaN where it cannot be computed."""
     cholesky = jnp.linalg.cholesky(observed_covariance(hyperparameters, x))
     whitened = jax.lax.linalg.triangular_solve(cholesky, y[:, None], left_side=True, lower=True)
     log_determinant = 2 * jnp.sum(jnp.log(jnp.diagonal(cholesky)))
@@ -137,7 +137,7 @@ def log_likelihood(hyperparameters: Hyperparameters, x: jax.Array, y: jax.Array)
 
 
 def observed_covariance(hyperparameters: Hyperparameters, x: jax.Array) -> jax.Array:
-    """Covariance of noisy observations at x: float64[points, points]."""
+    """Return the covariance of noisy observations at x, float64[points, points]."""
     noise = hyperparameters.noise**2 * jnp.eye(len(x))
     return kernel(hyperparameters, x, x) + noise
 

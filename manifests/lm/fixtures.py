@@ -12,7 +12,7 @@ TEXT = "Ship the program, not the compiler. "
 
 
 def prompted_cache(batch: int) -> Cache:
-    """What `prefill` leaves after TEXT, in every row of the batch."""
+    """Return the cache of `prefill` after TEXT, in every row of the batch."""
     cache: Cache = jax.jit(prefill)(init(), encode(TEXT))[1]
     rows: Cache = jax.tree.map(lambda row: jnp.broadcast_to(row, (batch, *row.shape[1:])), cache)
     return rows

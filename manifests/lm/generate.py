@@ -38,17 +38,17 @@ def generate_greedy(functions: Functions, prompt: Array, new_tokens: int) -> Arr
 
 
 def likeliest(logits: Any) -> Array:
-    """logits: float32[batch, VOCABULARY]; returns int32[batch]."""
+    """Return the likeliest token, int32[batch], of float32[batch, VOCABULARY]."""
     return np.asarray(logits).argmax(axis=-1).astype(np.int32)
 
 
 def encode(text: str) -> Array:
-    """The UTF-8 bytes of a text as tokens, int32[1, bytes]."""
+    """Return the UTF-8 bytes of a text as tokens, int32[1, bytes]."""
     return np.frombuffer(text.encode(), np.uint8).astype(np.int32)[None]
 
 
 def plain_jax() -> Functions:
-    """The functions as JAX compiles them in this process."""
+    """Return the functions as JAX compiles them in this process."""
     # Imported here because the loop also drives a loaded bundle, in a process without jax.
     import jax
 

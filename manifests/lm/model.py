@@ -61,7 +61,7 @@ type Cache = list[LayerCache]
 
 
 def init() -> Params:
-    """Weights of an untrained model, always the same."""
+    """Return the weights of an untrained model, always the same."""
     random = np.random.default_rng(SEED)
 
     def normal(inputs: int, outputs: int) -> jax.Array:
@@ -86,7 +86,7 @@ def init() -> Params:
 
 
 def empty_cache(batch: int) -> Cache:
-    """The cache before the first token."""
+    """Return the cache before the first token."""
     shape = (batch, MAX_LENGTH, HEADS, HEAD_WIDTH)
     return [{"key": jnp.zeros(shape), "value": jnp.zeros(shape)} for _ in range(LAYERS)]
 
@@ -171,10 +171,10 @@ def rotate(features: jax.Array, positions: jax.Array) -> jax.Array:
 
 
 def normalize(hidden: jax.Array, scale: jax.Array) -> jax.Array:
-    """Divide by the root mean square. hidden: float32[..., WIDTH]; scale: float32[WIDTH]."""
+    """Divide float32[..., WIDTH] by its root mean square and multiply by `scale`."""
     return hidden * jax.lax.rsqrt(jnp.mean(hidden**2, axis=-1, keepdims=True) + 1e-6) * scale
 
 
 def unembed(params: Params, hidden: jax.Array) -> jax.Array:
-    """Logits. hidden: float32[..., WIDTH]; returns float32[..., VOCABULARY]."""
+    """Return the logits, float32[..., VOCABULARY], of float32[..., WIDTH]."""
     return normalize(hidden, params["final_norm"]) @ params["unembedding"]

@@ -15,7 +15,7 @@ type Array = np.ndarray[Any, Any]
 
 
 def forward(params: Params, tokens: jax.Array) -> jax.Array:
-    """Logits after each token. tokens: int32[batch, n]; returns float32[batch, n, VOCABULARY]."""
+    """Return the logits after each token, float32[batch, n, VOCABULARY], of int32[batch, n]."""
     hidden = params["embedding"][tokens]
     for layer in params["layers"].values():
         query, key, value = project(layer, hidden, jnp.arange(tokens.shape[1]))

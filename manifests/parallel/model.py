@@ -21,7 +21,7 @@ SEED = 0
 
 
 class Attention(TypedDict):
-    """query, key, value: float32[WIDTH, HEADS, WIDTH / HEADS].  out: the other way round."""
+    """Projections: `query`, `key` and `value` are float32[WIDTH, HEADS, WIDTH / HEADS]."""
 
     query: jax.Array
     key: jax.Array
@@ -30,14 +30,14 @@ class Attention(TypedDict):
 
 
 class FeedForward(TypedDict):
-    """up: float32[WIDTH, HIDDEN].  down: float32[HIDDEN, WIDTH]."""
+    """Two layers: `up` is float32[WIDTH, HIDDEN], `down` float32[HIDDEN, WIDTH]."""
 
     up: jax.Array
     down: jax.Array
 
 
 class Params(TypedDict):
-    """norms: float32[2, WIDTH], the scales in front of both parts."""
+    """The parameters; `norms`, float32[2, WIDTH], has the scales before both parts."""
 
     attention: Attention
     feed_forward: FeedForward
@@ -45,7 +45,7 @@ class Params(TypedDict):
 
 
 def init() -> Params:
-    """The parameters of an untrained block, always the same."""
+    """Return the parameters of an untrained block, always the same."""
     random = np.random.default_rng(SEED)
 
     def matrix(*shape: int, inputs: int) -> jax.Array:
@@ -94,7 +94,7 @@ def _attend(params: Attention, x: jax.Array) -> jax.Array:
 
 def _feed(params: FeedForward, x: jax.Array) -> jax.Array:
     def part(up: jax.Array, down: jax.Array, own: jax.Array) -> jax.Array:
-        """What the hidden units of one device contribute."""
+        """Return the contribution of one device's hidden units."""
         return jax.lax.psum(jax.nn.gelu(own @ up) @ down, "model")
 
     spread = jax.shard_map(

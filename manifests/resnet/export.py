@@ -29,7 +29,7 @@ class Block(nn.Module):  # type: ignore[misc]
         self.shortcut = nn.Conv2d(inside, outside, 1, stride, bias=False)
 
     def forward(self, x: Any) -> Any:
-        """x: float32[batch, inside, height, width]."""
+        """Return the block of float32[batch, inside, height, width]."""
         found = torch.relu(self.first_norm(self.first(x)))
         return torch.relu(self.second_norm(self.second(found)) + self.shortcut(x))
 
@@ -44,7 +44,7 @@ class ResNet(nn.Module):  # type: ignore[misc]
         self.head = nn.Linear(16, 10)
 
     def forward(self, image: Any) -> dict[str, Any]:
-        """image: float32[batch, 3, 16, 16]."""
+        """Return the logits of float32[batch, 3, 16, 16]."""
         found = self.block(torch.relu(self.stem(image))).mean((2, 3))
         return {"logits": self.head(found)}
 

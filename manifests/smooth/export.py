@@ -17,14 +17,14 @@ HERE = Path(__file__).parent
 
 
 def smooth(signal: jax.Array) -> dict[str, jax.Array]:
-    """A moving average and what it leaves. signal: float32[batch, 32]."""
+    """Return a moving average and its remainder of float32[batch, 32]."""
     taps = jnp.hanning(7) / jnp.hanning(7).sum()
     found = jax.vmap(lambda row: jnp.convolve(row, taps, mode="same"))(signal)
     return {"smooth": found, "rest": signal - found}
 
 
 def by_hand(signal: np.ndarray) -> dict[str, np.ndarray]:
-    """The same in numpy and float64, which knows nothing of jax."""
+    """Compute the same in numpy and float64, without jax."""
     taps = np.hanning(7) / np.hanning(7).sum()
     found = np.stack([np.convolve(row, taps, mode="same") for row in signal.astype(np.float64)])
     return {"smooth": found, "rest": signal - found}

@@ -16,7 +16,7 @@ WORDS, LENGTH = 64, 12
 
 
 def model() -> keras.Model:
-    """Three classes of texts of up to twelve words; 0 stands behind the last one."""
+    """Return a classifier of texts of up to twelve words, padded with 0."""
     words = keras.Input((LENGTH,), dtype="int32", name="words")
     hidden = layers.Embedding(WORDS, 16, mask_zero=True, name="embedding")(words)
     attended = layers.MultiHeadAttention(2, 8, name="attention")(hidden, hidden)

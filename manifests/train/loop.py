@@ -42,14 +42,14 @@ class Run(NamedTuple):
 
 
 def batches(examples: Examples, order: Array) -> Iterator[Batch]:
-    """Whole batches of BATCH_SIZE examples in this order; a rest is left out."""
+    """Yield whole batches of BATCH_SIZE examples in this order, without the remainder."""
     steps = len(order) // BATCH_SIZE
     for indices in order[: steps * BATCH_SIZE].reshape(steps, BATCH_SIZE):
         yield {"image": examples.image[indices], "label": examples.label[indices]}
 
 
 def train(functions: Functions, *, seed: int = 0, epochs: int = EPOCHS) -> Run:
-    """Train on the digits. seed: of the parameters and of the order of batches."""
+    """Train on the digits; `seed` decides the parameters and the order of batches."""
     examples, held_out = load_split()
     test = {"image": held_out.image, "label": held_out.label}
     shuffle = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def train(functions: Functions, *, seed: int = 0, epochs: int = EPOCHS) -> Run:
 
 
 def plain_jax() -> Functions:
-    """The functions as JAX compiles them in this process."""
+    """Return the functions as JAX compiles them in this process."""
     # Imported here because the loop also drives a loaded bundle, in a process without jax.
     import jax
 

@@ -14,7 +14,7 @@ OPTIMIZER = optax.adam(learning_rate=5e-3)
 
 
 class Dense(TypedDict):
-    """kernel: float32[inputs, outputs].  bias: float32[outputs]."""
+    """A dense layer: `kernel` is float32[inputs, outputs], `bias` float32[outputs]."""
 
     kernel: jax.Array
     bias: jax.Array
@@ -28,7 +28,7 @@ class Params(TypedDict):
 
 
 class State(TypedDict):
-    """All that training carries from step to step. step: int32[]."""
+    """The state of training between steps; `step` is int32[]."""
 
     params: Params
     optimizer: optax.OptState
@@ -36,21 +36,21 @@ class State(TypedDict):
 
 
 class Batch(TypedDict):
-    """image: float32[batch, 64], pixels from 0 to 16.  label: int32[batch], 0 to 9."""
+    """Images, float32[batch, 64] with pixels from 0 to 16, and labels, int32[batch]."""
 
     image: jax.Array
     label: jax.Array
 
 
 class Metrics(TypedDict):
-    """Means over a batch. loss: float32[], cross entropy.  accuracy: float32[]."""
+    """Means over a batch, float32[]: cross entropy and accuracy."""
 
     loss: jax.Array
     accuracy: jax.Array
 
 
 def init(seed: jax.Array) -> State:
-    """The state before the first step. seed: uint32[]."""
+    """Return the state before the first step; `seed` is uint32[]."""
     hidden_key, output_key = jax.random.split(jax.random.key(seed))
     initializer = jax.nn.initializers.he_normal()
     params: Params = {
@@ -71,7 +71,7 @@ def init(seed: jax.Array) -> State:
 
 
 def train_step(state: State, batch: Batch) -> tuple[State, Metrics]:
-    """One step of Adam. Returns the next state and the metrics before the step."""
+    """Take a step of Adam; return the next state and the metrics before it."""
     gradients, metrics = jax.grad(_objective, has_aux=True)(state["params"], batch)
     updates, optimizer = OPTIMIZER.update(gradients, state["optimizer"])
     params = optax.apply_updates(state["params"], updates)
@@ -79,7 +79,7 @@ def train_step(state: State, batch: Batch) -> tuple[State, Metrics]:
 
 
 def evaluate(state: State, batch: Batch) -> Metrics:
-    """The metrics of a state on a batch, without training."""
+    """Return the metrics of a state on a batch, without training."""
     return _objective(state["params"], batch)[1]
 
 

@@ -65,7 +65,7 @@ class BatchNorm(eqx.Module):
 
 
 class Residual(eqx.Module):
-    """Two convolutions and a way around them. shortcut: None where the shape stays the same."""
+    """Two convolutions and a shortcut, which is None where the shape stays the same."""
 
     first: Convolution
     first_norm: BatchNorm
@@ -77,7 +77,7 @@ class Residual(eqx.Module):
     def __init__(
         self, random: Generator, inputs: int, outputs: int, *, stride: int, branch_scale: float
     ) -> None:
-        """branch_scale: of what the convolutions add to the shortcut."""
+        """Scale the sum of the convolutions, which is added to the shortcut, by `branch_scale`."""
         self.first = Convolution(random, inputs, outputs, stride=stride)
         self.first_norm = BatchNorm(outputs)
         self.second = Convolution(random, outputs, outputs)

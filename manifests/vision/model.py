@@ -24,7 +24,7 @@ PIXEL_DEVIATION = 0.25
 
 
 class ResNet(eqx.Module):
-    """image to logits: float32[batch, 32, 32, 3] to float32[batch, CLASSES]."""
+    """A network from float32[batch, 32, 32, 3] to logits, float32[batch, CLASSES]."""
 
     stem: Convolution
     stem_norm: BatchNorm
@@ -61,14 +61,14 @@ class ResNet(eqx.Module):
 
 
 class Prediction(TypedDict):
-    """label: int32[batch], the likeliest class.  probabilities: float32[batch, CLASSES]."""
+    """The likeliest class, int32[batch], and the probabilities, float32[batch, CLASSES]."""
 
     label: jax.Array
     probabilities: jax.Array
 
 
 def init() -> ResNet:
-    """The arrays of an untrained network, always the same; None where it has functions."""
+    """Return the arrays of an untrained network, always the same; None in place of functions."""
     arrays: ResNet = eqx.filter(ResNet(np.random.default_rng(SEED)), eqx.is_array)
     return arrays
 
@@ -86,7 +86,7 @@ def predict(params: ResNet, image: jax.Array) -> Prediction:
 
 
 def _functions() -> ResNet:
-    """What `init` leaves out."""
+    """Return the functions, which `init` replaces by None."""
     skeleton = eqx.filter_eval_shape(ResNet, np.random.default_rng(SEED))
     functions: ResNet = eqx.filter(skeleton, callable)
     return functions

@@ -17,7 +17,7 @@ POINTS: dict[str, dict[str, str]] = PROJECT["entry-points"]
 
 
 def run(tree: Path, *command: str | Path, folder: Path | None = None) -> str:
-    """What a command prints that takes aotc from these sources."""
+    """Return what a command prints that takes aotc from these sources."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder or tree,

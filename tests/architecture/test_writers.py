@@ -1,4 +1,4 @@
-"""Who may write files: what survives a kill does so because few modules write at all."""
+"""Tests of the modules that may write files, which are few so that results survive a kill."""
 
 from __future__ import annotations
 

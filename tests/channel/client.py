@@ -20,7 +20,7 @@ from aotc_serve.channel.channel_state import STATE
 
 
 def init(metadata: Path, root: Path) -> int:
-    """What the suite gives its client at the beginning: the root to trust."""
+    """Return what the suite gives its client at the beginning: the root to trust."""
     shutil.copy(root, metadata / "root.json")
     shutil.copy(root, metadata.parent / "first.json")
     return 0

@@ -79,7 +79,7 @@ def opened(folder: Path, **more: Any) -> dict[str, Any]:
 
 
 def refused(folder: Path) -> str:
-    """What the one finding says."""
+    """Return what the one finding says."""
     with pytest.raises(CaptureError) as error:
         opened(folder)
     (finding,) = error.value.findings

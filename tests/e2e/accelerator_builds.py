@@ -89,7 +89,7 @@ def sharded(folder: Path, model: int, target: str) -> Path:
 
 
 def built_twice(manifest: Path, folder: Path, target: str) -> BundleManifest:
-    """What two builds make, the same bytes."""
+    """Return what two builds make, the same bytes."""
     first, second = (
         build(manifest, output=folder / f"{name}.aotb", targets=(target,)).bundle
         for name in ("first", "second")

@@ -156,6 +156,6 @@ def arm(cpu: str) -> Server:
 
 
 def fitting(said: Said) -> Mapping[str, list[str]]:
-    """What a verification says of each target: the codes of what stops it."""
+    """Return what a verification says of each target: the codes of what stops it."""
     candidates = said.document["target_reason"]["candidates"]
     return {each["target"]: [f["code"] for f in each["findings"]] for each in candidates}

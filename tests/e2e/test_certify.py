@@ -59,7 +59,7 @@ except aotc_runtime.AotcError as error:
 
 
 def loaded(python: Path, runtime: Path, bundle: Path, trust: Path) -> Any:
-    """What the ordinary loader says in an environment: its certificate, or codes."""
+    """Return what the ordinary loader says in an environment: its certificate, or codes."""
     command = [python, "-I", "-B", "-c", LOAD, runtime, bundle, trust]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -134,7 +134,7 @@ def is_compiler(process: psutil.Process) -> bool:
 
 @pytest.fixture(scope="module")
 def schedulers() -> Iterator[list[Scheduler]]:
-    """Those of the tests so far: one serves all of them until one is ended."""
+    """Yield those of the tests so far: one serves all of them until one is ended."""
     found: list[Scheduler] = []
     yield found
     for each in found:

@@ -168,7 +168,7 @@ def read_said(root: Path, which: int) -> dict[str, Said]:
 
 @pytest.fixture(scope="module")
 def said(root: Path) -> dict[str, Said]:
-    """What commands say that have the distribution on their path."""
+    """Return the output of commands with the distribution on their path."""
     return read_said(root, 0)
 
 
@@ -182,7 +182,7 @@ def folder(root: Path, said: dict[str, Said]) -> Path:
 
 @pytest.fixture(scope="module")
 def without(root: Path) -> dict[str, Said]:
-    """What commands say of it that do not have the distribution on their path."""
+    """Return the output of commands without the distribution on their path."""
     return read_said(root, 1)
 
 

@@ -294,6 +294,7 @@ def test_data_of_which_there_is_no_metric_are_refused(
     error = refused(tmp_path)
     assert error.code == code
     assert text in str(error)
+    assert "entry_points.classify.evaluation" in error.findings[0].where, "with the manifest's line"
 
 
 def test_files_that_inflate_are_refused_before_they_do(tmp_path: Path) -> None:

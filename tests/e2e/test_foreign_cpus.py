@@ -92,7 +92,7 @@ def on(tmp_path: Path) -> On:
 
 
 def expected() -> list[Any]:
-    """What f(X) is, by plain JAX on this host."""
+    """Return what f(X) is, by plain JAX on this host."""
     kernels = jnp.tanh(X) * 3 + jnp.cumsum(jnp.exp(X), axis=0)
     return [kernels, jnp.asarray(X) @ X.T, jnp.sort(X, axis=1)]
 

@@ -38,7 +38,7 @@ type Load = Callable[[str], LoadedBundle]
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Any]:
-    """What `trees` and `sizes` were built from."""
+    """Yield what `trees` and `sizes` were built from."""
     sys.path.insert(0, str(GOLDEN))
     try:
         import golden_programs

@@ -74,7 +74,7 @@ def wide(once: Once) -> MappedBundle:
 
 
 def executables(bundle: MappedBundle, target: str) -> dict[str, Contents]:
-    """What is inside the executables of one target, by entry point and profile."""
+    """Return what is inside the executables of one target, by entry point and profile."""
     manifest = read_unverified(bundle)[0].manifests[target]
     return {
         f"{name}[{index}]": contents(bytes(bundle.blob(profile.executable.digest) or b""))

@@ -134,7 +134,7 @@ def call_with_data(bundle: LoadedBundle, given: Arrays) -> Arrays:
 
 
 def expected_of(program: ModuleType, key: Any, keys: Any, x: Array) -> Arrays:
-    """What `call_with_data` returns, in plain JAX."""
+    """Return what `call_with_data` returns, in plain JAX."""
     rbg, urbg = jax.random.key(5, impl="rbg"), jax.random.key(6, impl="unsafe_rbg")
     out: dict[str, Any] = {f"dropout/{k}": v for k, v in jax.jit(program.dropout)(key, x).items()}
     out["drawn"], out["split"] = jax.jit(program.per_example)(keys)

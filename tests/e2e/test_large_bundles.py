@@ -28,7 +28,7 @@ from aotc_runtime.base import digest
 from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import IntegrityError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from tests.conftest import Once
 from tests.waiting import SECONDS
 
@@ -64,7 +64,7 @@ def aotc(*arguments: str | Path) -> list[str]:
 
 
 def on_a_terminal(folder: Path, *arguments: str | Path) -> str:
-    """What a command writes to a terminal, once it has succeeded."""
+    """Return what a command writes to a terminal, once it has succeeded."""
     ours, its = os.openpty()
     seen: list[bytes] = []
 
@@ -146,7 +146,7 @@ def hashed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def shards(bundle: Path) -> list[str]:
-    source = look_into(bundle)
+    source = open_streamed(bundle)
     return [d[7:] for d in source.digests() if len(source.blob(d) or b"") > 2**20]
 
 
@@ -168,7 +168,7 @@ def test_terminal_shows_hash_and_copy_progress(folder: Path, arguments: tuple[st
         generate_key_pair(folder / "new", None)
     if arguments[0] == "merge":
         for name, target in (("one", ONE), ("two", OTHER)):
-            source = look_into(folder / "both.aotb")
+            source = open_streamed(folder / "both.aotb")
             extract(source, [target], folder / f"{name}.aotb", Form.ARCHIVE)
     shown = on_a_terminal(folder, *arguments)
     assert re.search(rf"(hash|copy)\b.*({COUNTED})", shown), shown[-2000:]
@@ -194,7 +194,7 @@ def test_signing_hashes_each_shard_once(folder: Path, hashed: Counter[str]) -> N
 
 
 def test_extract_and_sign_hash_each_shard_once(folder: Path, hashed: Counter[str]) -> None:
-    extract(look_into(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
+    extract(open_streamed(folder / "both.aotb"), [ONE, OTHER], folder / "layout", Form.LAYOUT)
     assert [hashed[shard] for shard in shards(folder / "layout")] == [1, 1]
     hashed.clear()
     endorse(folder / "layout", LocalSigner.ephemeral())
@@ -203,7 +203,7 @@ def test_extract_and_sign_hash_each_shard_once(folder: Path, hashed: Counter[str
 
 def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Counter[str]) -> None:
     for name, target in (("one", ONE), ("two", OTHER)):
-        extract(look_into(folder / "both.aotb"), [target], folder / name, Form.ARCHIVE)
+        extract(open_streamed(folder / "both.aotb"), [target], folder / name, Form.ARCHIVE)
     hashed.clear()
     paths = [folder / "one", folder / "two"]
     merge_bundles(paths, folder / "m.aotb", Form.ARCHIVE, None, None, datetime.now(UTC))
@@ -215,7 +215,9 @@ def test_merging_hashes_each_shard_of_each_input_once(folder: Path, hashed: Coun
 def damaged(folder: Path) -> Path:
     """The bundle with another last byte in one of its shards."""
     path = Path(shutil.copyfile(folder / "both.aotb", folder / "damaged.aotb"))
-    view = bytes(next(iter(chunks_of(look_into(path).blob("sha256:" + shards(path)[0]) or b""))))
+    view = bytes(
+        next(iter(chunks_of(open_streamed(path).blob("sha256:" + shards(path)[0]) or b"")))
+    )
     data = path.read_bytes()
     at = data.index(view[-64:])
     with path.open("r+b") as file:
@@ -235,7 +237,7 @@ def test_damaged_shard_is_named_nothing_written(folder: Path, damaged: Path, com
             merge_bundles([damaged], folder / "new", Form.ARCHIVE, None, None, now)
         else:
             target = ONE if command == "extract" else OTHER
-            extract(look_into(damaged), [target], folder / "new", Form.ARCHIVE)
+            extract(open_streamed(damaged), [target], folder / "new", Form.ARCHIVE)
     (found,) = refused.value.findings
     assert found.code == "AOTC-E201" and found.where.startswith(str(damaged))
     assert oci_layout.WEIGHTS_TYPE in found.where

@@ -32,7 +32,7 @@ def meshes(once: Once) -> Bundle:
 
 
 def plain(tokens: Array) -> Arrays:
-    """What the example gives in plain JAX on one device."""
+    """Return what the example gives in plain JAX on one device."""
     mesh = jax.make_mesh((1, 1), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
     with jax.set_mesh(mesh):
         return {name: np.asarray(value) for name, value in jax.jit(encode)(init(), tokens).items()}

@@ -450,7 +450,7 @@ def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
         (
             entry_point() + precision("int4", "group = 48"),
             *("AOTC-E805", "precision.small.group"),
-            ["first/kernel with 64 numbers", "a divisor of 64"],
+            ["group = 48, and first/kernel with 64 numbers", "a divisor of 64"],
         ),
         (
             entry_point() + precision("int8", 'keep = ["last", "third/*"]'),

@@ -1,4 +1,4 @@
-"""What changes the results of plain JAX but no module of a profile runs it again."""
+"""Tests that plain JAX runs again when its results change and no module does."""
 
 from pathlib import Path
 

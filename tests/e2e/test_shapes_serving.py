@@ -60,7 +60,7 @@ def tokens(batch: int, seq: int) -> Array:
 
 
 def encoded(given: Array) -> tuple[Array, Array]:
-    """What the encoder computes, in double precision."""
+    """Return what the encoder computes, in double precision."""
     powers = np.exp(np.sin(given.astype(np.float64)))
     weights = powers / powers.sum(axis=1, keepdims=True)
     return weights, (weights * given).sum(axis=1) / given.shape[1]
@@ -452,7 +452,7 @@ def test_failed_compilation_leaves_bundle_usable(built: Bundle, tmp_path: Path) 
 
 
 def reason(bundle: LoadedBundle, name: str, *arguments: Any) -> str:
-    """Why a size was not compiled."""
+    """Return why a size was not compiled."""
     for _ in range(1000):
         error = refused(bundle[name], *arguments)
         if error.code == "AOTC-E615":

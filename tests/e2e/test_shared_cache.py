@@ -188,6 +188,6 @@ def test_ctrl_c_does_not_wait_for_server(project: Path, storage: Path, tmp_path:
 
 
 def connected(process: int) -> bool:
-    """Whether somebody is connected to this process."""
+    """Return whether somebody is connected to this process."""
     connections = psutil.Process(process).net_connections("tcp")
     return any(found.status == psutil.CONN_ESTABLISHED for found in connections)

@@ -63,7 +63,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def built(project: Path, change: str) -> Built:
-    """What comes of a program that does something whenever it is traced."""
+    """Return what comes of a program that does something whenever it is traced."""
     (project / "program.py").write_text(PROGRAM.replace("CHANGE", change))
     signer = LocalSigner.ephemeral()
     return build(project / "changing.toml", output=project / "changing.aotb", signer=signer)

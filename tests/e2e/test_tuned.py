@@ -242,7 +242,7 @@ def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Pl
 def test_a_target_that_this_host_cannot_run_stays_as_it_is_with_a_note(place: Place) -> None:
     recorded = place.recorded()
     reason = "its processor lacks xop"
-    file = msgspec.structs.replace(recorded.file, executables=(), not_tuned={"few": reason})
+    file = msgspec.structs.replace(recorded.file, executables=(), untuned_targets={"few": reason})
     built = place.again("noted", Recorded(file, "changed"))
     assert all(record.tuned is msgspec.UNSET for record in records(built).values())
     assert f"not tuned: this host cannot run target few: {reason}" in built.notes

@@ -96,7 +96,7 @@ class Place:
         (self.folder / "sums.toml").write_text(text + more)
 
     def run(self, *lines: Sequence[str], **variables: str) -> list[Said]:
-        """What command lines say, one after another in a process with these variables."""
+        """Return what command lines say, one after another in a process with these variables."""
         every = [(self.folder, line) for line in lines]
         return run_all(every, {"PYTHONPATH": str(SLATE), **variables})
 
@@ -106,7 +106,7 @@ class Place:
         return ["build", manifest, "-o", "sums.aotb", *cache, *options, "--json"]
 
     def tune(self, *options: str, **variables: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a tuned build and then `inspect` say."""
+        """Return what a tuned build and then `inspect` say."""
         built, inspected = self.run(self.build("--tune", *options), INSPECT, **variables)
         assert "root_digest" in built.document, built
         return built.document, inspected.document

@@ -32,7 +32,7 @@ class Other(NamedTuple):
         return f'"{self.name}"'
 
     def is_here(self) -> bool:
-        """Whether all of its modules can be imported."""
+        """Return whether all of its modules can be imported."""
         try:
             return all(find_spec(module) is not None for module in self.modules)
         except ModuleNotFoundError:

@@ -41,12 +41,12 @@ class Leaf(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether it holds floats."""
+        """Return whether it holds floats."""
         return self.dtype in FLOATS
 
     @property
     def is_integer(self) -> bool:
-        """Whether it holds integers."""
+        """Return whether it holds integers."""
         return "int" in self.dtype
 
 
@@ -373,7 +373,7 @@ def reduction(draft: Draft) -> str:
 
 @_step(0.8)
 def place_of_largest(draft: Draft) -> str:
-    """Where the largest or smallest number is."""
+    """Return where the largest or smallest number is."""
     x = draft.any(1)
     return f"jnp.{draft.one(('argmax', 'argmin'))}({x.name}, {draft.axis(x)})"
 
@@ -731,7 +731,7 @@ def loop(draft: Draft) -> str:
 
 @_step(1.5)
 def known_part(draft: Draft) -> str:
-    """What constants and weights alone make, then an operation with a value."""
+    """Return what constants and weights alone make, then an operation with a value."""
     x = draft.any(1)
     size, name = x.shape[-1], x.name
     if size > 64:
@@ -842,7 +842,7 @@ def _dtype(draft: Draft) -> str:
 
 
 def _added(draft: Draft, step: Step) -> bool:
-    """Whether a step gave one more value; nothing is changed if not."""
+    """Return whether a step gave one more value; nothing is changed if not."""
     kept = len(draft.inputs), len(draft.weights)
     known = [*draft.inputs, *draft.weights, *draft.values]
     try:

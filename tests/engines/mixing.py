@@ -28,7 +28,7 @@ def tuning(built: Mapping[str, Built], main: str, choice: Mapping[str, str]) -> 
         aotc_tuning=1,
         jaxlib=manifest.built_with.jaxlib,
         executables=tuple(_executables(manifest, main, choice)),
-        not_tuned={},
+        untuned_targets={},
         targets={TARGET: TunedTarget(main, _tools(built, choice))},
     )
     return Recorded(file, "tuning.json")

@@ -358,7 +358,7 @@ def _readonly(array: Array) -> Array:
 
 
 def compared(actual: Array, expected: Array) -> tuple[str, str]:
-    """How far results are apart, in a word, and the numbers that are the furthest.
+    """Return how far results are apart, in a word, and the numbers that are the furthest.
 
     One of `same`, `near`, `small` and `wrong`.
     """
@@ -494,10 +494,10 @@ def _without(array: Array, low: float, high: float) -> Array:
 def _is_as_good(
     lowered: Lowered, given: Sequence[Array], ours: Sequence[Array], plain: Sequence[Array]
 ) -> bool:
-    """Whether results are as close to those of float64 as plain JAX's."""
+    """Return whether results are as close to those of float64 as plain JAX's."""
     import numpy as np
 
-    from aotc.check.value_verdict import Truth, judge
+    from aotc.check.value_verdict import Truth, verdict_of
 
     truth = lowered.truth(given)
     if truth is None:
@@ -511,7 +511,7 @@ def _is_as_good(
     for place, (found, expected, exact) in enumerate(zip(ours, plain, truth, strict=True)):
         known = Truth([exact], [(each[place], exact) for each in shaken])
         tolerance = TOLERANCES.get(expected.itemsize, (0.0, 0.0))
-        if not judge("", found, expected, known, *tolerance).right:
+        if not verdict_of("", found, expected, known, *tolerance).right:
             return False
     return True
 
@@ -631,7 +631,7 @@ def search(
 
 
 def read(out: Path) -> Iterator[Finding]:
-    """What a search has found."""
+    """Yield what a search has found."""
     with out.open(encoding="utf-8") as file:
         for line in file:
             yield Finding(**json.loads(line))

@@ -189,7 +189,7 @@ def refused_at_load(bundle: Path, folder: Path, change: Change) -> Finding:
 
 
 def refused_by_a_server(bundle: Path, folder: Path, change: Change) -> str:
-    """What a server says that refuses an executable, and lives to tell."""
+    """Return what a server says that refuses an executable, and lives to tell."""
     done = run("-c", SERVER, *changed(bundle, folder, change), 0)
     assert done.returncode > 0
     assert "AOTC-E753" in done.stderr, done.stderr

@@ -27,7 +27,7 @@ ELSEWHERE = "0.0.98"
 
 @pytest.fixture(scope="session")
 def release(other: Other) -> Release:
-    """What is installed here."""
+    """Return what is installed here."""
     return Release(other.runtime, version(other.runtime))
 
 

@@ -1,4 +1,4 @@
-"""What an engine's device refuses and raises, asked in this process without a bundle."""
+"""Tests of the errors of an engine's device, in this process and without a bundle."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,7 +56,7 @@ def predict(sums: Path) -> tuple[bytes, list[Aval]]:
 
 
 def refused(device: Device, code: bytes, outputs: Sequence[Aval]) -> Finding:
-    """What bytes are refused for, when they are read or when they get their weights."""
+    """Return what bytes are refused for, when they are read or when they get their weights."""
     with pytest.raises(aotc_runtime.BackendError) as caught:
         (loaded,) = device.deserialize([stored(code, outputs)], [0], [])
         device.direct(loaded, [], [STATE, TOKEN], outputs)

@@ -1,4 +1,4 @@
-"""Who computes a call of a graph: the thread that calls, or a pool of threads."""
+"""Tests of the threads of a graph's call: the calling one, or a pool."""
 
 import json
 from pathlib import Path

@@ -147,7 +147,7 @@ def bundle(once: Once) -> Path:
 
 
 def said(bundle: Path, program: str, *arguments: object) -> Any:
-    """What a process of its own prints."""
+    """Return what a process of its own prints."""
     places = [bundle / "threads.aotb", bundle / "trust.toml"]
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + program, *map(str, [*places, *arguments])],

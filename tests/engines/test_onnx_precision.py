@@ -1,4 +1,4 @@
-"""How precise results of ONNX Runtime are, judged by the same program in float64."""
+"""Tests of the precision of ONNX Runtime, compared with the same program in float64."""
 
 from pathlib import Path
 from typing import Any

@@ -25,13 +25,13 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def compiled(function: Any, *inputs: Any) -> tuple[Any, list[Any]]:
-    """What the worker makes of a function, and what plain JAX gives."""
+    """Return what the worker makes of a function, and what plain JAX gives."""
     lowered = Lowered(Case("", function, True, (), {"": inputs}))
     return compile_job(Job(lowered.module.artifact, ())), lowered.plain(inputs)
 
 
 def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any]]:
-    """What a function gives on ONNX Runtime, and in plain JAX."""
+    """Return what a function gives on ONNX Runtime, and in plain JAX."""
     made, expected = compiled(function, *inputs)
     assert not made.problem, made.words
     avals = [Aval(array.shape, array.dtype) for array in expected]
@@ -39,7 +39,7 @@ def results_of(function: Any, *inputs: Any) -> tuple[Sequence[Any], Sequence[Any
 
 
 def same(actual: Any, expected: Any) -> bool:
-    """Whether results are equal: integers exactly, floats but for rounding."""
+    """Return whether results are equal: integers exactly, floats but for rounding."""
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return False
     if expected.dtype.kind in "biu":

@@ -56,7 +56,7 @@ class Fault:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it computes in float64."""
+        """Return whether it computes in float64."""
         return "float64" in self.dtypes.values()
 
 

@@ -1,4 +1,4 @@
-"""What examples/docker/Dockerfile copies is there, and what its images start works."""
+"""Tests that the files of examples/docker/Dockerfile exist and its images' commands work."""
 
 import json
 import re

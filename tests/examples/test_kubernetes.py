@@ -23,7 +23,7 @@ from cryptography.x509.oid import NameOID
 from waiting import SECONDS
 
 from aotc.commands.registry.bundle_push import push
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
 from aotc_serve.oci.oci_references import parse
@@ -58,7 +58,7 @@ def pod(name: str) -> dict[str, Any]:
 def pushed(bundle: Bundle, registry: OciServer) -> str:
     place = parse(f"oci://{registry.address}/models/digits")
     with Repository(place, HttpClient(), lambda: NOBODY) as there:
-        return str(push(look_into(bundle[0]), there, None, 0.0).place)
+        return str(push(open_streamed(bundle[0]), there, None, 0.0).place)
 
 
 @pytest.mark.parametrize("python", PYTHONS)

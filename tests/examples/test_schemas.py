@@ -28,7 +28,7 @@ all_linted = pytest.mark.parametrize("_", [pytest.param("", marks=linted, id="")
 
 
 def lint(name: str, *arguments: object) -> str:
-    """What a linter says of a file that it accepts."""
+    """Return what a linter says of a file that it accepts."""
     done = subprocess.run(
         [str(LINTERS / name), *map(str, arguments)], capture_output=True, text=True, check=False
     )
@@ -57,7 +57,7 @@ def test_a_manifest_has_what_kubernetes_knows_and_nothing_else(path: str, _: str
 
 
 def kserves() -> dict[str, Any]:
-    """What is for KServe, by its kind."""
+    """Return KServe's objects by their kind."""
     text = (EXAMPLES / "kserve" / "digits.yaml").read_text("utf-8")
     return {each["kind"]: each for each in yaml.safe_load_all(text)}
 

@@ -29,7 +29,7 @@ def write(folder: Path) -> None:
 
 
 def state(folder: Path) -> str:
-    """What a later build finds there."""
+    """Return what a later build finds there."""
     found = LocalStore(folder, LIMIT).get(KEY)
     return {OLD: "old", NEW: "new", None: "none"}.get(found, "half")
 

@@ -20,7 +20,7 @@ from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.registry import bundle_pull, bundle_push
 from aotc_runtime.base import codes
 from aotc_runtime.formats import safetensors_reader
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY
@@ -70,10 +70,10 @@ WORK = {"file": pulled(Form.ARCHIVE, "b.aotb"), "folder": pulled(Form.LAYOUT, "b
 
 
 def state(folder: Path) -> str:
-    """What a later command finds there."""
+    """Return what a later command finds there."""
     place = next((folder / n for n in ("b.aotb", "b") if (folder / n).exists()), None)
     if place is not None:
-        source = look_into(place)
+        source = open_streamed(place)
         read_unverified(source)
         return "new" if all(source.blob(each) is not None for each in source.digests()) else "half"
     store = Store(folder / "store")
@@ -86,7 +86,7 @@ def state(folder: Path) -> str:
 
 
 def litter(folder: Path) -> list[str]:
-    """What has no name yet that a reader asks for."""
+    """Return files that have no final name yet."""
     names = [path.name for path in folder.rglob(".*")]
     return sorted(names + [path.name for path in folder.rglob("partial/*")])
 
@@ -127,7 +127,7 @@ def pushes(bundle: str, place: str) -> None:
             try:
                 os.kill(os.getpid(), signal.SIGSTOP)
                 with there(place) as repository:
-                    bundle_push.push(look_into(Path(bundle)), repository, None, 0.0)
+                    bundle_push.push(open_streamed(Path(bundle)), repository, None, 0.0)
                 code = 0
             finally:
                 os._exit(code)

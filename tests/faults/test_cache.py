@@ -89,7 +89,7 @@ def start(folder: Path, output: str) -> subprocess.Popen[str]:
 
 
 def built(folder: Path, output: str) -> dict[str, Any]:
-    """What a build says that nobody disturbs."""
+    """Return the output of an undisturbed build."""
     code, document = run(arguments(folder, output))
     assert code == 0, document
     return document

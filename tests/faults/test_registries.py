@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from aotc.commands.registry.bundle_push import push
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from tests.faults.registry_sweep import there
 from tests.memory_files import folder_in_memory
 from tests.registries.conftest import GOLDEN, LAYERS
@@ -34,7 +34,7 @@ def server() -> Iterator[OciServer]:
 @pytest.fixture
 def place(server: OciServer) -> str:
     with there(f"oci://{server.address}/{REPO}") as repository:
-        return str(push(look_into(LAYERS), repository, None, 0.0).place)
+        return str(push(open_streamed(LAYERS), repository, None, 0.0).place)
 
 
 def swept(what: str, fault: str, place: str, tmp_path: Path) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_unwritable_place_is_an_error(what: str, fault: str, place: str, tmp_pat
 def test_killed_push_leaves_tag_and_can_be_repeated(server: OciServer, tmp_path: Path) -> None:
     place = f"oci://{server.address}/{REPO}:live"
     with there(place) as repository:
-        push(look_into(GOLDEN / "digits.aotb"), repository, None, 0.0)
+        push(open_streamed(GOLDEN / "digits.aotb"), repository, None, 0.0)
     old = server.manifests[REPO, "live"]
     before = dict(server.blobs), dict(server.manifests)
     victim, left = 0, 0

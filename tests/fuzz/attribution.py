@@ -77,7 +77,7 @@ def _who(material: bytes, identity: Identity) -> list[tuple[str, bytes]]:
         materials={signature: base64.b64encode(material).decode()},
     )
     policy = TrustPolicy(schema=1, name=NAME, identities=(identity,))
-    return sigstore_identities.who_signed(payload, signature, policy, set(), Trials())
+    return sigstore_identities.match_signatures(payload, signature, policy, set(), Trials())
 
 
 def sigstore_material(data: bytes) -> None:
@@ -183,7 +183,7 @@ def _signed_by(metadata: Metadata[Any], signer: LocalSigner) -> bytes:
 
 
 def _leading_to(file: str) -> Mapping[str, bytes]:
-    """What leads to a file, whatever that holds: without its length and its hashes."""
+    """Return the metadata of a file, without its length and hashes."""
     found = {}
     for name in {TARGETS: (SNAPSHOT, STAMP), SNAPSHOT: (STAMP,)}.get(file, ()):
         metadata = Metadata[Any].from_file(str(channel() / name))

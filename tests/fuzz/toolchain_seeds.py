@@ -52,7 +52,7 @@ TUNING = TuningFile(
     aotc_tuning=1,
     jaxlib="0.12.0",
     executables=(TunedExecutable(NAME, "f", 0, "f", sha256(b""), TUNED),),
-    not_tuned={"elsewhere": "its host is another"},
+    untuned_targets={"elsewhere": "its host is another"},
 )
 FIGURE, SIZES = Figure(median="2.5", least="1.0", most="9.0"), SizeFigure(median=2, least=1, most=9)
 CHOICE = EngineChoice(

@@ -52,7 +52,7 @@ def runs_of(documents: Documents) -> list[dict[str, Any]]:
 
 
 def package_of(documents: Documents) -> str:
-    """What runs the bundle's executables."""
+    """Return the package that runs the bundle's executables."""
     device = documents.manifest["requires"].get("device")
     return device["plugin"] if device else "jaxlib"
 

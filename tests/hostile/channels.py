@@ -115,7 +115,7 @@ class Deployed:
         self.change("timestamp.json", to_snapshot, self.online)
 
     def read(self, file: str) -> Any:
-        """What a file says."""
+        """Return what a file says."""
         return Metadata.from_file(str(self.served / file)).signed
 
     def _described(self, version: int, role: str) -> MetaFile:
@@ -136,7 +136,7 @@ def ago(**span: int) -> datetime:
 
 
 def files_of(deployed: Deployed) -> Callable[[BaseHTTPRequestHandler], None]:
-    """What an honest server answers."""
+    """Return what an honest server answers."""
 
     def answer(request: BaseHTTPRequestHandler) -> None:
         path = deployed.served / request.path.lstrip("/")

@@ -9,13 +9,13 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 
 TARGET, SIGNER = "cpu-x86-64-v3", LocalSigner.ephemeral()
 
 
 def extracted(path: Path, form: Form) -> Path:
-    extract(look_into(path), [TARGET], path.with_name("new"), form)
+    extract(open_streamed(path), [TARGET], path.with_name("new"), form)
     return path.with_name("new")
 
 

@@ -21,7 +21,7 @@ READY: Answer = ("ready", 0)
 
 
 def at_every_door(path: Path, trust: Path, capfd: Capture) -> list[Answer]:
-    """What each door says of a bundle under a policy."""
+    """Return what each door says of a bundle under a policy."""
     arguments = ["verify", str(path), "--trust", str(trust), "--json"]
     return [
         commanded(toolchain, arguments, capfd),

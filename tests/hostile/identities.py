@@ -58,7 +58,7 @@ class Sigstore:
     log: Key = field(default_factory=new)
 
     def trusted_root(self) -> str:
-        """What a policy trusts of it."""
+        """Return what a policy trusts of it."""
         since = {"start": _instant(self.now - _MONTH)}
 
         def instance(key: Key, url: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class Sigstore:
         }
 
     def entry(self, payload: bytes, signature: bytes, pem: bytes) -> dict[str, Any]:
-        """What the transparency log says: the first entry of a log that has one."""
+        """Return what the transparency log says: the first entry of a log that has one."""
         at = int(self.now.timestamp())
         digest = {"algorithm": "sha256", "value": hashlib.sha256(payload).hexdigest()}
         body = canonical_json.encode(

@@ -360,7 +360,7 @@ def host_for(bundle: MemoryBundle) -> HostFacts:
 
 
 def _accelerator(platform: str, needs: dict[str, Any]) -> Accelerator:
-    """What runs executables of another engine than XLA."""
+    """Return what runs executables of another engine than XLA."""
     return Accelerator(
         platform=platform,
         devices=1,

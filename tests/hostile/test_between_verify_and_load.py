@@ -163,7 +163,7 @@ def test_load_of_a_truncated_file_is_refused_or_ends_the_process(
 @pytest.mark.parametrize(
     "step",
     [
-        "loader.verify_report.look_into",
+        "loader.verify_report.open_streamed",
         *(f"verification.bundle_examination.{name}" for name in ("parse", "collect", "unpack")),
     ],
 )

@@ -96,7 +96,7 @@ def from_an_older_state(deployed: Deployed, old: Path) -> str:
 
 
 def by_an_older_snapshot(deployed: Deployed, old: Path) -> str:
-    """What names it is signed by the online key."""
+    """Return metadata that name it, signed by the online key."""
     meta = json.loads((old / "timestamp.json").read_bytes())["signed"]["meta"]["snapshot.json"]
 
     def back(signed: Any) -> None:
@@ -108,7 +108,7 @@ def by_an_older_snapshot(deployed: Deployed, old: Path) -> str:
 
 
 def by_older_targets(deployed: Deployed, old: Path) -> str:
-    """What names them is signed by the online key."""
+    """Return metadata that name them, signed by the online key."""
     meta = json.loads((old / "1.snapshot.json").read_bytes())["signed"]["meta"]["targets.json"]
     shutil.copy(deployed.served / "2.snapshot.json", deployed.served / "3.snapshot.json")
 

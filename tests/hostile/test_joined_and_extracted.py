@@ -14,7 +14,7 @@ from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 from .archives import on_disk
@@ -88,8 +88,10 @@ def doors(path: Path, other: Path, folder: Path) -> dict[str, Callable[[], objec
         "merge first": merging(path, other),
         "merge last": merging(other, path),
         "merge twice": merging(path, path),
-        "extract": lambda: extract(look_into(path), [BUILT], folder / "new", Form.ARCHIVE),
-        "extract folder": lambda: extract(look_into(path), [BUILT], folder / "new", Form.LAYOUT),
+        "extract": lambda: extract(open_streamed(path), [BUILT], folder / "new", Form.ARCHIVE),
+        "extract folder": lambda: extract(
+            open_streamed(path), [BUILT], folder / "new", Form.LAYOUT
+        ),
     }
 
 
@@ -159,5 +161,5 @@ def test_what_is_merged_has_no_signature_of_its_inputs(
     first = on_disk(signed(take_apart(genuine), ours, stranger), "folder", tmp_path)
     place, now = tmp_path / "new", datetime.now(UTC)
     merge_bundles([first, first], place, Form.LAYOUT, policy_for(ours), None, now)
-    contents, envelopes = read_unverified(look_into(place))
+    contents, envelopes = read_unverified(open_streamed(place))
     assert (len(envelopes), list(contents.manifests)) == (0, [BUILT])

@@ -23,7 +23,7 @@ from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
 from aotc.bundle.sign.signer import load_signer
 from aotc.bundle.sign.signing_keys import generate_key_pair
 from aotc.capture import jax_private
-from aotc.capture.model_entry_points import judge_lowered
+from aotc.capture.model_entry_points import check_lowered
 from aotc.commands.import_tensorflow.tensorflow_import import import_signature
 from aotc.commands.init.drafting_process import draft_manifest
 from aotc.commands.init.init_request import Job, Request
@@ -157,10 +157,10 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
     for lying in (False, True):
         lowered = jax.jit(symbolic(lying).call).lower(jax.ShapeDtypeStruct((5, 3, 3), jnp.float32))
         if not lying:
-            judge_lowered("f", lowered)
+            check_lowered("f", lowered)
             continue
         with pytest.raises(CaptureError) as caught:
-            judge_lowered("f", lowered)
+            check_lowered("f", lowered)
         assert caught.value.code == "AOTC-E844"
 
 

@@ -23,7 +23,7 @@ from .tampering import Documents, signed, swap_layer
 
 
 def unbounded(found: inspect.Type, path: str, seen: set[type]) -> Iterator[str]:
-    """Where a type takes any number at all."""
+    """Yield where a type takes any number at all."""
     match found:
         case inspect.IntType(ge=None) | inspect.IntType(le=None) | inspect.FloatType():
             yield path

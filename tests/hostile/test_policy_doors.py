@@ -51,7 +51,7 @@ class Doors:
         }
 
     def answers(self, rule: str, value: str) -> list[Answer]:
-        """What each door says under the genuine policy and this rule."""
+        """Return what each door says under the genuine policy and this rule."""
         for word, meaning in self._words.items():
             value = value.replace(word, meaning)
         if rule.startswith("keys."):

@@ -434,6 +434,12 @@ def test_a_bundle_without_metrics_satisfies_no_rule_about_them(bench: Workbench)
     assert bench.codes(bundle, bench.policy(metrics={"predict.top1": 0.0})) == ["AOTC-E337"]
 
 
+def test_a_metric_of_an_unknown_entry_point_names_those_of_the_bundle(bench: Workbench) -> None:
+    (finding,) = bench.findings(bench.signed(), bench.policy(metrics={"predct.top1": 0.5}))
+    assert (finding.code, finding.hint) == ("AOTC-E337", "did you mean `predict`?")
+    assert finding.expected == "one of: predict.top1"
+
+
 @pytest.mark.parametrize(
     "changed",
     [

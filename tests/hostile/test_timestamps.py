@@ -487,7 +487,7 @@ def test_endless_authority_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 
 def refused_with(command: str) -> str:
-    """What comes of asking for a timestamp of a signature: why it is refused, or nothing."""
+    """Return what comes of asking for a timestamp of a signature: why it is refused, or nothing."""
     signature = {"sig": base64.b64encode(b"x").decode(), "keyid": "ours"}
     envelope = json.dumps({"payload": "", "payloadType": "", "signatures": [signature]}).encode()
     try:

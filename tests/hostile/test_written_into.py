@@ -18,7 +18,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_whole
 
 from .copies import COPIES
@@ -29,7 +29,7 @@ DISABLE = sys.monitoring.DISABLE
 Change = Callable[[Path], None]
 
 STEPS = (
-    *("look_into", "sizes_of", "read_root", "read_envelopes", "check_consistency"),
+    *("open_streamed", "sizes_of", "read_root", "read_envelopes", "check_consistency"),
     *("begin_contents", "read_contents", "attest", "target_parts_of", "add_attestation"),
     *("layout_index", "_check_attestations", "fchmod"),
 )
@@ -174,7 +174,7 @@ def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_ref
                 assert len(error.findings) == 1
             else:
                 places.add(made.name)
-                root, envelopes, contents = read_whole(look_into(made))
+                root, envelopes, contents = read_whole(open_streamed(made))
                 found = root.entry.digest, len(envelopes), list(contents.manifests)
                 assert found == expected, (step, number)
         os.close(descriptor)
@@ -182,7 +182,7 @@ def test_what_is_written_into_while_it_is_copied_is_copied_as_it_was_read_or_ref
         return returned[0]
 
     folder = write_folder(tmp_path / "old", bundle)
-    root, envelopes, contents = read_whole(look_into(run(folder)))
+    root, envelopes, contents = read_whole(open_streamed(run(folder)))
     expected = root.entry.digest, len(envelopes), list(contents.manifests)
     tried = 0
     for step in STEPS:

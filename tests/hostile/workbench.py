@@ -40,7 +40,7 @@ class Workbench:
     def findings(
         self, bundle: MemoryBundle, policy: TrustPolicy, now: datetime = NOW
     ) -> list[Finding]:
-        """Why the bundle is refused."""
+        """Return why the bundle is refused."""
         try:
             verify(bundle, policy, self.host, now.timestamp())
         except AotcError as error:

@@ -26,7 +26,7 @@ class Installed:
 
 
 def find(roots: Iterable[Path]) -> Installed | None:
-    """What is installed on this system, or unpacked under one of the roots."""
+    """Return what is installed on this system, or unpacked under one of the roots."""
     for root in roots:
         util = shutil.which("softhsm2-util", path=f"{root}/usr/bin")
         modules = [file for pattern in MODULES for file in sorted(root.glob(pattern))]

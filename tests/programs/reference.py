@@ -63,7 +63,7 @@ def _data(leaf: Any) -> Any:
 
 
 def found(name: str) -> Any:
-    """What `package.module:attribute` names."""
+    """Return what `package.module:attribute` names."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

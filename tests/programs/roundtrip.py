@@ -39,7 +39,7 @@ class Made:
 
 
 def ran(command: list[str | Path], environment: Mapping[str, str], folder: Path) -> str:
-    """What a command that has to succeed printed."""
+    """Return what a command that has to succeed printed."""
     done = subprocess.run(
         command,
         cwd=folder,

@@ -20,7 +20,7 @@ from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.registry.bundle_pull import pull
 from aotc.commands.registry.bundle_push import Pushed, push
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.docker_credentials import NOBODY, Credentials
 from aotc_serve.oci.oci_references import parse
@@ -108,7 +108,7 @@ class Registry:
 
     def push(self, path: Path = LAYERS, place: str = "models/digits", **more: Any) -> Pushed:
         """Push a bundle as `aotc push` does, without a policy."""
-        return push(look_into(path), self.connect(place), None, time.time(), **more)
+        return push(open_streamed(path), self.connect(place), None, time.time(), **more)
 
     def pull(self, path: Path, place: str = TAG, form: Form = Form.ARCHIVE, **more: Any) -> Bundle:
         """Pull a bundle into a file or a folder as `aotc pull` does."""

@@ -101,7 +101,7 @@ def _answers(address: str) -> bool:
 
 
 def skopeo(*arguments: str, **options: Any) -> str:
-    """What skopeo prints."""
+    """Return what skopeo prints."""
     command = [SKOPEO, "--insecure-policy", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, **options)
     return done.stdout

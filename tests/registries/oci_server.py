@@ -71,7 +71,7 @@ class OciServer(ThreadingHTTPServer):
         self.server_close()
 
     def count(self, method: str, text: str) -> int:
-        """How many requests of this method have the text in their path."""
+        """Return how many requests of this method have the text in their path."""
         return sum(each.method == method and text in each.path for each in self.asked)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, json.dumps({"token": self.server.token}).encode())
 
     def body(self) -> bytes:
-        """What was sent; as far as it goes, where the server breaks off."""
+        """Return what was sent; as far as it goes, where the server breaks off."""
         self.taken = True
         size = int(self.headers.get("Content-Length", 0))
         return self.rfile.read(size)

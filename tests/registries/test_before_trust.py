@@ -100,7 +100,7 @@ def good(digits_bundle: Bundle) -> MemoryBundle:
 
 @pytest.fixture(scope="module")
 def attacks(good: MemoryBundle) -> dict[str, MemoryBundle]:
-    """What each attack makes of it: hundreds of megabytes, made once for all doors."""
+    """Return the bundle of each attack: hundreds of megabytes, made once for all readers."""
     return {name: attack(good) for name, attack in ATTACKS.items()}
 
 

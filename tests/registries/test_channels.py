@@ -13,7 +13,7 @@ from aotc.cli.command_group import cli
 from aotc.commands.registry.bundle_push import push
 from aotc_runtime.__main__ import main
 from aotc_runtime.system.bundle_files import open_bundle
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
 from tests.hostile.channels import Deployed, ago, files_of, serving
 from tests.hostile.doors import Capture
@@ -86,7 +86,7 @@ def host(
 ) -> Iterator[Host]:
     """It reads the channel's files in a folder, or asks a server for them."""
     with connect("models/digits") as there:
-        push(look_into(DIGITS), there, None, 0.0)
+        push(open_streamed(DIGITS), there, None, 0.0)
     host = Host(tmp_path, server)
     if request.param == "mirror":
         host.ask_at("channel")

@@ -1,4 +1,4 @@
-"""Who asks is told to the registry that it is for, and to nobody else."""
+"""Tests that credentials are sent to their own registry only."""
 
 import base64
 import json

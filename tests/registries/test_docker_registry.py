@@ -75,11 +75,11 @@ def test_blobs_are_mounted_from_another_repository(registry: str, digits_bundle:
 
 def test_large_blobs_go_in_chunks(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:
     from aotc.commands.registry.bundle_push import push
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
 
     bundle, _ = digits_bundle
     with Repository(parse(f"oci://{registry}/models/digits")) as there:
-        push(look_into(bundle), there, None, 0.0, chunk_bytes=5000)
+        push(open_streamed(bundle), there, None, 0.0, chunk_bytes=5000)
     back = tmp_path / "back.aotb"
     said("pull", f"oci://{registry}/models/digits:1.0.0", "-o", back)
     assert back.read_bytes() == bundle.read_bytes()

@@ -1,4 +1,4 @@
-"""What a registry answers besides blobs: waits, words, lists; and who it is."""
+"""Tests of a registry's other responses: delays, messages, lists, identity."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from aotc.commands.registry.bundle_push import push
 from aotc_runtime.base.errors import RegistryError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import Descriptor, Entry
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.oci import registry_listing
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import _retry_after
@@ -163,7 +163,7 @@ def test_documents_that_a_listing_lacks_are_none() -> None:
 def test_manifests_of_all_targets_are_bounded_before_they_are_fetched(
     server: OciServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = push(look_into(LAYERS), connect(), None, 0.0).place
+    place = push(open_streamed(LAYERS), connect(), None, 0.0).place
     there = connect(f"{REPO}@{place.digest}")
     attested = fetch_attestations(there, resolve(there))
     found = fetch_documents(there, attested)

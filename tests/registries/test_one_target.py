@@ -16,7 +16,7 @@ from aotc.pipeline.build import build
 from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import RegistryError, ResourceError, TrustError
 from aotc_runtime.formats.oci_layout import INDEX_TYPE, WEIGHTS_TYPE
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.oci.registry_listing import target_name
@@ -64,7 +64,7 @@ class Loading:
             return str(bundle.report()["target"])
 
     def layers(self, *targets: str) -> set[str]:
-        images = read_unverified(look_into(self.bundle))[0].targets
+        images = read_unverified(open_streamed(self.bundle))[0].targets
         return {layer.digest for target in targets for layer in images[target].layers}
 
     @property
@@ -222,7 +222,7 @@ def test_verified_for_load_is_fetched_whole(loading: Loading, tmp_path: Path) ->
 def verdict(
     loading: Loading, policy: Path, capsys: pytest.CaptureFixture[str], *more: str
 ) -> dict[str, Any]:
-    """What the runtime's command says."""
+    """Return what the runtime's command says."""
     code = main(["verify", loading.place, "--trust", str(policy), "--json", *more])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found.get("exit_code", 0) == code
@@ -238,7 +238,7 @@ def test_verdict_keeps_load_blobs(loading: Loading, capsys: pytest.CaptureFixtur
     loading.server.close()
     assert verdict(loading, *keeping)["ok"]
     assert loading.load() == loading.best
-    images = read_unverified(look_into(loading.bundle))[0].targets.values()
+    images = read_unverified(open_streamed(loading.bundle))[0].targets.values()
     (digest,) = {d.digest for i in images for d in i.layers if d.mediaType == WEIGHTS_TYPE}
     path = Store(loading.store).files.path(digest)
     data = path.read_bytes()

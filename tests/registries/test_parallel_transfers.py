@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.bundle.write.bundle_writer import Form
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import ROOT
 from tests.registries.conftest import GOLDEN, TAG, Registry
@@ -21,14 +21,14 @@ from pathlib import Path
 from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.registry.bundle_pull import pull
 from aotc.commands.registry.bundle_push import push
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 what, place, path, form = sys.argv[1:]
 with Repository(parse(place)) as there:
     print("started", flush=True)
     if what == "push":
-        push(look_into(Path(path)), there, None, time.time())
+        push(open_streamed(Path(path)), there, None, time.time())
     else:
         pull(there, Path(path), Form[form])
 """
@@ -46,7 +46,7 @@ def test_parallel_pulls_leave_a_bundle(form: Form, registry: Registry, tmp_path:
     registry.push(DIGITS)
     path = tmp_path / "back"
     assert both("pull", f"oci://{registry.server.address}/{TAG}", path, form) == [0, 0]
-    read_unverified(look_into(path))
+    read_unverified(open_streamed(path))
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 

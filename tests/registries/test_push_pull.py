@@ -14,7 +14,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.bundle_writer import Form
 from aotc_runtime.base.errors import IntegrityError, RegistryError
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_serve.store import Store
 from tests.registries.conftest import GOLDEN, LAYERS, REPO, TAG, Registry, refused
@@ -22,7 +22,7 @@ from tests.registries.faults import Fault, always, cut, once, status
 from tests.registries.oci_server import Handler, OciServer, sha256
 
 DIGITS = GOLDEN / "digits.aotb"
-ROOT_DIGEST = read_unverified(look_into(LAYERS))[0].root_digest
+ROOT_DIGEST = read_unverified(open_streamed(LAYERS))[0].root_digest
 REFERRERS_TAG = ROOT_DIGEST.replace(":", "-")
 
 
@@ -61,7 +61,7 @@ def test_bundles_come_back_as_signed(name: str, either: Registry, tmp_path: Path
     path, back = GOLDEN / f"{name}.aotb", tmp_path / "back"
     either.push(path)
     either.pull(back, form=Form.LAYOUT)
-    one, two = look_into(path), look_into(back)
+    one, two = open_streamed(path), open_streamed(back)
     assert one.digests() == two.digests()
     assert read_unverified(one)[0].root_digest == read_unverified(two)[0].root_digest
 
@@ -186,7 +186,7 @@ def test_referrers_of_others_are_theirs(either: Registry, back: Path) -> None:
         for name in (sha256(data), f"{digest.replace(':', '-')}.other{number}"):
             either.server.manifests[REPO, name] = (data, oci_layout.MANIFEST_TYPE)
     either.pull(back)
-    assert look_into(back).digests() == look_into(LAYERS).digests()
+    assert open_streamed(back).digests() == open_streamed(LAYERS).digests()
 
 
 def test_a_tag_is_there_after_everything_else(registry: Registry) -> None:
@@ -209,10 +209,10 @@ def test_a_tag_is_resolved_once(registry: Registry, back: Path) -> None:
 
 
 def test_targets_are_fetched_alone(registry: Registry, back: Path) -> None:
-    name = min(read_unverified(look_into(DIGITS))[0].manifests)
+    name = min(read_unverified(open_streamed(DIGITS))[0].manifests)
     registry.push(DIGITS)
     assert sorted(registry.pull(back, targets=(name,)).manifests) == [name]
-    assert look_into(back).digests() <= look_into(DIGITS).digests()
+    assert open_streamed(back).digests() <= open_streamed(DIGITS).digests()
     assert refused(registry.pull, back, targets=("none",)).code == "AOTC-E505"
 
 
@@ -272,7 +272,7 @@ def test_failed_pull_keeps(fault: Fault, form: Form, registry: Registry, tmp_pat
     registry.server.faults.append(fault)
     refused(registry.pull, path, f"{REPO}:next", form)
     assert sorted(p.name for p in tmp_path.rglob("*")) == before
-    assert read_unverified(look_into(path))[0].root_digest != found.place.digest
+    assert read_unverified(open_streamed(path))[0].root_digest != found.place.digest
 
 
 def test_a_push_that_fails_moves_no_tag(registry: Registry) -> None:

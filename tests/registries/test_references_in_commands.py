@@ -17,8 +17,8 @@ from aotc_runtime.__main__ import main
 from aotc_runtime.base.errors import IntegrityError
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.loader.bundle_sources import looked_at
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.loader.bundle_sources import open_for_inspection
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import accept_bundle
@@ -55,7 +55,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def weights() -> set[str]:
-    contents = read_unverified(look_into(DIGITS))[0]
+    contents = read_unverified(open_streamed(DIGITS))[0]
     layers = (d for image in contents.targets.values() for d in image.layers)
     return {d.digest for d in layers if d.mediaType == oci_layout.WEIGHTS_TYPE}
 
@@ -129,7 +129,7 @@ def test_untrusted_is_unfetched(server: OciServer, there: tuple[str, str], tmp_p
     path.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
     found = document("compat", there[1], "--trust", path)
     assert found["exit_code"] == 5
-    contents = read_unverified(look_into(DIGITS))[0]
+    contents = read_unverified(open_streamed(DIGITS))[0]
     layers = {d.digest for image in contents.targets.values() for d in image.layers}
     assert not layers & fetched(server)
 
@@ -138,7 +138,7 @@ def test_leftovers_in_registry_are_never_used(there: tuple[str, str], policy: Pa
     """The way that loads go knows of no weights that nobody hashed."""
     read = read_policy(policy)
     with (
-        looked_at(there[1], None, time.time()) as found,
+        open_for_inspection(there[1], None, time.time()) as found,
         pytest.raises(IntegrityError) as caught,
         accept_bundle(found.source, read, time.time()),
     ):
@@ -147,10 +147,10 @@ def test_leftovers_in_registry_are_never_used(there: tuple[str, str], policy: Pa
 
 
 def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
-    contents = read_unverified(look_into(DIGITS))[0]
+    contents = read_unverified(open_streamed(DIGITS))[0]
     image = next(iter(contents.targets.values()))
     code = next(d for d in image.layers if d.mediaType == oci_layout.EXECUTABLE_TYPE)
-    with looked_at(there[1], None, 0.0) as found:
+    with open_for_inspection(there[1], None, 0.0) as found:
         unread = {**found.unread, code.digest: code.size}
         members = {n: v for n, v in found.source.members.items() if code.digest[7:] not in n}
         source = type(found.source)(found.source.name, members)
@@ -159,7 +159,7 @@ def test_only_weights_may_be_left(there: tuple[str, str], policy: Path) -> None:
 
 
 def test_limits_of_a_policy_count_what_was_left(there: tuple[str, str], policy: Path) -> None:
-    size = sum(len(look_into(DIGITS).blob(d) or b"") for d in look_into(DIGITS).digests())
+    size = sum(len(open_streamed(DIGITS).blob(d) or b"") for d in open_streamed(DIGITS).digests())
     policy.write_text(
         policy.read_text("utf-8") + f"\n[limits]\nbundle_bytes = {size - 1}\n", "utf-8"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aotc.commands.registry.bundle_push import push
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.http_client import STALL_SECONDS
 from aotc_serve.oci.oci_references import Reference
@@ -32,7 +32,7 @@ def pushed(versions: Versions, version: str, connect: Connect, folder: Path) -> 
     """A version, under the tag `live`, which it takes from others."""
     versions.write(version, folder / "digits.aotb")
     with connect("models/digits:live") as there:
-        return push(look_into(folder / "digits.aotb"), there, None, 0.0).place
+        return push(open_streamed(folder / "digits.aotb"), there, None, 0.0).place
 
 
 def memory_peak() -> int:

@@ -28,7 +28,7 @@ def debian(tmp_path: Path) -> Iterator[str]:
 
 
 def walk(address: str, folder: Path, cache: Path) -> str:
-    """What it prints."""
+    """Return what it prints."""
     folder.mkdir()
     (folder / "manifests").symlink_to(ROOT / "manifests")
     (folder / "serve.py").write_text(code_of("python", PAGE), "utf-8")

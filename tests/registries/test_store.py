@@ -20,7 +20,7 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.base.errors import IntegrityError, RegistryError, ResourceError, TrustError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import Entry, RootIndex
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
@@ -70,7 +70,7 @@ def requires_whole(store: Store, root: str) -> None:
 
 
 def overwritten(path: Path, data: bytes) -> bytes:
-    """What was there before."""
+    """Return what was there before."""
     before = path.read_bytes()
     path.chmod(0o644)
     path.write_bytes(data)
@@ -93,7 +93,7 @@ def test_fetched_bundle_is_whole_and_kept(registry: Registry, store: Store, plac
     assert place.endswith(root)
     assert (found.root.digest, found.absent, len(found.attestations)) == (root, (), 2)
     read = store.source(root, "it")
-    assert read is not None and read.digests() == look_into(LAYERS).digests()
+    assert read is not None and read.digests() == open_streamed(LAYERS).digests()
     names = ["blobs", "bundles", "lock", "partial"]
     assert sorted(path.name for path in store.folder.iterdir()) == names
     assert list((store.folder / "partial").iterdir()) == []
@@ -116,7 +116,7 @@ def test_stored_loads_offline(registry: Registry, store: Store, place: str, poli
     first = fetched(place, read, store, None)
     registry.server.close()
     again = fetched(place, read, store.folder, None)
-    assert first.digests() == again.digests() == look_into(LAYERS).digests()
+    assert first.digests() == again.digests() == open_streamed(LAYERS).digests()
     tag = place.partition("@")[0] + ":1.0.0"
     refused(fetched, tag, read, store, None, kind=RegistryError)
 
@@ -125,7 +125,7 @@ def test_missing_blobs_are_fetched(store: Store, root: str, place: str, policy: 
     for digest in store.bundle(root).blobs:
         store.files.path(digest).unlink()
         found = fetched(place, read_policy(policy), store, None)
-        assert found.digests() == look_into(LAYERS).digests(), digest
+        assert found.digests() == open_streamed(LAYERS).digests(), digest
 
 
 def test_changed_blob_is_never_used(store: Store, root: str, place: str, policy: Path) -> None:
@@ -198,7 +198,7 @@ def test_what_was_used_longest_ago_goes_first(registry: Registry, store: Store) 
 def test_a_store_stays_within_its_limit(registry: Registry, tmp_path: Path) -> None:
     first = registry.push().place.digest
     second = registry.push(DIGITS, "models/other").place.digest
-    size = sum(len(look_into(DIGITS).blob(d) or b"") for d in look_into(DIGITS).digests())
+    size = sum(len(open_streamed(DIGITS).blob(d) or b"") for d in open_streamed(DIGITS).digests())
     store = Store(tmp_path / "store", size + 100)
     registry.keep(store)
     registry.keep(store, "models/other:1.0.0")
@@ -255,7 +255,7 @@ def test_read_only_store_gives(registry: Registry, place: str, policy: Path) -> 
         store = Store(name)
         fetched(place, read, store, None)
         with read_only(Path(name)):
-            assert fetched(place, read, store, None).digests() == look_into(LAYERS).digests()
+            assert fetched(place, read, store, None).digests() == open_streamed(LAYERS).digests()
             told = refused(registry.keep, store, f"{other.repository}:1.0.0", kind=ResourceError)
             assert told.code == "AOTC-E560"
             refused(store.prune, 0, kind=ResourceError)
@@ -348,7 +348,7 @@ def test_where_the_default_store_is(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_api_alone_gives_attestations(registry: Registry, store: Store, place: str) -> None:
     registry.server.faults.append(always(status(500), text="/tags/"))
     root = registry.keep(store)
-    expected = len(read_root(look_into(LAYERS)).attestations)
+    expected = len(read_root(open_streamed(LAYERS)).attestations)
     assert len(store.bundle(root).attestations) == expected
     assert oci_layout.INDEX_FILE in store.source(root, "it").members
     refused(registry.keep, store, f"{REPO}:none")

@@ -11,7 +11,7 @@ from urllib3.exceptions import LocationParseError
 
 from aotc.commands.registry.bundle_push import push
 from aotc_runtime.base.errors import AotcError, RegistryError
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository, RetryLimits
@@ -107,7 +107,7 @@ def test_registry_is_waited_for_within_patience(number: int, server: OciServer) 
 @pytest.fixture
 def place(server: OciServer, connect: Connect) -> Repository:
     """A bundle that the registry has, by its digest."""
-    root = push(look_into(LAYERS), connect(), None, 0.0).place.digest
+    root = push(open_streamed(LAYERS), connect(), None, 0.0).place.digest
     return connect(f"models/digits@{root}")
 
 
@@ -125,7 +125,7 @@ def test_an_empty_list_may_be_null(server: OciServer, place: Repository, connect
     root = resolve(place).digest
     server.manifests["models/digits", root.replace(":", "-")] = nothing, INDEX
     assert fetch_attestations(place, resolve(place)).attestations == ()
-    push(look_into(LAYERS), connect(), None, 0.0)  # what stands in is written over, not refused
+    push(open_streamed(LAYERS), connect(), None, 0.0)  # what stands in is written over, not refused
     assert len(fetch_attestations(place, resolve(place)).attestations) == 2
 
 
@@ -161,13 +161,13 @@ def test_digest_tag_is_told_when_nothing_else_lists(server: OciServer, connect: 
 
     server.faults.append(answers_the_digest)
     with connect() as there:  # its API lists them
-        push(look_into(LAYERS), there, None, 0.0)
+        push(open_streamed(LAYERS), there, None, 0.0)
     server.referrers = False
     with connect("models/others") as there, pytest.raises(RegistryError) as caught:
         server.manifests.update(
             {("models/digits", n): v for (_, n), v in list(server.manifests.items())}
         )
-        push(look_into(LAYERS), there, None, 0.0)
+        push(open_streamed(LAYERS), there, None, 0.0)
     assert "the bundle's own index" in caught.value.findings[0].found
 
 
@@ -177,7 +177,7 @@ def test_a_place_that_fails_in_any_way_stops_no_other_and_is_told(
     versions = Versions(digits_bundle[0], tmp_path)
     versions.write("1.0.0", tmp_path / "digits.aotb")
     with connect("models/digits:live") as there:
-        push(look_into(tmp_path / "digits.aotb"), there, None, 0.0)
+        push(open_streamed(tmp_path / "digits.aotb"), there, None, 0.0)
     there_ = f"oci://{server.address}/models/digits:live"
     versions.write("2.0.0", tmp_path / "second.aotb")
     given = [

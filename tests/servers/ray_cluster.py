@@ -108,7 +108,7 @@ def _started(folder: str) -> Any:
 
 
 def processes(title: str) -> list[int]:
-    """Those that this one has started, itself or through others, and that are called so."""
+    """Return descendants of this process with this name."""
     parents: dict[int, int] = {}
     titles: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):

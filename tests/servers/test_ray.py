@@ -121,7 +121,7 @@ def exported(name: str) -> list[str]:
 
 
 def replicas(name: str) -> set[str]:
-    """Those that have samples of this name."""
+    """Return the replicas that have samples of this name."""
     return set(map(_replica, exported(name)))
 
 
@@ -149,7 +149,7 @@ def test_killed_replica_errs(cluster: OnRay, digits_bundle: Bundle, probabilitie
 
 
 def asked(cluster: OnRay, probabilities: bytes, statuses: list[int]) -> bool:
-    """Whether a call was answered; one that was not has an error, and no wrong answer."""
+    """Return whether a call was answered; one that was not has an error, and no wrong answer."""
     try:
         status, _, outputs = cluster.infer("digits", INPUTS)
     except (OSError, HTTPException, ValueError):

@@ -61,7 +61,7 @@ class Progress:
 
 
 def end_with_parent() -> None:
-    """Have this process killed when the thread that started it ends (prctl(2), Linux only)."""
+    """Make the kernel kill this process when its starting thread ends (prctl(2), Linux only)."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)

@@ -119,7 +119,7 @@ def module(name: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", name)
 
 
-def nobody(text: str) -> None:
+def ignore_text(text: str) -> None:
     """Ignore a text; the default callback."""
 
 
@@ -134,9 +134,9 @@ def run[A](
     working: Path | None = None,
     seconds: float | None = None,
     silent_seconds: float | None = None,
-    on_started: Callable[[str], None] = nobody,
-    on_finished: Callable[[str], None] = nobody,
-    on_said: Callable[[str], None] = nobody,
+    on_started: Callable[[str], None] = ignore_text,
+    on_finished: Callable[[str], None] = ignore_text,
+    on_said: Callable[[str], None] = ignore_text,
 ) -> A:
     """Have a worker do a job, and return its result.
 

@@ -300,7 +300,7 @@ def _vector_features(target: Target) -> frozenset[str]:
 
 
 def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
-    """By package, one for each engine of the target."""
+    """Return the accepted versions by package, one for each engine of the target."""
     requires = manifest.requires
     needs = {requires.platform: requires.device, **(requires.engines or {})}
     found: dict[str, tuple[str, ...]] = {}

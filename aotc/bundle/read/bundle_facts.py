@@ -191,7 +191,7 @@ def _entry_point(entry_point: EntryPoint) -> Iterator[tuple[str, Any]]:
 
 
 def _measured(target: ReviewedTarget) -> Facts:
-    """Numbers, and what the build left for reviewers, where it did."""
+    """Return measured numbers, and the build's notes for reviewers if it left any."""
     for name in target.manifest.entry_points:
         recorded = target.is_recorded(name)
         yield Fact(Part.ENTRY_POINT, name, "recorded results"), recorded
@@ -218,7 +218,7 @@ def _lines_traced(coverage: Coverage) -> dict[str, str]:
 
 
 def _library_steps(compiled: ExecutableEvidence) -> dict[str, int]:
-    """Steps that XLA did not generate, by who does them."""
+    """Return steps that XLA did not generate, by who does them."""
     return {
         f"{place.name} {step}": number
         for place in compiled.placement
@@ -228,7 +228,7 @@ def _library_steps(compiled: ExecutableEvidence) -> dict[str, int]:
 
 
 def _without_proofs(value: Any) -> Any:
-    """Policies without what each target proved of them."""
+    """Return policies without what each target proved of them."""
     if isinstance(value, dict):
         return {k: _without_proofs(v) for k, v in value.items() if k != _PROVEN_PER_TARGET}
     return value
@@ -256,7 +256,7 @@ count, and the meaning.
 
 
 def numbers_of(executable: ReviewedExecutable) -> dict[str, int]:
-    """Everything of `NUMBERS` that is known of an executable."""
+    """Return the known ones of `NUMBERS` of an executable."""
     record, evidence = executable.record, executable.evidence
     generated = record.thunks.get("kernel", 0)
     found = {

@@ -30,7 +30,7 @@ from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.policy_rules import roles_by_digest
 from aotc_runtime.verification.public_keys import PublicKey, Trials
-from aotc_runtime.verification.root_signatures import who_signed
+from aotc_runtime.verification.root_signatures import match_signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ReviewedTarget:
     evidence: Evidence | None
 
     def model(self, entry_point: str) -> ModelOrigin | UnsetType:
-        """The model file that an entry point was made of, if the evidence names one."""
+        """Return the model file that an entry point was made of, if the evidence names one."""
         return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
 
     def precision(self, entry_point: str) -> AppliedPrecision | UnsetType:
@@ -95,7 +95,7 @@ class ReviewedTarget:
         return bool(known and known.reference)
 
     def executables(self) -> Iterator[ReviewedExecutable]:
-        """All of them, in the manifest's order."""
+        """Yield all of them, in the manifest's order."""
         for name, entry_point in self.manifest.entry_points.items():
             for index, record in enumerate(entry_point.profiles):
                 evidence = None
@@ -133,7 +133,7 @@ class Review(Opened):
         return found
 
     def executables(self) -> Iterator[ReviewedExecutable]:
-        """The executables of all targets."""
+        """Yield the executables of all targets."""
         for target in self.targets.values():
             yield from target.executables()
 
@@ -170,7 +170,7 @@ def review(
 
 
 def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | None:
-    """The evidence of one target, if its build left any.
+    """Return the evidence of one target, if its build left any.
 
     Raises BundleFormatError: AOTC-E101, E102; E118 if it is of other executables.
     """
@@ -197,7 +197,7 @@ def _evidence_of(manifest: BundleManifest, contents: Contents) -> Evidence | Non
 def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: datetime) -> Claim:
     signed = open_envelope(data, "attestation")
     statement = decode_foreign(signed.payload, Statement, where="attestation")
-    makers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
+    makers = {maker.id for _, maker in match_signatures(signed, keys, trials) if maker}
     return Claim(
         key_ids=tuple(key_id for key_id, _ in signed.signatures),
         counts=tuple(

@@ -17,7 +17,7 @@ PATH_MAX = 200
 
 
 def leaves(document: Any) -> Iterator[tuple[str, Any]]:
-    """The values of a document that hold no others, with their paths, cut to PATH_MAX characters.
+    """Return the leaf values of a document by paths of at most PATH_MAX characters.
 
     Not recursive, since a document from elsewhere may be of any depth.
     """
@@ -78,7 +78,7 @@ _VALUE = re.compile(r"%[\w#:]+")
 
 
 def compared(before: str, after: str) -> tuple[list[str], str]:
-    """The difference of two modules that are not the same, in lines; or why there are none."""
+    """Return the difference of two modules in lines, or why it has none."""
     one, two = before.splitlines(), after.splitlines()
     if max(len(one), len(two)) > LINES_MAX:
         return [], f"modules of {len(one)} and {len(two)} lines are not compared line by line"
@@ -89,7 +89,7 @@ def compared(before: str, after: str) -> tuple[list[str], str]:
 
 
 def text_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """The difference in the format of `diff -u`."""
+    """Yield the difference in the format of `diff -u`."""
     plain = [_VALUE.sub("%", line) for line in before], [_VALUE.sub("%", line) for line in after]
     by = plain if plain[0] != plain[1] else (list(before), list(after))
     matcher = SequenceMatcher(None, *by, autojunk=False)

@@ -21,7 +21,7 @@ from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.verification import certificate_rules, policy_rules
 
 
-def judge(
+def match_hosts(
     read: Opened,
     hosts: Mapping[str, HostFacts],
     jaxlibs: Sequence[str],
@@ -80,7 +80,7 @@ class _Head(Struct):
 
 
 def read_hosts(paths: Sequence[Path]) -> dict[str, HostFacts]:
-    """The hosts by name, which is the file's without its suffix, in the order given.
+    """Return the hosts by name, which is the file's without its suffix, in the order given.
 
     Raises UsageError (AOTC-E053): every file that cannot be read, is no description of a host, of
     another schema, or has the name of another one.

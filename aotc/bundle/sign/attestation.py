@@ -73,7 +73,7 @@ def _check_size(payload: bytes, where: str) -> Iterator[Finding]:
 
 
 def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ...]]]:
-    """The certificates among envelopes, each with the ids of keys that it claims to be signed by.
+    """Return the certificates among envelopes, each with its claimed key ids.
 
     No signature is checked: whether any of it is true is for a trust policy to say.
     """
@@ -87,7 +87,7 @@ def claimed(envelopes: Iterable[bytes]) -> list[tuple[Certificate, tuple[str, ..
 
 
 def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
-    """The certificate in an envelope, if this key has signed one."""
+    """Return the certificate in an envelope, if this key has signed one."""
     read = _read(envelope)
     if read is None:
         return None

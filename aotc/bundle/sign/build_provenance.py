@@ -69,7 +69,7 @@ def provenance(
     built: Sequence[BundleManifest],
     materials: Materials,
 ) -> dict[str, Any]:
-    """The provenance of a build, JSON-able."""
+    """Return the provenance of a build, JSON-able."""
     internal: dict[str, Any] = {
         "name": manifest.name,
         "version": manifest.version,
@@ -129,7 +129,7 @@ def is_variable(name: str) -> bool:
 
 
 def endorsement() -> dict[str, Any]:
-    """The provenance that `aotc sign` can vouch for: this tool signed an existing bundle."""
+    """Return the provenance that `aotc sign` can vouch for: this tool signed an existing bundle."""
     return _predicate(SIGN_TYPE, {}, [])
 
 
@@ -149,7 +149,7 @@ class Ingredient:
 
 
 def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, Any]:
-    """The provenance of a bundle that `aotc merge` put together.
+    """Return the provenance of a bundle that `aotc merge` put together.
 
     It is as old as its oldest input, so that merging makes no old build pass for a new one; if that
     is not known of all of them, it states no time.
@@ -169,7 +169,7 @@ def merging(inputs: Sequence[Ingredient], targets: Sequence[str]) -> dict[str, A
 
 
 def hexes(digest: str) -> dict[str, str]:
-    """A digest as in-toto writes it: algorithm to hex."""
+    """Return a digest as in-toto writes it: algorithm to hex."""
     return {"sha256": digest.removeprefix("sha256:")}
 
 

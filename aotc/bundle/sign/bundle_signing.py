@@ -20,7 +20,7 @@ from aotc.bundle.write.hashed_weights import hash_rest, sizes_of
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.missing_signatures import holder_labels
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -43,7 +43,7 @@ class Endorsed:
 
 
 def unstamped(envelope: bytes, key_id: str) -> bytes:
-    """The envelope as it is, where no timestamp is asked for."""
+    """Return the envelope as it is, where no timestamp is asked for."""
     return envelope
 
 
@@ -76,7 +76,7 @@ def endorse(
             errors.
     """
     tidy(path.resolve())
-    source = look_into(path, on_progress)
+    source = open_streamed(path, on_progress)
     asked = policy and _without(policy, signer)
     at = (now or datetime.now(UTC)).timestamp()
     read = opened(source, asked, at, sizes_of(source))
@@ -147,7 +147,7 @@ def _check_others(
 
 
 def _claimed(envelopes: Iterable[bytes]) -> tuple[str, ...]:
-    """Ids of keys that attestations claim to be signed by, each once, sorted."""
+    """Return ids of keys that attestations claim to be signed by, each once, sorted."""
     found = set()
     for envelope in envelopes:
         with suppress(BundleFormatError):  # of other tools, and no signature for our readers

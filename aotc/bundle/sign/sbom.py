@@ -68,7 +68,7 @@ def sbom(
 
 
 def _loaded(built: Sequence[BundleManifest]) -> frozenset[str]:
-    """The packages that loading one of these targets takes."""
+    """Return the packages that loading one of these targets takes."""
     needs = {part.requires.device.plugin for part in built if part.requires.device is not UNSET}
     needs |= {e.plugin for part in built for e in (part.requires.engines or {}).values()}
     has_xla = any(engine_name(part.target) == XLA for part in built)

@@ -21,7 +21,7 @@ class Signer(Protocol):
         """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
 
     def public_pem(self) -> str:
-        """The public key, PEM SubjectPublicKeyInfo."""
+        """Return the public key, PEM SubjectPublicKeyInfo."""
 
     def sign(self, message: bytes) -> bytes:
         """Ed25519, or DER-encoded ECDSA P-256 with SHA-256."""
@@ -37,11 +37,11 @@ class LocalSigner:
     def ephemeral(
         cls, key_type: signing_keys.KeyType = signing_keys.KeyType.ED25519
     ) -> LocalSigner:
-        """A new key that is written nowhere."""
+        """Return a new key that is written nowhere."""
         return cls(signing_keys.new_key(key_type))
 
     def public_pem(self) -> str:
-        """The public key, PEM."""
+        """Return the public key, PEM."""
         return signing_keys.public_pem(self.key)
 
     @property
@@ -55,6 +55,6 @@ class LocalSigner:
 
 
 def load_signer(path: Path, passphrase: bytes | None) -> LocalSigner:
-    """A signer from a key file. Raises UsageError (AOTC-E006, E007)."""
+    """Return a signer from a key file. Raises UsageError (AOTC-E006, E007)."""
     keep_secret(path)
     return LocalSigner(signing_keys.load_private_key(path, passphrase))

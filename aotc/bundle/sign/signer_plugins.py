@@ -56,7 +56,7 @@ class PluginSigner:
         return self.public.id
 
     def public_pem(self) -> str:
-        """The public key as PEM."""
+        """Return the public key as PEM."""
         return self.pem
 
     def sign(self, message: bytes) -> bytes:
@@ -71,13 +71,13 @@ class PluginSigner:
 
 
 def scheme_of(key: str) -> str:
-    """The scheme of a key URI in lower case; empty for the path of a key file."""
+    """Return the scheme of a key URI in lower case; empty for the path of a key file."""
     match = _SCHEME.match(key)
     return match[1].lower() if match else ""
 
 
 def open_signer(uri: str, ask: Ask) -> PluginSigner:
-    """The signer that a key URI names.
+    """Return the signer that a key URI names.
 
     Raises UsageError: AOTC-E022 if no plug-in, or more than one, serves the scheme, E016 if it
     fails, and what plug-ins of ours raise themselves.

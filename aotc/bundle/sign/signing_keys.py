@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import create_whole, prefix_of, remove_abandoned
+from aotc.base.temporary_files import create_all_or_none, prefix_of, remove_abandoned
 from aotc_runtime.system.bundle_files import read_file
 
 PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
@@ -63,14 +63,14 @@ def key_id(key: PrivateKey) -> str:
 
 
 def new_key(key_type: KeyType = KeyType.ED25519) -> PrivateKey:
-    """A new key."""
+    """Return a new key."""
     if key_type is KeyType.ED25519:
         return ed25519.Ed25519PrivateKey.generate()
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def public_pem(key: PrivateKey) -> str:
-    """The public half, PEM SubjectPublicKeyInfo."""
+    """Return the public half, PEM SubjectPublicKeyInfo."""
     return (
         key.public_key()
         .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -105,7 +105,7 @@ def generate_key_pair(
     # With the final mode: never readable by others.
     pair = ((private, secret, 0o600), (public, public_pem(key).encode(), 0o644))
     try:
-        create_whole(*pair)
+        create_all_or_none(*pair)
     except FileExistsError as error:
         existing = private if error.filename2 == str(private) else public
         raise refusal("AOTC-E005", str(existing), "") from error
@@ -180,7 +180,7 @@ def _load(data: bytes, path: Path, passphrase: bytes | None) -> PrivateKeyTypes:
 
 
 def _what_it_is(data: bytes) -> str:
-    """In words, for a file that holds no private key that can be read."""
+    """Describe a file that holds no readable private key."""
     label = _PEM_LABEL.search(data)
     if label is None:
         return "something else"
@@ -191,7 +191,7 @@ def _what_it_is(data: bytes) -> str:
 
 
 def sign(key: PrivateKey, message: bytes) -> bytes:
-    """The signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
+    """Return the signature: raw Ed25519, or DER-encoded ECDSA with SHA-256; the same each time.
 
     The nonce of ECDSA is derived from key and message (RFC 6979), so that builds reproduce and a
     bad source of randomness gives no key away.

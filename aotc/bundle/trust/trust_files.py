@@ -22,7 +22,7 @@ from aotc.bundle.write.atomic_files import write_atomically
 from aotc.config import toml_edit
 from aotc_runtime.base.digest import is_digest
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import (
     certifier_keys,
@@ -117,7 +117,9 @@ def revoke(
     wanted = {
         "keys": [] if since else ids,
         "roots": [
-            value if is_digest(value) else read_unverified(look_into(Path(value)))[0].root_digest
+            value
+            if is_digest(value)
+            else read_unverified(open_streamed(Path(value)))[0].root_digest
             for value in roots
         ],
         "blobs": list(blobs),
@@ -174,7 +176,7 @@ _EMPTY_LINE_BEHIND = re.compile(r"\r?\n[ \t]*\r?\n\Z")
 
 
 def with_key(text: str, table: str, fields: Mapping[str, Any]) -> str:
-    """A valid policy with one more key, the last of its table, "keys" or "certifiers".
+    """Return a valid policy with one more key, the last of its table, "keys" or "certifiers".
 
     Raises UsageError (AOTC-E024) where this cannot be done in place.
     """

@@ -11,7 +11,7 @@ from aotc.base.errors import family_of, finding
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import examine
 from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
 from aotc_runtime.verification.public_keys import KeyState, PublicKey
@@ -33,13 +33,13 @@ class PolicyState:
         return key.state(self.now.timestamp())
 
     def valid(self, after: timedelta = timedelta()) -> list[PublicKey]:
-        """The keys that count then."""
+        """Return the keys that count at that time."""
         moment = (self.now + after).timestamp()
         return [key for key in self.keys if key.state(moment) == "valid"]
 
 
 def state_of(policy: TrustPolicy, now: datetime, where: str) -> PolicyState:
-    """A policy at a moment. Raises TrustError (AOTC-E309, E310)."""
+    """Return a policy at a moment. Raises TrustError (AOTC-E309, E310)."""
     keys = tuple(policy_keys(policy, where).values())
     return PolicyState(policy, keys, now, tuple(certifier_keys(policy, where).values()))
 
@@ -70,7 +70,7 @@ def check_reachable(state: PolicyState, within: timedelta, where: str) -> Iterat
 
 
 def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
-    """A sentence for each key that somebody should look at."""
+    """Yield a note for each key that needs attention."""
     yield from _of_roles(state)
     for table, keys in (("keys", state.keys), ("certifiers", state.certifiers)):
         kind = "key" if table == "keys" else "certifier"
@@ -83,14 +83,11 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
                     yield f"{kind} {key.label} is revoked since {since}: {_STAMPED}"
                 case "revoked" if not key.revoked:
                     yield (
-                        f"{kind} {key.label} stands under {table} and under revoked.since, "
-                        f"{_time(key.revoked_since)}: it does not count any more"
+                        f"{kind} {key.label} is in {table}, and revoked since "
+                        f"{_time(key.revoked_since)}: it no longer counts"
                     )
                 case "revoked":
-                    yield (
-                        f"{kind} {key.label} stands under {table} and under revoked.keys: "
-                        "it never counts"
-                    )
+                    yield (f"{kind} {key.label} is in {table} and in revoked.keys: it never counts")
                 case "expired" if stamped:
                     yield f"{kind} {key.label} has expired on {_time(key.not_after)}: {_STAMPED}"
                 case "expired":
@@ -104,13 +101,13 @@ def warnings(state: PolicyState, within: timedelta) -> Iterator[str]:
 
 
 def _of_roles(state: PolicyState) -> Iterator[str]:
-    """Yield what nobody says of keys and matters under this policy."""
+    """Yield notes on roles of keys that this policy leaves open."""
     policy = state.policy
-    nobodys = [key.label for key in state.keys if key.holder == key.id]
-    if policy.threshold > 1 and nobodys:
+    unheld = [key.label for key in state.keys if key.holder == key.id]
+    if policy.threshold > 1 and unheld:
         yield (
-            f"nobody says whose {', '.join(nobodys)} is: keys without a holder count one by one, "
-            "also where one person or one machine has several; state their holder"
+            f"keys without a holder count separately: {', '.join(unheld)}; state the `holder` of "
+            "each, so that two keys of one holder count once"
         )
     holders: dict[str, str] = {}
     for key in state.keys:
@@ -120,7 +117,7 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
     if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
         yield (
             "every key may describe a build of any builder: state which builders each key may "
-            "speak for (builders; [] for keys that only endorse)"
+            "describe (builders; [] for keys that only endorse)"
         )
 
 
@@ -183,7 +180,7 @@ def check_policy(path: Path, bundle: Path | None, within: int) -> Checked:
     }
     lines = [_summary(path, state), *(f"warning  {note}" for note in notes)]
     if bundle is not None:
-        verdict = examine(look_into(bundle), policy, detect_all(), now.timestamp())
+        verdict = examine(open_streamed(bundle), policy, detect_all(), now.timestamp())
         accepted = "policy" in verdict.gates
         if not accepted:
             findings += verdict.findings

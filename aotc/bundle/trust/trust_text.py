@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.base.temporary_files import create_whole
+from aotc.base.temporary_files import create_all_or_none
 from aotc.bundle.sign.signing_keys import read_key_file
 from aotc_runtime.verification.policy_reader import parse_policy
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
@@ -28,7 +28,7 @@ def policy_text(
 
 
 def _quoted(text: str) -> str:
-    """As a string of TOML, which has no pairs of surrogates and no bare control characters."""
+    """Return a TOML string, which has no surrogate pairs and no bare control characters."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -57,7 +57,7 @@ def write_policy(
     text = policy_text(name, pems, threshold, holders)
     parse_policy(text, path.parent, str(path))
     try:
-        create_whole((path, text.encode(), 0o644))
+        create_all_or_none((path, text.encode(), 0o644))
     except FileExistsError as error:
         raise refusal("AOTC-E005", str(path), "") from error
     except OSError as error:
@@ -66,7 +66,7 @@ def write_policy(
 
 
 def read_public_key(file: Path) -> tuple[str, PublicKey]:
-    """A public key file's key: its PEM text, and the key.
+    """Return a public key file's key: its PEM text, and the key.
 
     Raises UsageError (AOTC-E006) if it cannot be read, TrustError (AOTC-E310) if it holds none.
     """

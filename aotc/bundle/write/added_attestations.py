@@ -13,7 +13,7 @@ from aotc.bundle.write.hashed_weights import sizes_of
 from aotc.bundle.write.oci_descriptors import layout_index
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_examination import read_whole
 
 
@@ -38,10 +38,10 @@ def with_attestations(
             stack.enter_context(locked(path))
         except OSError as error:
             raise cannot_write(path, error) from error
-        source = look_into(path, on_progress)
+        source = open_streamed(path, on_progress)
         old, there, contents = read_whole(source, sizes_of(source))
         if old.entry.digest != root:
-            hint = "it was replaced meanwhile: find out by whom, look at it, and sign again"
+            hint = "find out who replaced it, inspect it, and sign again"
             raise refusal("AOTC-E201", str(path), old.entry.digest, expected=root, hint=hint)
         types = {d.digest: d.mediaType for image in contents.targets.values() for d in image.layers}
         kept, gone = {}, set()

@@ -47,11 +47,11 @@ type Before = Callable[[], None]
 
 
 def no_check(written: Path) -> None:
-    """A `Check` that accepts whatever was written."""
+    """Accept any file, as a `Check`."""
 
 
 def nothing() -> None:
-    """A `Before` that does nothing."""
+    """Do nothing, as a `Before`."""
 
 
 def write_atomically(
@@ -114,7 +114,7 @@ def _written(
     mode: int | None = None,
     check: Check = no_check,
 ) -> Iterator[tuple[Path, int]]:
-    """The temporary name and the bytes of what lies beside `path`, all of it. Raises OSError."""
+    """Write a temporary file beside `path`; yield its path and size. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
         size = sum(_write(descriptor, chunk) for chunk in chunks)
         kept = _keep_owner(descriptor, path, FILE_MODE)

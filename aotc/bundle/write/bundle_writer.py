@@ -42,7 +42,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -75,7 +75,7 @@ class Blob:
         return self.known or sha256(self.data)
 
     def ref(self) -> BlobRef:
-        """The reference a manifest holds."""
+        """Return the reference a manifest holds."""
         return BlobRef(digest=self.digest, size=len(self.data))
 
 
@@ -110,7 +110,7 @@ def _platform(manifest: BundleManifest) -> Platform:
 
 
 def assemble(targets: Sequence[TargetParts]) -> Assembled:
-    """The documents of a bundle of these targets."""
+    """Return the documents of a bundle of these targets."""
     blobs: dict[str, Blob] = {}
     images = []
     for parts in sorted(targets, key=lambda parts: parts.manifest.target.name):
@@ -146,7 +146,7 @@ def rooted(
     blobs: Mapping[str, Blob],
     manifests: dict[str, BundleManifest],
 ) -> Assembled:
-    """Put existing documents under a root index of their own, with these images by target."""
+    """Put existing documents under a new root index, with these images by target."""
     index = RootIndex(schemaVersion=2, mediaType=oci_layout.INDEX_TYPE, manifests=tuple(images))
     data = canonical_json.encode(index)
     root = descriptor(data, oci_layout.INDEX_TYPE)
@@ -297,7 +297,7 @@ def reading_back(
 
     def check(written: Path) -> None:
         try:
-            contents, _ = read_unverified(look_into(written, on_progress))
+            contents, _ = read_unverified(open_streamed(written, on_progress))
         except IntegrityError:
             for source in sources:
                 read_unverified(source)
@@ -327,5 +327,5 @@ def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -
 
 
 def form_of(path: Path) -> Form:
-    """The form of an existing bundle."""
+    """Return the form of an existing bundle."""
     return Form.LAYOUT if path.is_dir() else Form.ARCHIVE

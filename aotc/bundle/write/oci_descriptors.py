@@ -15,17 +15,17 @@ _NO_PART_OF_A_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def descriptor(data: bytes, media_type: str, **extra: Any) -> Descriptor:
-    """A reference to these bytes."""
+    """Return a reference to these bytes."""
     return descriptor_of(Descriptor, data, media_type, **extra)
 
 
 def descriptor_of[D: Descriptor](kind: type[D], data: bytes, media_type: str, **extra: Any) -> D:
-    """A reference of a kind that says what the bytes are."""
+    """Return a reference whose type states what the bytes are."""
     return kind(mediaType=media_type, digest=sha256(data), size=len(data), **extra)
 
 
 def entry_descriptor(entry: oci_layout.Entry, artifact_type: str = "") -> Descriptor:
-    """The reference that an entry of index.json is."""
+    """Return the reference that an entry of index.json is."""
     return Descriptor(
         mediaType=entry.mediaType, digest=entry.digest, size=entry.size, artifactType=artifact_type
     )
@@ -44,7 +44,7 @@ def layout_index(
 
 
 def version_name(manifests: Mapping[str, BundleManifest]) -> str:
-    """The version of a bundle as the name of its root, in folders and in registries."""
+    """Return the version of a bundle as the name of its root, in folders and in registries."""
     return _NO_PART_OF_A_NAME.sub("_", next(iter(manifests.values())).version)
 
 

@@ -27,12 +27,12 @@ class Kind:
 
 
 def _begins_a_bundle(head: bytes) -> bool:
-    """The first member of the tar archive is the file every OCI layout has."""
+    """Return whether the first member of a tar archive is the file that every OCI layout has."""
     return head[257:262] == b"ustar" and head[:100].rstrip(b"\0") == oci_layout.LAYOUT_FILE.encode()
 
 
 def _begins_an_npz(head: bytes) -> bool:
-    """A zip archive whose first member is an array; other programs' documents are zip too."""
+    """Return whether the first member of a zip archive is an array."""
     length = int.from_bytes(head[_ZIP_NAME_LENGTH], "little")
     is_array = head[_ZIP_NAME : _ZIP_NAME + length].endswith(b".npy")
     return (head.startswith(_ZIP_MEMBER) and is_array) or head.startswith(_ZIP_EMPTY)
@@ -97,7 +97,7 @@ def require_folder_place(path: Path) -> None:
         raise refusal("AOTC-E004", str(path), "", cause=cause, expected=expected)
 
 
-def require_apart(first: Path, others: Sequence[Path]) -> None:
+def require_disjoint_outputs(first: Path, others: Sequence[Path]) -> None:
     """Reject results of one command that replace each other or lie inside of another.
 
     A folder with other files is no OCI layout. The last step of a path may not exist yet.
@@ -113,7 +113,7 @@ def require_apart(first: Path, others: Sequence[Path]) -> None:
         places.append(place)
 
 
-def require_other_place(path: Path, source: Path, lost: str) -> None:
+def require_distinct_output(path: Path, source: Path, lost: str) -> None:
     """Reject an output path that is the source bundle itself, by whatever path.
 
     `lost` names the parts of the bundle that its successor would lack. Raises UsageError

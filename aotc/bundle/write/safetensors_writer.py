@@ -52,7 +52,7 @@ def shards(
 
 
 def write_tensors(tensors: Mapping[str, Tensor], *, where: str) -> bytes:
-    """A safetensors file, as `chunks` gives it. Raises CaptureError (AOTC-E834)."""
+    """Return a safetensors file, as `chunks` gives it. Raises CaptureError (AOTC-E834)."""
     return b"".join(chunks(tensors, where=where))
 
 
@@ -66,7 +66,7 @@ def write_fixture(
 
 
 def chunks(tensors: Mapping[str, Tensor], *, where: str) -> Iterator[Chunk]:
-    """A safetensors file: its header, then the bytes of each tensor.
+    """Yield a safetensors file: its header, then the bytes of each tensor.
 
     What the format has no name for is stored as the runtime reads it
     (`aotc_runtime.formats.extended_tensors.STORED_AS`). Raises CaptureError (AOTC-E834) for other

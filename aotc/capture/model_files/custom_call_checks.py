@@ -250,7 +250,7 @@ def require_known_calls(module: Any, where: str, *, static: bool) -> None:
         if name.partition(".")[0] not in DIALECTS:
             found.update(_refused(where, name, "operations of StableHLO"))
         elif name in ("stablehlo.custom_call", "vhlo.custom_call_v1"):
-            found.update(_judged(operation, where, static=static))
+            found.update(_call_findings(operation, where, static=static))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
@@ -268,7 +268,7 @@ def _refused(where: str, found: str, expected: str) -> dict[Finding, None]:
     return dict.fromkeys(error.findings)
 
 
-def _judged(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
+def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
     target = ir.StringAttr(operation.attributes["call_target_name"]).value
     name = target if target.isprintable() and len(target) <= 100 else ascii(target)[:100]
     if target not in _KERNELS and target != TOP_K:
@@ -299,7 +299,7 @@ def _judged(operation: Any, where: str, *, static: bool) -> dict[Finding, None]:
 
 
 def _tensor(kind: Any) -> Tensor | None:
-    """None for what is no tensor of static sizes."""
+    """Return the tensor of a type; None unless all its sizes are static."""
     try:
         tensor = ir.RankedTensorType(kind)
     except (ValueError, TypeError):

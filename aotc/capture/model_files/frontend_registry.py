@@ -9,7 +9,7 @@ from aotc.capture.model_files.frontend_protocol import GROUP, Frontend, Model, M
 
 
 def suffixes() -> tuple[str, ...]:
-    """Endings of the files that the installed frontends read, sorted, with the dot."""
+    """Return the suffixes of files that installed frontends read, sorted, with the dot."""
     return tuple(sorted(f".{name}" for name in registered(GROUP)))
 
 

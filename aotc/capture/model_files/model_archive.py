@@ -69,7 +69,7 @@ class Archive:
     members: Mapping[str, memoryview]
 
     def read(self, name: str) -> memoryview:
-        """The bytes of a member. Raises Damaged."""
+        """Return the bytes of a member. Raises Damaged."""
         if name not in self.members:
             raise Damaged(f"a member {name}", "none")
         return self.members[name]
@@ -89,7 +89,7 @@ def json_text(data: bytes | memoryview, what: str) -> bytes:
 
 
 def read_archive(data: bytes | memoryview) -> Archive:
-    """The archive in a file. Raises Damaged."""
+    """Return the archive in a file. Raises Damaged."""
     view = memoryview(data)
     start, size, count = _directory(view)
     if count > MEMBERS_MAX or size > DIRECTORY_BYTES_MAX:
@@ -110,7 +110,7 @@ def read_archive(data: bytes | memoryview) -> Archive:
 
 
 def in_one_folder(archive: Archive) -> Archive:
-    """Members by their name below the archive's one folder. Raises Damaged."""
+    """Return members by their name below the archive's one folder. Raises Damaged."""
     roots = {name.partition("/")[0] for name in archive.members}
     if len(roots) != 1:
         raise Damaged("members in one folder", f"{len(roots)} folders")
@@ -200,7 +200,7 @@ def _name(data: bytes) -> str:
 def _wide(
     extra: memoryview, size: int, packed: int, offset: int, name: str
 ) -> tuple[int, int, int]:
-    """Sizes and place of a member, from its record of 64 bits where they do not fit into 32."""
+    """Return a member's sizes and offset, from its 64-bit record if they need one."""
     if _FULL not in (size, packed, offset):
         return size, packed, offset
     at = 0

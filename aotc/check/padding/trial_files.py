@@ -22,7 +22,7 @@ Outcomes = dict[str, list[list[Difference]]]
 
 
 def plan_file(folder: Path) -> Path:
-    """The file with the plan of trials."""
+    """Return the file with the plan of trials."""
     return folder / "trials.msgpack"
 
 
@@ -32,7 +32,7 @@ def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> Non
 
 
 def read_plans(folder: Path) -> Plans:
-    """The plan of trials; empty if none was written."""
+    """Return the plan of trials; empty if none was written."""
     path = plan_file(folder)
     return unpacked(path.read_bytes(), Plans) if path.exists() else {}
 
@@ -54,24 +54,24 @@ def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
 
 
 def read_outcomes(folder: Path) -> Outcomes:
-    """The outcomes of the trials in plain JAX."""
+    """Return the outcomes of the trials in plain JAX."""
     return unpacked((folder / "outcomes.msgpack").read_bytes(), Outcomes)
 
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:
-    """The inputs of a trial's call and what plain JAX makes of them; laid out as a fixture."""
+    """Return the file of a trial's inputs and plain JAX's results, in a fixture's layout."""
     stem = file_stem(executable_key(entry_point, trial.sizes))
     return folder / f"call.{stem}.{trial.inputs}.safetensors"
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a safetensors file, by name."""
+    """Return the arrays of a safetensors file, by name."""
     views = tensor_views(memoryview(path.read_bytes()), path.name)
     return {name: array for name, (array, _) in views.items()}
 
 
 def read_fixture(path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Call:
-    """A call by a file that is laid out as a fixture."""
+    """Return a call by a file that is laid out as a fixture."""
     found = read_arrays(path)
     return Call(
         inputs=[found[f"inputs/{spec.path}"] for spec in inputs],

@@ -71,7 +71,7 @@ class _Planner(Struct, frozen=True):
     profiles: Sequence[Sizes]
 
     def sizes_below(self, profile: Sizes, name: str) -> range:
-        """Sizes of one dimension that are padded to this profile, whatever relations say."""
+        """Return sizes of one dimension that are padded to this profile, whatever relations say."""
         alike = [p[name] for p in self.profiles if {**p, name: 0} == {**profile, name: 0}]
         below = max((size for size in alike if size < profile[name]), default=0)
         step = self.accepted[name].multiple_of
@@ -147,7 +147,7 @@ class _Planner(Struct, frozen=True):
             yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
 
     def _fills(self, dimensions: Sequence[str]) -> Sequence[str]:
-        """The kinds of fill that make a difference to some input."""
+        """Return the types of fill that change at least one input."""
         given = {*self.entry.held, *self.entry.masks, *self.entry.lengths}
         dtypes = [
             tensor.dtype
@@ -301,6 +301,6 @@ def _marks(
 
 
 def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:
-    """The first, one in the middle, the last."""
+    """Return the first, one in the middle, the last."""
     last = len(points) - 1
     return [points[index] for index in sorted({0, last // 2, last})] if points else []

@@ -155,7 +155,7 @@ def _beside(trial: PlannedTrial, subject: Subject, leaves: Sequence[Array]) -> l
 
 
 def _resized(leaf: Array, shape: Sequence[int]) -> Array:
-    """An array of this shape with the same numbers, in another order where its size is another."""
+    """Return an array of this shape with the same numbers, reordered if its size differs."""
     for axis, size in enumerate(shape):
         if size != leaf.shape[axis]:
             leaf = np.take(leaf, -1 - np.arange(size) % leaf.shape[axis], axis)

@@ -167,7 +167,7 @@ def _half(low: int, high: int, is_low: bool) -> tuple[int, int]:
 
 
 def _bounds(array: Array) -> tuple[float, float] | None:
-    """The smallest and the largest; None where all are zero, or none is a number."""
+    """Return the smallest and the largest; None where all are zero, or none is a number."""
     real = np.real(array).astype(np.float64)
     finite = real[np.isfinite(real)]
     if not finite.size or not finite.any():

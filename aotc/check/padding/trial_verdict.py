@@ -28,7 +28,7 @@ type At = Callable[[str, str, str, str], str]
 
 
 def tried(entry: EntryTrials, outcomes: Sequence[Difference]) -> Tried:
-    """The trials with what came of them."""
+    """Return the trials with what came of them."""
     return list(zip(entry.trials, outcomes, strict=True))
 
 

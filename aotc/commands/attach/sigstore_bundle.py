@@ -22,7 +22,7 @@ from aotc_runtime.formats.in_toto import (
     open_envelope,
 )
 from aotc_runtime.system.bundle_files import read_file
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE, MATERIAL_CHARACTERS_MAX
 
@@ -41,7 +41,7 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
     Raises UsageError: AOTC-E029 it is none, about something else, or what readers would refuse the
     bundle for; BundleFormatError, IntegrityError.
     """
-    root = read_root(look_into(bundle)).entry.digest
+    root = read_root(open_streamed(bundle)).entry.digest
     written = _read(file)
     _require_about(written, root, file)
     material = base64.b64encode(json.dumps(written.verificationMaterial).encode()).decode()

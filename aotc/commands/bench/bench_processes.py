@@ -132,7 +132,7 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
 
 
 def _run(
-    job: Job, folder: Path, on_started: Callable[[str], None] = worker_parent.nobody
+    job: Job, folder: Path, on_started: Callable[[str], None] = worker_parent.ignore_text
 ) -> Answer:
     """Return a worker's answer. Raises what it refused, or BackendError (AOTC-E759)."""
     try:

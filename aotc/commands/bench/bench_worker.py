@@ -62,7 +62,7 @@ def main(reached: float, spawned: str) -> None:
 
 
 def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
-    """A call of one executable with its inputs, as a server makes it: numpy in, numpy out."""
+    """Return a server's call of one executable: numpy in, numpy out."""
     import numpy as np
 
     from aotc_runtime.formats.safetensors_reader import numpy_dtype

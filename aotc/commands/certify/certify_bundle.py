@@ -29,7 +29,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, Parity
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.host_compatibility import wanted_of
 from aotc_runtime.verification.host_findings import missing_target
 from aotc_runtime.verification.public_keys import load_public_key
@@ -94,7 +94,7 @@ def certify(
     tidy(path.resolve())
     # Refuses a bundle that nobody vouches for before anything is installed. What the policy and
     # this host say of each target is for the worker to find out, which verifies it.
-    read = attributed(look_into(path), policy, time.time())
+    read = attributed(open_streamed(path), policy, time.time())
     root, contents = read.root_digest, read.contents
     by_package = {
         each.package: targets_run_by(each.package, contents.manifests, target, contents.absent)
@@ -143,7 +143,7 @@ def certify(
 
 
 def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
-    """The predicate of a certificate, as `aotc_runtime.formats.certificate_predicate` reads it."""
+    """Return a predicate for `aotc_runtime.formats.certificate_predicate`."""
     where, release = trial.surroundings or NOT_TOLD, trial.release
     stated = {"jaxlib": "", "package": release.package, "version": release.version}
     if release.package == JAXLIB:
@@ -226,7 +226,7 @@ def _run_all(
 
 
 def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:
-    """Tells whether an envelope is an older certificate, by this key, of a result of this run."""
+    """Return a predicate of envelopes: an older certificate, by this key, of this run's results."""
     now = {(trial.target, trial.release) for trial in results}
     key = load_public_key(signer.public_pem(), "", "signer")
 

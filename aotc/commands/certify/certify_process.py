@@ -158,11 +158,11 @@ def run(
             return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
         return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
-    return _judged(job, release, events, trial)
+    return _trial_of(job, release, events, trial)
 
 
 def _event(item: str) -> _Event:
-    """Nothing of what code of the bundle has written among the events."""
+    """Return an event, without what the bundle's code wrote among the events."""
     try:
         return msgspec.json.decode(item, type=_Event)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError
@@ -179,8 +179,10 @@ def _something_else(job: Job, release: Release, found: str) -> Finding:
     )
 
 
-def _judged(job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]) -> Trial:
-    """What the events of a process come to that ended as it should."""
+def _trial_of(
+    job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]
+) -> Trial:
+    """Return the trial of a process that ended normally, from its events."""
     where = next((e.surroundings for e in events if e.surroundings is not None), None)
     if where is None:
         return trial(CRASHED, "exit status 0, while starting")

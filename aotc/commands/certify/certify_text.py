@@ -71,7 +71,7 @@ CAUSES = {HUNG: "certification-timed-out", REFUSED: "runtime-rejected-the-bundle
 
 
 def certify_findings(made: Certification) -> Iterator[Finding]:
-    """What did not pass (AOTC-E957, E958), what could not be had, and what cannot run here."""
+    """Yield failures (AOTC-E957, E958), unavailable versions, and targets that cannot run here."""
     for trial in made.trials:
         if trial.outcome in ("", PASSED):
             continue

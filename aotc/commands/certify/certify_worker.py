@@ -111,7 +111,7 @@ def _compile_symbolic(entry_point: Any, progress: Progress) -> None:
 
 
 def _told(facts: Any, package: str, accepted: str) -> Any:
-    """These facts, but for the version of what runs the target."""
+    """Return these facts without the version of the package that runs the target."""
     import msgspec
 
     if package == "jaxlib":

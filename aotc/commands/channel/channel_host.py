@@ -30,7 +30,7 @@ from aotc.commands.channel.channel_repository import (
 )
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.schema.trust_policy import Channel, ChannelName
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.channel import channel_state
 from aotc_serve.channel.channel_client import ask, path_of
@@ -105,7 +105,7 @@ def named(bundle: Path, channel: str, trust: Path | None) -> Named:
     """
     if not re.search(_NAME, channel):
         raise refusal("AOTC-E001", "--channel", channel, cause="channel-name-is-invalid")
-    source = look_into(bundle)
+    source = open_streamed(bundle)
     read = opened(source, read_policy(trust) if trust else None, time.time())
     index = unchanged(source, read.root_digest)
     return Named(path_of(channel, read.name), read.version, index)

@@ -128,5 +128,5 @@ def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
 
 
 def signers_of(keys: Sequence[str], passphrase_file: Path | None) -> list[Signer]:
-    """What signs, a key each. Raises what `signer_of` raises."""
+    """Return a signer for each key. Raises the errors of `signer_of`."""
     return [signer_of(key, passphrase_file) for key in keys]

@@ -85,7 +85,7 @@ class Repository:
         self.root = self._roots[-1]
 
     def waiting(self) -> Metadata[Targets] | None:
-        """Targets metadata that nobody sees yet, if they are the next ones."""
+        """Return unpublished targets metadata if they are the next version."""
         path = self._folder / WAITING
         found = _read(path) if path.exists() else None
         return found if found and found.signed.version == self._targets_version() + 1 else None
@@ -236,7 +236,7 @@ class Repository:
         return root
 
     def _is_good(self, snapshot: Metadata[Snapshot], now: datetime) -> bool:
-        """Whether it stays: it has not ended soon, and is signed by a key that has its role now."""
+        """Return whether metadata expire late enough and are signed by a key with its role now."""
         stays = snapshot.signed.expires > now + RENEWED_BEFORE
         return bool(stays and self._result(SNAPSHOT, snapshot))
 
@@ -347,7 +347,7 @@ def _sign(metadata: Metadata[Any], signer: Signer) -> None:
 
 
 def _file_of(metadata: Metadata[Any]) -> MetaFile:
-    """With its digest, so that files of several states do not go together."""
+    """Return a file's entry with its digest, so that files of several states cannot be mixed."""
     return MetaFile.from_data(metadata.signed.version, metadata.to_bytes(), ["sha256"])
 
 

@@ -29,7 +29,7 @@ class OnProgress:
 
 
 def of_policy(trust: Path) -> OnProgress:
-    """What the channel of a policy says to this host; what was seen is kept.
+    """Return the status of a policy's channel for this host, and store the metadata.
 
     Raises TrustError: AOTC-E308, E309, E328 to E333.
     """
@@ -42,7 +42,7 @@ def of_policy(trust: Path) -> OnProgress:
 
 
 def of_folder(folder: Path) -> OnProgress:
-    """What a folder says to a host that sees it for the first time, and what waits for signatures.
+    """Return the status of a folder for a new host, and the update that waits for signatures.
 
     Raises UsageError (AOTC-E027), TrustError: AOTC-E329 to E331.
     """
@@ -92,10 +92,10 @@ def _lines(current: Current, waiting: dict[str, int]) -> Iterator[str]:
 
 def _waiting_lines(waiting: dict[str, int]) -> Iterator[str]:
     for path, missing in waiting.items():
-        yield f"waiting    {path}: {missing or 'nobody'} more to sign, then the online key"
+        yield f"waiting    {path}: {missing or 'no'} more signatures, then the online key"
 
 
 def _notes(current: Current) -> Iterator[str]:
     for name in ("root", "targets"):
         if (end := current.roles[name].expires) < datetime.now(UTC) + SOON:
-            yield f"{name} ends on {end:%Y-%m-%d}: nobody believes the channel from then on"
+            yield f"{name} expires on {end:%Y-%m-%d}: hosts reject the channel from then on"

@@ -8,11 +8,11 @@ import click
 
 from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.reference_options import (
-    PLACE,
+    BUNDLE_REFERENCE,
     SOURCE_HELP,
-    Place,
+    BundleReference,
     fetching_options,
-    looked,
+    open_with_notes,
     trust_option,
 )
 from aotc.cli.version_options import jaxlib_option
@@ -22,7 +22,7 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
 @click.argument(
     "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
 )
@@ -39,7 +39,7 @@ HELP_SECTION = "Inspect and verify"
 @command
 def compat(
     out: Output,
-    bundle: Place,
+    bundle: BundleReference,
     facts: tuple[Path, ...],
     hosts: tuple[Path, ...],
     jaxlibs: tuple[str, ...],
@@ -59,7 +59,7 @@ def compat(
     """
     import time
 
-    from aotc.bundle.read.host_matches import judge, read_hosts
+    from aotc.bundle.read.host_matches import match_hosts, read_hosts
     from aotc.bundle.read.opened_bundle import attributed
     from aotc.commands.compat.compat_text import compat_document, compat_findings, compat_lines
     from aotc.compile.target_files import known_targets
@@ -68,11 +68,11 @@ def compat(
 
     known = known_targets(Path.cwd())
     policy, now = read_policy(trust) if trust else None, time.time()
-    with looked(out, bundle, policy, full=full, ca=ca) as found:
+    with open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
         read = attributed(found.source, policy, now, found.unread)
     named = (*hosts, *facts)
     described = read_hosts(named) if named else {"this host": detect_all()}
-    rows = judge(read, described, jaxlibs, known, policy, now)
+    rows = match_hosts(read, described, jaxlibs, known, policy, now)
     document = compat_document(found.shown, read, rows)
     document["weights_hashed"] = not found.unread
     if not out.json:

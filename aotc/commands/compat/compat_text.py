@@ -22,7 +22,7 @@ SHOWN_MAX = 6
 
 
 def compat_document(bundle: str, read: Opened, rows: Sequence[Row]) -> dict[str, Any]:
-    """The matrix, JSON-able, without the findings. bundle: its path, as the caller spelled it."""
+    """Return the matrix as JSON, without findings; `bundle` is the caller's path."""
     return {
         "bundle": bundle,
         "name": read.name,
@@ -90,7 +90,7 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
 
 
 def _by_certificate(evidence: Evidence) -> str:
-    """How a certificate would count: the one that is there already, if one passed."""
+    """Return how a certificate would count; an existing one that passed comes first."""
     passed = next((claim for claim in evidence.claims if claim.outcome == PASSED), None)
     if passed is None:
         return "`aotc certify` it by a certifier of --trust"
@@ -163,7 +163,7 @@ def _why(cell: dict[str, Any]) -> str:
 
 
 def _parity(evidence: dict[str, Any]) -> str:
-    """What the build measured of its own executables."""
+    """Return the build's measurements of its executables."""
     parity = evidence["parity_at_build"]
     if not parity["ran"]:
         return f"not run at build ({parity['reason']})"
@@ -172,7 +172,7 @@ def _parity(evidence: dict[str, Any]) -> str:
 
 
 def _claim(claim: dict[str, Any]) -> str:
-    """A certificate that does not count here, shown for whoever decides whether it should."""
+    """Return a line about a certificate that does not count here."""
     by = ", ".join(key[:16] for key in claim["keys"]) or "a key that is not named"
     return (
         f"a certificate says {claim['outcome']} (by {by} on {claim['certified_on']}, "

@@ -15,7 +15,7 @@ from aotc.pipeline.task_pool import Workers
 
 
 def on_executor(executor: Executor) -> OpenCompilers:
-    """Have the workers of an executor compile; whoever made the executor shuts it down."""
+    """Compile on the workers of an executor, which its creator shuts down."""
     return partial(_compilers, executor)
 
 

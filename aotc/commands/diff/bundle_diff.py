@@ -86,7 +86,7 @@ class Change:
 
     @property
     def where(self) -> str:
-        """Both, as text."""
+        """Return both as text."""
         return f"{self.place} {self.path}".strip()
 
 
@@ -209,7 +209,7 @@ def _place(changed: Changed) -> str:
 
 
 def _changes(changed: Changed) -> Iterator[Change]:
-    """What is listed of a fact; if one of them lacks what it is about, that alone."""
+    """Yield the changes of a fact; only the missing subject if one side lacks it."""
     fact, place = changed.fact, _place(changed)
     before, after = changed.before, changed.after
     key = fact.part, fact.field
@@ -262,7 +262,7 @@ def _parity(parity: Parity) -> dict[str, str]:
 
 
 def _proofs(proofs: Mapping[str, Any]) -> dict[str, str]:
-    """By dimension the trials, and apart from them how far each was from plain JAX."""
+    """Return the trials by dimension, and separately the difference of each from plain JAX."""
     known: dict[str, str] = {}
     for name, proof in proofs.items():
         trials = [msgspec.structs.replace(trial, **_NO_ERRORS) for trial in proof]

@@ -9,11 +9,11 @@ import click
 
 from aotc.cli.command_output import Output, command, report_findings
 from aotc.cli.reference_options import (
-    PLACE,
+    BUNDLE_REFERENCE,
     SOURCE_HELP,
-    Place,
+    BundleReference,
     fetching_options,
-    looked,
+    open_with_notes,
     trust_option,
 )
 from aotc_runtime.base.rendering import say
@@ -22,8 +22,8 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("before", type=PLACE, help=SOURCE_HELP)
-@click.argument("after", type=PLACE, help=SOURCE_HELP)
+@click.argument("before", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
+@click.argument("after", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
 @trust_option("Trust policy that must accept both bundles")
 @click.option(
     "--fail-on",
@@ -45,8 +45,8 @@ HELP_SECTION = "Inspect and verify"
 @command
 def diff(
     out: Output,
-    before: Place,
-    after: Place,
+    before: BundleReference,
+    after: BundleReference,
     trust: Path | None,
     rules: tuple[str, ...],
     lines: int,
@@ -85,7 +85,7 @@ def diff(
 
     wanted = parse_rules(rules)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
-    looking = partial(looked, out, policy=policy, full=full, ca=ca)
+    looking = partial(open_with_notes, out, policy=policy, full=full, ca=ca)
     with looking(before) as old, looking(after) as new:
         one, two = (review(each.source, policy, now, each.unread) for each in (old, new))
         found = compare(one, two, lines_max=lines)

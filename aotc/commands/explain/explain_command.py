@@ -64,12 +64,12 @@ def explain(
     from aotc.commands.explain.representations import Stage, explain_lines, explain_report
     from aotc.commands.explain.representations import explain as explain_entry_point
     from aotc.report.sizes_report import parse_profile
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_runtime.verification.policy_reader import read_policy
 
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
-    read = review(look_into(bundle), policy, datetime.now(UTC))
+    read = review(open_streamed(bundle), policy, datetime.now(UTC))
     explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target)
     out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
     if not out.json and not trust:

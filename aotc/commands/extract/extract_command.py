@@ -38,16 +38,16 @@ def extract(
     if (output is None) == (layout is None):
         raise click.UsageError("pass --output for a file, or --layout for a folder")
     from aotc.bundle.write.bundle_writer import Form
-    from aotc.bundle.write.output_paths import require_other_place
+    from aotc.bundle.write.output_paths import require_distinct_output
     from aotc.commands.extract.extracted_bundle import extract as extract_targets
     from aotc.report.report_text import copy_lines, copy_report
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
 
     place = output or layout
     assert place is not None, "one of the two was given"
-    require_other_place(place, bundle, lost="other targets")
+    require_distinct_output(place, bundle, lost="other targets")
     form = Form.LAYOUT if layout else Form.ARCHIVE
     with passing_progress("copy", [bundle], 2, quiet=out.json) as told:
-        made = extract_targets(look_into(bundle, told), targets, place, form, told)
+        made = extract_targets(open_streamed(bundle, told), targets, place, form, told)
     report = copy_report(made)
     out.result(report, lambda: say(*copy_lines(report)))

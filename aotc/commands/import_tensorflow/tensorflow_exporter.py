@@ -136,7 +136,7 @@ def _sized(name: str, spec: Any, sizes: Mapping[str, int]) -> Any:
 def _module(
     signature: Any, inputs: Sequence[Any], outputs: Sequence[str], sizes: Mapping[str, int]
 ) -> tuple[list[list[int]], bytes, list[tuple[str, np.ndarray[Any, Any]]]]:
-    """Shapes of the inputs, a portable artifact, and what it takes behind the inputs."""
+    """Return shapes of the inputs, a portable artifact, and what it takes behind the inputs."""
     specs = [_sized(name, spec, sizes) for name, spec in inputs]
     names = [name for name, _ in inputs]
 
@@ -167,13 +167,13 @@ def _module(
 
 
 def _portable(text: str) -> str:
-    """A module without XLA's copies, which are no operations of StableHLO and change no value."""
+    """Return a module without XLA's copies, which are not StableHLO and change no value."""
     copies = re.compile(r"mhlo\.copy (%[\w#]+) : (tensor<.*?>+)(?= loc\(|\s|$)", re.MULTILINE)
     return copies.sub(r"stablehlo.reshape \1 : (\2) -> \2", text)
 
 
 def _captured(concrete: Any) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """What a module takes behind its inputs, in its order: variables by name, else constants."""
+    """Yield a module's arguments behind its inputs: variables by name, and constants."""
     variables = {id(each.handle): each for each in concrete.variables}
     for number, each in enumerate(concrete.captured_inputs):
         if id(each) in variables:
@@ -191,7 +191,7 @@ def _expected(
     given: Mapping[str, np.ndarray[Any, Any]],
     profiles: Sequence[Mapping[str, int]],
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """What TensorFlow computes, without XLA, for the inputs of each profile as aotc cuts them."""
+    """Return TensorFlow's results, without XLA, for the inputs of each profile."""
     found: dict[str, np.ndarray[Any, Any]] = {}
     for sizes in profiles:
         arrays = {}

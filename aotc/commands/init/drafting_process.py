@@ -65,7 +65,7 @@ def draft_manifest(
     for target in chosen:
         if target != NATIVE:
             find_target(target, path.absolute().parent, "--target")
-    on_stage("looking at the function")
+    on_stage("inspecting the function")
     root = path.absolute().parent
     is_file = is_model_file(request.function)
     if is_file:

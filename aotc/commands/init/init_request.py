@@ -218,7 +218,7 @@ def read_recorded(inputs: Path | None, expected: Path | None) -> RecordedCall | 
 
 
 def parse_array(text: str) -> ArrayText | None:
-    """None for what is not of the form, or has an unknown dtype or axis."""
+    """Parse an array's text; None for another form, or an unknown dtype or axis."""
     found = _ARRAY.match(text.strip())
     if found is None:
         return None
@@ -241,10 +241,11 @@ def parse_array(text: str) -> ArrayText | None:
 def _array(text: str) -> ArrayText:
     array = parse_array(text)
     if array is None:
-        written = text.partition("[")[0].strip()
-        known = {*DTYPES, *SHORT_DTYPES}
+        written, bracket, _ = text.partition("[")
+        written, known = written.strip(), {*DTYPES, *SHORT_DTYPES}
         close = closest(written, known) if written and written not in known else None
-        raise _Unreadable(_FORM, f"did you mean `{close}`?" if close else "correct it")
+        hint = f"did you mean `{close}`?" if close else "correct the axes in brackets"
+        raise _Unreadable(_FORM, hint if bracket else "write the dtype, then the axes in brackets")
     return array
 
 

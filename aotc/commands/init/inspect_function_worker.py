@@ -311,7 +311,7 @@ def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
 
 
 def prepare() -> None:
-    """Nothing more than what is imported above."""
+    """Prepare the zygote: the imports above are all it needs."""
 
 
 def main() -> None:

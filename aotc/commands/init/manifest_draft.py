@@ -213,7 +213,7 @@ def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Ite
 
 
 def name_of(function: str) -> str:
-    """A bundle's name from a reference: the first package that the function is in, or the file."""
+    """Return a bundle's name from a reference: the function's top package, or the file."""
     if is_model_file(function):
         return _NO_NAME.sub("-", PurePosixPath(function).stem).strip("-") or "model"
     return PurePosixPath(function.partition(":")[0].replace(".", "/")).parts[0]
@@ -470,7 +470,7 @@ def _lines(draft: Draft) -> Iterator[str]:
 def _by_first_step(
     leaves: Iterable[tuple[Steps, InputDraft]],
 ) -> dict[str | int, list[tuple[Steps, InputDraft]]]:
-    """Leaves by the first step to them, with the steps that follow."""
+    """Return leaves by the first step to them, with the steps that follow."""
     found: dict[str | int, list[tuple[Steps, InputDraft]]] = {}
     for (first, *rest), leaf in leaves:
         found.setdefault(first, []).append((tuple(rest), leaf))

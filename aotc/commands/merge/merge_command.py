@@ -51,14 +51,14 @@ def merge(
     from datetime import UTC, datetime
 
     from aotc.bundle.write.bundle_writer import Form
-    from aotc.bundle.write.output_paths import require_other_place
+    from aotc.bundle.write.output_paths import require_distinct_output
     from aotc.commands.merge.merged_bundle import merge_bundles, merge_lines, merge_report
     from aotc_runtime.verification.policy_reader import read_policy
 
     place = output or layout
     assert place is not None, "one of the two was given"
     for bundle in bundles:
-        require_other_place(place, bundle, lost="root and signatures")
+        require_distinct_output(place, bundle, lost="root and signatures")
     policy = read_policy(trust) if trust else None
     signer = signer_of(key, passphrase_file) if key else None
     form, now = Form.LAYOUT if layout else Form.ARCHIVE, datetime.now(UTC)

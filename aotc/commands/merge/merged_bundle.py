@@ -32,7 +32,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord, T
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.readiness import compare
-from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.root_signatures import AcceptedProvenance
 
@@ -128,7 +128,7 @@ def _fixture(part: TargetPart, profile: ProfileRecord) -> _Fixture:
 
 
 def _difference(one: _Fixture, other: _Fixture, tolerance: Tolerance, place: str) -> str:
-    """In what they differ beyond the tolerance; empty if in nothing."""
+    """Return the differences beyond the tolerance; empty if there are none."""
     arrays = [_arrays(fixture, place) for fixture in (one, other)]
     if arrays[0].keys() != arrays[1].keys():
         strangers = ", ".join(sorted(arrays[0].keys() ^ arrays[1].keys()))
@@ -212,7 +212,7 @@ def _check_targets(parts: Iterable[TargetPart]) -> Iterator[Finding]:
 
 
 def _executables(part: TargetPart, other: TargetPart) -> str:
-    """In which executables two targets differ."""
+    """Return the executables in which two targets differ."""
     one, two = (
         {
             (name, index): profile.executable.digest
@@ -256,7 +256,7 @@ def merge_bundles(
     parts: list[TargetPart] = []
     sources: dict[str, tuple[BlobSource, Contents]] = {}
     for path in paths:
-        source = look_into(path, told)
+        source = open_streamed(path, told)
         read = opened(source, policy, now.timestamp(), sizes_of(source))
         inputs.append(_ingredient(read))
         sources[source.name] = (source, read.contents)
@@ -310,7 +310,7 @@ def _finished(provenance: Sequence[AcceptedProvenance]) -> datetime | None:
 
 
 def merge_report(merged: MergedBundle) -> dict[str, Any]:
-    """What was written, who signed it, what it was made of, and what its user should know."""
+    """Return the report: output file, signers, inputs, and notes for the user."""
     return {
         **copy_report(merged.bundle),
         "signed_by": merged.attestation.key_id if merged.attestation else None,
@@ -336,9 +336,9 @@ def _notes(bundle: Bundle) -> Iterator[str]:
 
 def merge_lines(report: dict[str, Any]) -> list[str]:
     """Return the report for people."""
-    lines = copy_lines(report, f"signed  {(report['signed_by'] or 'nobody')[:16]}")
+    lines = copy_lines(report, f"signed  {(report['signed_by'] or 'no')[:16]}")
     for found in report["inputs"]:
         signers = ", ".join(signer[:16] for signer in found["signers"])
-        by = f"signed by {signers}" if signers else "whoever signed it"
+        by = f"signed by {signers}" if signers else "with unverified signatures"
         lines.append(f"from    {found['root_digest']}, {by}")
     return lines

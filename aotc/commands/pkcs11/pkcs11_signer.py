@@ -193,7 +193,7 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
 
 
 def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Object:
-    """By the id, which a token gives to both halves; where several share it, by the label too."""
+    """Find the public key by the id that both halves have, and by the label if several share it."""
     import pkcs11
 
     id_, label = private[pkcs11.Attribute.ID], private[pkcs11.Attribute.LABEL]
@@ -212,7 +212,7 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
 
 
 def _point(public: pkcs11.Object) -> tuple[str, bytes]:
-    """The kind of a public key, and its bytes without the OCTET STRING that tokens wrap it in."""
+    """Return a public key's type, and its bytes without the token's OCTET STRING."""
     import pkcs11
 
     expected, cause = "Ed25519, ECDSA P-256", "unsupported-pkcs-11-key-type"

@@ -43,7 +43,7 @@ class Choice:
 
 
 def choose(space: Space, points: Points, counts: Counts, model: CostModel, most: int) -> Choice:
-    """At most `most` profiles for traffic that the space accepts. points: distinct, one or more."""
+    """Choose at most `most` profiles for accepted traffic; `points` are distinct, one or more."""
     splits = any(axis.splits for axis in space.axes)
     if not splits and not any(axis.pads for axis in space.axes):
         order = np.lexsort((*points.T[::-1], -counts))[:most]
@@ -266,7 +266,7 @@ class _Search:
             before = total
 
     def _shrunk(self, profiles: Points) -> Points:
-        """Each profile no larger than what it serves, those that serve nothing left out, sorted."""
+        """Return profiles shrunk to the calls that they serve, sorted, without unused ones."""
         space, points = self.space, self.requests.points
         profiles = np.unique(profiles, axis=0)
         ones = np.ones(len(points), dtype=np.int64)
@@ -322,7 +322,7 @@ def _levels(
 
 
 def _thinned(sizes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """At most so many of these sizes, spread by ratio; both ends are among them."""
+    """Return at most this many of the sizes, spread by ratio, with both ends."""
     if len(sizes) <= most:
         return sizes
     wanted = np.geomspace(sizes[0], sizes[-1], most).round().astype(np.int64)

@@ -47,7 +47,7 @@ class Served:
 
     @property
     def padding(self) -> float:
-        """Elements that are padding, per element asked for."""
+        """Return the number of padding elements per requested element."""
         return self.padded_elements / self.elements - 1 if self.elements else 0.0
 
     @property
@@ -100,7 +100,7 @@ def serve(
     model: CostModel,
     order: Sequence[int] | None = None,
 ) -> Served:
-    """How these profiles serve this traffic, all of which is within what the space accepts.
+    """Return how these profiles serve this traffic, which the space accepts.
 
     order: of the profiles' numbers as the loader tries them; by the model's costs if not given.
     """

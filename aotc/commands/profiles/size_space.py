@@ -67,7 +67,7 @@ class Space:
 
     @property
     def policies(self) -> dict[str, OutOfProfilePolicy]:
-        """What calls of no profile's sizes do at once, by dimension."""
+        """Return the policy that applies at once to out-of-profile calls, by dimension."""
         return {axis.name: axis.policy for axis in self.axes}
 
     @property
@@ -98,7 +98,7 @@ class Space:
         return held
 
     def refused(self, points: Points) -> dict[str, NDArray[np.bool_]]:
-        """Masks of points refused whatever the profiles are, by reason; the first reason counts."""
+        """Return masks of points that no profile can serve, by reason; the first reason counts."""
         left = np.ones(len(points), dtype=bool)
         reasons: dict[str, NDArray[np.bool_]] = {}
 
@@ -119,7 +119,7 @@ class Space:
 
 
 def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) -> Space:
-    """What an entry point is to accept. target: as the manifest writes it."""
+    """Return the sizes that an entry point accepts; `target` is spelled as in the manifest."""
     spec = manifest.entry_points[entry_point]
     profiles = manifest.profiles(entry_point, target)
     axes = tuple(
@@ -131,7 +131,7 @@ def space_of_manifest(manifest: BuildManifest, entry_point: str, target: str) ->
 
 
 def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
-    """What a built entry point accepts. Raises KeyError for one that does not exist."""
+    """Return the sizes that a built entry point accepts. Raises KeyError if it does not exist."""
     spec = manifest.entry_points[entry_point]
     axes = tuple(
         Axis(name, d.minimum, d.maximum, d.multiple_of, _policy(spec.out_of_profile.get(name)))
@@ -143,7 +143,7 @@ def space_of_bundle(manifest: BundleManifest, entry_point: str) -> Space:
 
 
 def _policy(asked: DimensionPolicy | None) -> OutOfProfilePolicy:
-    """What calls do at once: while something is compiled, they do what is stated for meanwhile."""
+    """Return the policy that applies at once: `meanwhile` for `compile`."""
     if isinstance(asked, CompileHere):
         return _policy(asked.meanwhile or None)
     if isinstance(asked, Pad):

@@ -21,7 +21,7 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 from aotc_runtime.schema.manifest_labels import sizes_text
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 OFFENDERS = 10
@@ -78,12 +78,12 @@ class Checked:
 def check_bundle(
     bundle: Path, log: Path, entry_point: str | None = None, target: str | None = None
 ) -> tuple[tuple[Checked, ...], Traffic]:
-    """How each target of a bundle serves the calls of one entry point.
+    """Return how each target of a bundle serves the calls of one entry point.
 
     Raises BundleFormatError, IntegrityError; UsageError: AOTC-E040 and E041 for the log, E042 for
     an entry point, E045 for a target that is not there.
     """
-    contents, _ = read_unverified(look_into(bundle))
+    contents, _ = read_unverified(open_streamed(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
         raise refusal(
@@ -106,7 +106,7 @@ def check_bundle(
 
 
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
-    """How the space's profiles serve this traffic. Costs are elements: the product of the sizes."""
+    """Return how the space's profiles serve this traffic. A cost is the product of the sizes."""
     accepted, refused = within(space, traffic)
     profiles = space.points(space.profiles)
     served = serve(

@@ -86,7 +86,7 @@ class Traffic:
 
 
 def within(space: Space, traffic: Traffic) -> tuple[Traffic, dict[str, NDArray[np.bool_]]]:
-    """The requests that a space accepts; and masks of the others, by the reason why it does not."""
+    """Return the requests that a space accepts, and masks of the others by reason."""
     refused = space.refused(traffic.points)
     accepted = ~np.any([*refused.values(), np.zeros(len(traffic.points), dtype=bool)], axis=0)
     return Traffic(traffic.points[accepted], traffic.counts[accepted]), refused
@@ -257,7 +257,7 @@ def cells_of(line: bytes) -> list[str]:
 
 
 def sizes_and_count(found: dict[str, Any], names: tuple[str, ...]) -> tuple[Key, int]:
-    """Sizes and count of {"batch": 3}, {"batch": 3, "count": 7} or {"sizes": {...}, "count": 7}.
+    """Parse {"batch": 3}, {"batch": 3, "count": 7} or {"sizes": {...}, "count": 7}.
 
     Raises BadLineError.
     """
@@ -278,7 +278,7 @@ def _positive(found: dict[str, Any], name: str) -> int:
 
 
 def describe_bad(traffic: Traffic) -> Iterator[str]:
-    """What was left out, for people: a line each for the first ones, then how many there are."""
+    """Yield a line for each of the first ignored calls, then their number."""
     for line in traffic.bad:
         yield f"line {line.number} left out: {line.reason}"
     if traffic.bad_lines > len(traffic.bad):

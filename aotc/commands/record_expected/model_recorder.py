@@ -88,7 +88,7 @@ def _onnx_reference(path: str) -> tuple[str, Run]:
 
 
 def _named(kinds: Mapping[str, Any], given: Arrays) -> Arrays:
-    """Arrays by the names of the file; manifests have `_` where Python's names allow no other."""
+    """Return arrays by the file's names, which manifests spell with `_` as Python requires."""
     found = {}
     for name in kinds:
         for each in (name, re.sub(r"\W", "_", name)):

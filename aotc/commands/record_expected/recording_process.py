@@ -60,7 +60,7 @@ class Recorded:
 def record(
     manifest_path: Path, entry_point: str | None, python: Path, written: Path | None = None
 ) -> Recorded:
-    """What the framework of an entry point's model gives for the inputs of its fixtures.
+    """Return the framework results of an entry point's model for the inputs of its fixtures.
 
     python: of an environment with that framework.  written: where the caller writes the results,
     which the manifest may name already.
@@ -148,7 +148,7 @@ def _chosen(
 def _cut(
     spec: EntryPointSpec, given: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """The inputs of a profile, as fixtures are cut: values repeat along axes with a dimension."""
+    """Return a profile's inputs, cut like fixtures: repeated along axes with a dimension."""
     axes = {
         path: leaf.shape
         for parameter, tree in spec.inputs.items()

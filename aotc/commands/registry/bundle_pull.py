@@ -20,7 +20,7 @@ from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import Channel
 from aotc_runtime.system.read_progress import OnBytes
-from aotc_runtime.system.streamed_bundle import look_into, pass_file
+from aotc_runtime.system.streamed_bundle import open_streamed, pass_file
 from aotc_serve.channel.channel_options import require_newest
 from aotc_serve.oci.parallel_transfer import ignore_progress
 from aotc_serve.oci.registry_client import Repository
@@ -76,7 +76,7 @@ def keep(
     on_bytes: OnBytes = ignore_progress,
     accept: Accept = ACCEPT_ALL,
 ) -> Bundle:
-    """Have a bundle in a store, and nowhere else; the parameters and errors are those of `pull`."""
+    """Fetch a bundle into a store alone; parameters and errors are those of `pull`."""
     listing = pull_into(repository, store, targets, on_bytes, accept)
     size = sum(map(len, listing.documents.values()))
     size += sum(layer.size for layer in listing.layers().values())
@@ -134,7 +134,7 @@ def _store(path: Path, store: Store | None) -> Iterator[Store]:
 def _there(path: Path) -> BlobSource | None:
     """Return the bundle that is to be replaced, whose blobs may be some of the new one's."""
     try:
-        return look_into(path)
+        return open_streamed(path)
     except AotcError:
         return None
 

@@ -133,7 +133,7 @@ def _push_blobs(
     on_bytes: OnBytes,
     chunk_bytes: int,
 ) -> dict[str, int]:
-    """What was not there, by digest. The largest first, so that none waits at the end."""
+    """Push missing blobs, the largest first, and return their sizes by digest."""
     tally = BytesProgress(sum(parts.values()), on_bytes)
     sent: dict[str, int] = {}
     lock = threading.Lock()
@@ -153,7 +153,7 @@ def _push_blobs(
 
 
 def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
-    """The root by its digest; one that lists targets which this copy lacks may be there already."""
+    """Push the root by its digest, unless this copy lacks targets and it is there already."""
     absent = read.contents.absent
     if absent and repository.manifest(read.root_digest, limits.INDEX_BYTES_MAX) is not None:
         return

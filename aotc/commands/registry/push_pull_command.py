@@ -63,12 +63,12 @@ def push(
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_push as pushing
     from aotc.report.report_text import size
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
 
-    place, source = parse(reference), look_into(bundle)
+    place, source = parse(reference), open_streamed(bundle)
     with (
         byte_progress("push", quiet=out.json) as on_bytes,
         Repository(place, HttpClient(ca)) as there,
@@ -185,7 +185,7 @@ def working_copy(
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry.bundle_pull import pull as pull_bundle
     from aotc.commands.registry.bundle_push import push_attestations
-    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_serve.http_client import HttpClient
     from aotc_serve.oci.oci_references import parse
     from aotc_serve.oci.registry_client import Repository
@@ -201,7 +201,7 @@ def working_copy(
         with byte_progress("pull", quiet=quiet) as on_bytes:
             pull_bundle(there, folder / "bundle.aotb", Form.ARCHIVE, on_bytes=on_bytes)
         yield folder / "bundle.aotb"
-        push_attestations(look_into(folder / "bundle.aotb"), there)
+        push_attestations(open_streamed(folder / "bundle.aotb"), there)
 
 
 def _policy(trust: Path | None) -> TrustPolicy | None:

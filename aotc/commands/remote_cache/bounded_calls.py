@@ -66,22 +66,22 @@ class Pace:
         self._last = time.monotonic()
 
     def on_response(self) -> None:
-        """An answer begins."""
+        """Note that a response begins."""
         self._answered = True
         self._renew()
 
     def on_received(self, number: int) -> None:
-        """So many bytes have arrived."""
+        """Count received bytes."""
         self._arrived += number
         self._moved(number)
 
     def on_sent(self, number: int) -> None:
-        """So many bytes have left, or wait in this host for it."""
+        """Count bytes that were sent, or wait in this host to be sent."""
         self._sent += number
         self._moved(number)
 
     def stalled(self) -> str:
-        """What is too little, in words; empty as long as the call gets on."""
+        """Describe the missing progress of a stalled call; empty while it makes progress."""
         silent = time.monotonic() - self._last
         unseen = min(self._sent, SENT_BYTES_UNSEEN) / SENT_BYTES_PER_SECOND
         if silent <= self._seconds + unseen:

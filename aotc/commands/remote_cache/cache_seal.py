@@ -86,7 +86,7 @@ class Seals:
         return canonical_json.encode(envelope) + b"\n" + data
 
     def size(self, key: str, head: bytes) -> int:
-        """How many bytes the entry with this head has, the head included; 0 if it is not used."""
+        """Return the size of the entry with this head, head included; 0 if it is not used."""
         end = head.find(b"\n", 0, HEAD_BYTES_MAX)
         sealed = self._sealed(key, head[:end]) if end >= 0 else Refusal.DAMAGED
         return 0 if isinstance(sealed, Refusal) else end + 1 + sealed.size
@@ -103,7 +103,7 @@ class Seals:
         return data if sealed.data == sha256(data) else Refusal.DAMAGED
 
     def _sealed(self, key: str, envelope: bytes) -> Sealed | Refusal:
-        """What an envelope says, if a trusted key has signed it for this key of the cache."""
+        """Return the statement of an envelope that a trusted key signed for this cache key."""
         try:
             signed = open_envelope(envelope, "entry")
         except BundleFormatError as error:

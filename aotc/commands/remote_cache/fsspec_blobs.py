@@ -81,5 +81,5 @@ class FsspecBlobs:
 
 
 def _protocols(files: Any) -> tuple[str, ...]:
-    """One or several, depending on the file system."""
+    """Return the protocols that the file system serves."""
     return (files.protocol,) if isinstance(files.protocol, str) else tuple(files.protocol)

@@ -35,7 +35,7 @@ class _Manifest(Struct, frozen=True):
 
 
 def layer_of(manifest: bytes) -> str | None:
-    """The digest of the one layer that the manifest of an entry has; None for other documents."""
+    """Return the digest of the only layer in an entry's manifest; None for other documents."""
     try:
         (layer,) = canonical_json.decoder(_Manifest).decode(manifest).layers
     except (ValueError, RecursionError):  # MsgspecError is a ValueError

@@ -57,7 +57,7 @@ class RemoteStore:
         self._failures, self._outage, self._given_up = 0, "", False
 
     def get(self, key: str) -> bytes | None:
-        """The data under a cache key, if a trusted signing key has sealed it; None otherwise."""
+        """Return the data under a cache key if a trusted key has signed them; None otherwise."""
 
         def limit(head: bytes) -> int:
             # Whoever runs the storage is not trusted to say how much there is to read.
@@ -85,7 +85,7 @@ class RemoteStore:
             self._call(lambda pace: self._blobs.write(_name(key), entry, pace))
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people: entries that were not used, and why the place could not be."""
+        """Return notes for the user on unused entries, and on why the cache was not usable."""
         with self._lock:
             refused, outage, given_up = dict(self._refused), self._outage, self._given_up
         found = [
@@ -156,7 +156,7 @@ class SharedStore:
         return (*self.local.notes(), *self.remote.notes())
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left on this host; None if it left nothing."""
+        """Return the record of the last build of this name on this host; None without one."""
         return self.local.read_record(name)
 
     def write_record(self, name: str, data: bytes) -> None:

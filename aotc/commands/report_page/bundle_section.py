@@ -42,7 +42,7 @@ NOBODY_ASKED = "signatures were not checked"
 
 
 def trust_mark(review: Review) -> Mark:
-    """In two words, whether a policy accepted the bundle."""
+    """Return a mark that shows whether a policy accepted the bundle."""
     return Mark("accepted by a policy", "good") if review.verified else Mark(NOBODY_ASKED, "bad")
 
 
@@ -83,9 +83,8 @@ def signers(review: Review, policy: dict[str, Any] | None) -> Iterator[Part]:
     """policy: as `aotc.report.trust_report.policy_document` has it; None if nobody was asked."""
     if policy is None:
         yield Text(
-            "No trust policy was asked: nobody's signature was checked, and everything on this "
-            f"page is what the bundle says of itself. {_whole(review)} "
-            "Make this page with --trust POLICY to know who stands behind it.",
+            "No signature was verified, and everything on this page is the bundle's own claim. "
+            f"{_whole(review)} Pass --trust POLICY to verify its signers.",
             "bad",
         )
     else:

@@ -77,7 +77,7 @@ def _mesh(manifest: BundleManifest) -> str:
 
 
 def _interface(entry_point: EntryPoint) -> Any:
-    """What has to be the same for targets to be told together: all but what was measured."""
+    """Return the facts that targets must share to be shown together: all but measurements."""
     told = msgspec.to_builtins(entry_point)
     for name in ("profiles", "out_of_profile", "symbolic", "evaluations"):
         told.pop(name, None)

@@ -109,7 +109,7 @@ def _tuned(name: str, executable: ReviewedExecutable) -> Iterator[tuple[Cell, ..
 
 
 def parity(review: Review) -> Iterator[Part]:
-    """Against plain JAX, as the build measured it."""
+    """Yield the parity that the build measured against plain JAX."""
     yield Text(
         "The build ran every executable that its host could run, in a process without jax, and "
         "compared all results with plain JAX. One beyond its tolerance fails the build. ulp: how "
@@ -223,7 +223,7 @@ def placement(review: Review) -> Iterator[Part]:
     """Yield the share of the work that each library or kernel does."""
     compiled = _compiled(review)
     if not compiled:
-        yield Text("Nothing is known of who does the work: there is no evidence of it.", "bad")
+        yield Text("The bundle has no evidence of the libraries that do the work.", "bad")
         return
     yield Text(
         "XLA: code generated for this program. XLA runtime: copies, loops, branches, sorts. "

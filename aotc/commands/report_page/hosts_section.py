@@ -112,7 +112,7 @@ def _counts(
     certificate: Certificate,
     is_certifiers: bool,
 ) -> Cell:
-    """Whether it counts, and what comes of all those that count for this target and release."""
+    """Return whether a certificate counts, and the outcome for its target and release."""
     if policy is None:
         return Mark("not checked", "bad")
     target = review.targets.get(certificate.target)

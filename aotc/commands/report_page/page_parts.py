@@ -117,7 +117,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def alike[K, V](items: Iterable[tuple[K, V]]) -> list[tuple[list[K], V]]:
-    """Keys whose values are equal together, in the order in which they come."""
+    """Return keys whose values are equal together, in the order in which they come."""
     found: list[tuple[list[K], V]] = []
     for key, value in items:
         for keys, known in found:

@@ -8,11 +8,11 @@ import click
 
 from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.reference_options import (
-    PLACE,
+    BUNDLE_REFERENCE,
     SOURCE_HELP,
-    Place,
+    BundleReference,
     fetching_options,
-    looked,
+    open_with_notes,
     trust_option,
 )
 from aotc_runtime.base.rendering import say
@@ -21,7 +21,7 @@ HELP_SECTION = "Inspect and verify"
 
 
 @click.command()
-@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
+@click.argument("bundle", type=BUNDLE_REFERENCE, help=SOURCE_HELP)
 @click.option(
     "-o",
     "--output",
@@ -35,7 +35,7 @@ HELP_SECTION = "Inspect and verify"
 @command
 def report(
     out: Output,
-    bundle: Place,
+    bundle: BundleReference,
     output: Path,
     trust: Path | None,
     full: bool,
@@ -65,7 +65,7 @@ def report(
     require_file_place(output, REPORT)
     policy, now = read_policy(trust) if trust else None, datetime.now(UTC)
     rules = policy_document("", state_of(policy, now, str(trust))) if policy else None
-    with looked(out, bundle, policy, full=full, ca=ca) as found:
+    with open_with_notes(out, bundle, policy, full=full, ca=ca) as found:
         read = review(found.source, policy, now, found.unread)
         data = render(page_of(read, policy, now.timestamp(), rules))
     size_bytes = write_atomically(output, [data])

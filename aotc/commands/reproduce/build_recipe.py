@@ -21,7 +21,7 @@ from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
 from aotc_runtime.formats.slsa_provenance import BUILD_TYPE
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 
 TARGETS_CHARACTERS_MAX = 2**16
 """The names of all targets together; they become arguments of a process, whose length is limited.
@@ -120,7 +120,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
     ReproducibilityError: AOTC-E941 no statement describes one build, E945 one that names what no
     build records.
     """
-    read = opened(look_into(path), policy, datetime.now(UTC).timestamp())
+    read = opened(open_streamed(path), policy, datetime.now(UTC).timestamp())
     if read.verified:
         predicates: Iterable[bytes] = (each.predicate for each in read.provenance)
     else:
@@ -129,7 +129,7 @@ def read_recipe(path: Path, policy: TrustPolicy | None) -> tuple[Opened, Recipe]
 
 
 def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str) -> Recipe:
-    """What statements of provenance say of a build: of the one that they are about.
+    """Return the recipe of the build that provenance statements describe.
 
     Raises BundleFormatError (AOTC-E106) for what is no provenance, ReproducibilityError: AOTC-E941
     none of a build, or of several, E945 names that no build records.

@@ -37,13 +37,13 @@ from aotc.pipeline import code_identity
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 
 @contextmanager
 def toolchain_copy() -> Iterator[Path]:
-    """A folder with both packages, the built-in targets, and the metadata that names backends."""
+    """Yield a folder with both packages, the built-in targets, and the metadata of backends."""
     with tempfile.TemporaryDirectory(prefix="aotc-toolchain-") as name:
         folder = Path(name)
         for package in (aotc, aotc_runtime, aotc_serve):
@@ -154,7 +154,7 @@ def reproduce(
         except AotcError as error:
             raise_if([*error.findings, *other])
         raise_if(read_elsewhere(bill, recipe))
-        built, _ = read_unverified(look_into(again))
+        built, _ = read_unverified(open_streamed(again))
         if built.root_digest != read.root_digest:
             on_stage("comparing")
             manifests = built.manifests
@@ -182,7 +182,7 @@ def _nobody_to_trust(path: Path) -> Finding:
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:
-    """Packages whose installed version is another one, to that version or "none"."""
+    """Return packages whose installed version is another one, to that version or "none"."""
     found: dict[str, str] = {}
     for name, wanted in packages.items():
         try:
@@ -281,7 +281,7 @@ def _interpreter(
 
 
 def _other_requirements(known: Collection[str]) -> Iterator[str]:
-    """Requirements of the toolchain that are not among the recorded packages."""
+    """Yield requirements of the toolchain that are not among the recorded packages."""
     for project in OURS:
         for text in requires(project) or ():
             name = re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0]
@@ -327,7 +327,7 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
 
 def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding]) -> Iterator[str]:
     if policy is None:
-        yield "nobody asked who signed the provenance; --trust does"
+        yield "the signers of the provenance were not verified; pass --trust"
     here = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
     if recipe.python and recipe.python.lower() != here.lower():
         yield f"built by {recipe.python}, and again by {here}"

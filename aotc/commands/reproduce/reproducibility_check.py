@@ -13,7 +13,7 @@ from aotc.commands.reproduce.stage_differences import Difference, differences
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline.scratch_folder import scratch_folder
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import Contents
 from aotc_runtime.verification.bundle_examination import read_unverified
 
@@ -50,7 +50,7 @@ class BuildAgain:
                 return
             blobs = {digest: memoryview(blob.data) for digest, blob in first.blobs.items()}
             one = Contents(first.root.digest, first.manifests, blobs, {}, ())
-            two, _ = read_unverified(look_into(second.bundle.path))
+            two, _ = read_unverified(open_streamed(second.bundle.path))
             found = differences(one, two)
         raise_if(findings(found, "the first build", "the second"))
 

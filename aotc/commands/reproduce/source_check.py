@@ -134,7 +134,7 @@ class _Below:
 
     @cached_property
     def _folders(self) -> dict[str, list[Path]]:
-        """Names to the folders that hold them, those nearest to the top first."""
+        """Return the folders that hold each name, those nearest to the top first."""
         found: dict[str, list[Path]] = {}
         level = [self._source]
         for _ in range(FOLDERS_MAX):
@@ -170,7 +170,7 @@ def _is_source(path: Path, manifest: Path, source: Path) -> bool:
 
 
 def _lies_in(path: Path, folder: Path) -> bool:
-    """By the path as written: links below the folder are its owner's, and may lead anywhere."""
+    """Return whether a path as written is in the folder; its owner's links may lead anywhere."""
     return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))  # noqa: PTH100
 
 

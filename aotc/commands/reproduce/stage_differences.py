@@ -147,7 +147,7 @@ class _Comparison:
         yield from self.values(Stage.EVIDENCE, "evidence", *documents)
 
     def values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
-        """Where two values differ, field by field."""
+        """Yield the differences of two values, field by field."""
         first, second = (
             None if value is UNSET else msgspec.to_builtins(value) for value in (one, two)
         )

@@ -32,7 +32,7 @@ all processes.
 
 
 def main() -> None:
-    """The process: load the bundle, which runs every fixture, and say what that took."""
+    """Load the bundle, which runs every fixture, and report the time and memory."""
     spawned, bundle, policy = sys.argv[1:4]
     import aotc_runtime
 
@@ -58,7 +58,7 @@ def measure(
     environment: Mapping[str, str],
     processes: Processes,
 ) -> tuple[dict[str, list[tuple[float, int]]], dict[str, str]]:
-    """Seconds and peak bytes of each start, by engine; and why others could not be started."""
+    """Return seconds and peak bytes of each start by engine, and why others failed."""
     from aotc.base.child_processes import describe_status
     from aotc.base.workers import worker_parent
     from aotc_runtime.base.errors import AotcError

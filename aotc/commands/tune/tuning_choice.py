@@ -84,7 +84,7 @@ def best_of(names: Sequence[str], rounds: Mapping[str, Sequence[float]]) -> str:
 
 
 def together(every: Sequence[Sequence[float]]) -> list[float]:
-    """By round, the geometric mean over executables, so that each counts as much as any other.
+    """Return the geometric mean over executables of each round, so that all count alike.
 
     every: microseconds of a call by executable and round; of a slow one there are fewer rounds.
     """

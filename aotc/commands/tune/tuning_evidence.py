@@ -42,7 +42,7 @@ class EngineRounds:
     memory: Sequence[float]
 
     def of(self, objective: Objective) -> Sequence[float]:
-        """What the objective is about; less is better."""
+        """Return the measurements that the objective compares; less is better."""
         return {"latency": self.latency, "start": self.start, "memory": self.memory}[objective]
 
 

@@ -169,7 +169,7 @@ def _compiled(
     workers: int,
     on_step: Callable[[int, int], None],
 ) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
-    """Every candidate of every engine, in the order of preference. defaults: of the first."""
+    """Return every candidate of every engine by preference; `defaults` are the first's."""
     planned = {
         key: [
             (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
@@ -243,7 +243,7 @@ def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
 
 
 def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
-    """Engines whose default did not compile for some executable, with the reason."""
+    """Yield engines whose default did not compile for some executable, with the reason."""
     for engine in engines:
         for key, each in tries.items():
             default = next(one for one in each if one.name == engine.default)
@@ -314,7 +314,7 @@ def _measure(
 def _unmeasured(
     engines: Sequence[_Engine], tries: _Tries, found: _Findings
 ) -> Iterator[tuple[str, str]]:
-    """Engines whose default was not measured for some executable, with the reason."""
+    """Yield engines whose default was not measured for some executable, with the reason."""
     for engine in engines:
         for key in tries:
             if engine.default not in found.rounds.get(key, {}):
@@ -364,7 +364,7 @@ def _rounds(
     folder: Path,
     processes: Processes,
 ) -> tuple[dict[str, EngineRounds], dict[str, str]]:
-    """What the best executables of each engine take together; and why some could not start."""
+    """Return the rounds of each engine's best executables, and why some engines failed."""
     with temporary_folder(folder, "starts-", "") as own:
         bundles = {}
         for name, each in picked.items():
@@ -394,7 +394,7 @@ def _explained(
     profile: CapturedProfile,
     weights: WeightFiles,
 ) -> Executable:
-    """What was taken for an executable, with the evidence."""
+    """Return the chosen executable with its evidence."""
     answer, rounds = found.answer, found.rounds.get(key, {})
     measured = summarize(rounds, tries[0].name) if tries[0].name in rounds else {}
     assert taken.executable is not None, "only what was compiled is measured"

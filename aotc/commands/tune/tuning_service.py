@@ -17,7 +17,7 @@ class Measure:
     search = staticmethod(search)
     precisions = staticmethod(choose_precisions)
 
-    def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
+    def untuned_targets(self, targets: Sequence[Target]) -> dict[str, str]:
         """Return the targets that this host cannot run, and why.
 
         Raises CompileError (AOTC-E911) if it can run none of them.

@@ -40,7 +40,7 @@ def candidates_for(
 
 
 def unsuited(target: Target, host: Target) -> str:
-    """Why the host cannot measure code for the target; empty if it can. host: as a target."""
+    """Return why the host, given as a target, cannot measure code for the target; "" if it can."""
     processor = isinstance(kind_of(target.platform), ProcessorKind)
     if not processor or _architecture(target) != _architecture(host):
         return f"it is {host.platform} {_architecture(host)}"

@@ -77,7 +77,7 @@ def functions(elf: bytes) -> Iterator[Function]:
 
 
 def sections_of(elf: bytes | mmap) -> Iterator[Section]:
-    """The sections, in the order of their numbers. Raises struct.error for bytes that end early."""
+    """Return the sections by number. Raises struct.error for truncated bytes."""
     (table,) = struct.unpack_from("<Q", elf, 0x28)
     entry_bytes, entries = struct.unpack_from("<HH", elf, 0x3A)
     for index in range(entries):

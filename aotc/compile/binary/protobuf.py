@@ -18,7 +18,7 @@ class Field:
 
 
 def parse(data: bytes) -> list[Field]:
-    """The fields of a message, in order. Raises ValueError if the bytes are no message."""
+    """Return the fields of a message, in order. Raises ValueError if the bytes are no message."""
     fields = []
     at = 0
     while at < len(data):
@@ -28,7 +28,7 @@ def parse(data: bytes) -> list[Field]:
 
 
 def serialize(fields: list[Field]) -> bytes:
-    """The message with these fields, in this order."""
+    """Return the message with these fields, in this order."""
     out = bytearray()
     for field in fields:
         out += write_varint(field.number << 3 | field.wire)
@@ -42,7 +42,7 @@ def serialize(fields: list[Field]) -> bytes:
 
 
 def message(field: Field) -> list[Field] | None:
-    """The fields of a nested message, or None if the field does not hold one."""
+    """Return the fields of a nested message, or None if the field does not hold one."""
     if field.wire != BYTES or isinstance(field.value, int):
         return None
     try:

@@ -91,7 +91,7 @@ def is_tuning(feature: str) -> bool:
 
 
 def split(features: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Features as XLA writes them ("+avx2", "-rtm") to sorted (required, tuning) names."""
+    """Split XLA's features ("+avx2", "-rtm") into sorted (required, tuning) names."""
     present = sorted({name[1:] for name in features if name.startswith("+")})
     required = tuple(name for name in present if not is_tuning(name))
     return required, tuple(name for name in present if is_tuning(name))

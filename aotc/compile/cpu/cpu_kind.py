@@ -46,7 +46,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
     triples: ClassVar[tuple[str, ...]] = TRIPLES
 
     def target(self, model: Model) -> Target:
-        """The schema value of a target file."""
+        """Return the schema value of a target file."""
         return replace(
             device_target(model),
             cpu=model.cpu,
@@ -68,26 +68,24 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
         }
 
     def check(self, document: Document, model: Model) -> Iterator[Finding]:
-        """Names that LLVM does not know."""
+        """Yield names that LLVM does not know."""
         if model.triple not in self.triples:
-            known = ", ".join(self.triples)
-            yield unknown_name(document, ("triple",), "one of", known, model.triple)
+            yield unknown_name(document, ("triple",), "one of", self.triples, model.triple)
         is_arm = model.triple in self.triples and cpu_isa.is_arm(model.triple)
         cpus, features = (
             (cpu_isa.ARM_CPUS, cpu_isa.ARM_FEATURES) if is_arm else (cpu_isa.CPUS, cpu_isa.FEATURES)
         )
         if model.cpu not in cpus:
-            known = ", ".join(cpus)
-            yield unknown_name(document, ("cpu",), "a processor LLVM knows", known, model.cpu)
+            what, names = "a processor that LLVM knows", sorted(cpus)
+            yield unknown_name(document, ("cpu",), what, names, model.cpu)
         for index, feature in enumerate(model.features):
             if feature not in features:
-                known, path = ", ".join(sorted(features)), ("features", index)
-                what = "an LLVM feature without sign"
-                yield unknown_name(document, path, what, known, feature)
+                what, names = "an LLVM feature without sign", sorted(features)
+                yield unknown_name(document, ("features", index), what, names, feature)
         for index, attribute in enumerate(model.tuning):
             if not cpu_isa.is_tuning(attribute):
                 what, path = "a tuning attribute", ("tuning", index)
-                yield unknown_name(document, path, what, "prefer-no-gather…", attribute)
+                yield unknown_name(document, path, what, ["prefer-no-gather…"], attribute)
 
     def for_processor(self, target: Target) -> Target:
         """Return the processor of another engine's target file as a target.
@@ -106,7 +104,7 @@ _PREFIX = "LIBRARY_FUSION_TYPE_"
 
 
 def _ynn(*kinds: str) -> dict[str, str]:
-    """Let YNNPACK have these kinds of operations and leave the others to Eigen and XLA's loops."""
+    """Return options that give YNNPACK these types of operations, and others to Eigen and XLA."""
     return {_YNN: ",".join(_PREFIX + kind for kind in kinds)}
 
 
@@ -157,7 +155,7 @@ class CpuKind(ProcessorKind[CpuModel]):
     checked = "run"
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Options of XLA, with and without weights as constants."""
+        """Return options of XLA, with and without weights as constants."""
         return CANDIDATES
 
     def notes(self, target: Target, jaxlib: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import sdy
 
 
 def new_context() -> ir.Context:
-    """A context with the dialects that those of jax have."""
+    """Return a context with the dialects that those of jax have."""
     upstream = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(upstream)
     context = ir.Context()
@@ -33,7 +33,7 @@ def read_artifact(artifact: bytes) -> ir.Module:
 
 
 def operations_named(module: Any, names: Collection[str]) -> list[Any]:
-    """The operations of a module with one of these names, those in regions too, in its order."""
+    """Return a module's operations with these names, in order, including those in regions."""
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:
@@ -46,5 +46,5 @@ def operations_named(module: Any, names: Collection[str]) -> list[Any]:
 
 
 def stablehlo_version() -> str:
-    """The version of StableHLO that portable artifacts are written in, as jaxlib has it."""
+    """Return the version of StableHLO that portable artifacts are written in, as jaxlib has it."""
     return str(_stablehlo.get_current_version())

@@ -29,7 +29,7 @@ class Form(StrEnum):
 
 
 def texts(modules: Sequence[tuple[Form, bytes]], where: str) -> list[str]:
-    """Each module as text; constants of more than a few numbers are left out.
+    """Return each module as text; constants of more than a few numbers are left out.
 
     Raises UsageError (AOTC-E057) for bytes that this jaxlib cannot read.
     """

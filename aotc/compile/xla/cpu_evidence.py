@@ -15,8 +15,8 @@ from aotc.base.evidence import (
     XLA,
     CompilerRecord,
     ExecutableEvidence,
+    LibraryWork,
     MemoryPlan,
-    Place,
 )
 from aotc.compile.binary import elf
 from aotc.compile.xla import hlo_module
@@ -37,7 +37,7 @@ def examine(
             operations=dict(sorted(operations.items())),
             compilation=compilation,
             optimized=optimized,
-            placement=of_thunks(inside.thunks, optimized.custom_calls),
+            placement=thunk_placement(inside.thunks, optimized.custom_calls),
             plan=memory_plan(inside.assignment),
             kernels=kernels(inside),
         )
@@ -58,14 +58,14 @@ def examine_module(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
         optimized=hlo_module.optimized(module),
-        placement=of_instructions(hlo_module.instructions(module)),
+        placement=instruction_placement(hlo_module.instructions(module)),
         plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
         kernels={},
     )
 
 
 def kernels(inside: Contents) -> dict[str, int]:
-    """Bytes of machine code by function, those of one name together. Raises ValueError."""
+    """Return bytes of machine code by function, those of one name together. Raises ValueError."""
     sizes: Counter[str] = Counter()
     for data in inside.objects:
         for function in elf.functions(data):
@@ -99,13 +99,15 @@ _PREFIXES = {
 
 
 def library_of(target: str) -> str:
-    """The library that a custom call goes to, by its target."""
+    """Return the library that a custom call goes to, by its target."""
     return next(
         (name for start, name in _PREFIXES.items() if target.startswith(start)), CUSTOM_CALL
     )
 
 
-def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tuple[Place, ...]:
+def thunk_placement(
+    thunks: Mapping[str, int], custom_calls: Mapping[str, int]
+) -> tuple[LibraryWork, ...]:
     """Return where the steps of a CPU executable are done; `custom_calls` are by target."""
     steps: dict[str, dict[str, int]] = {}
     for kind, number in thunks.items():
@@ -117,7 +119,7 @@ def of_thunks(thunks: Mapping[str, int], custom_calls: Mapping[str, int]) -> tup
     return _places(steps)
 
 
-def of_instructions(instructions: Iterable[Instruction]) -> tuple[Place, ...]:
+def instruction_placement(instructions: Iterable[Instruction]) -> tuple[LibraryWork, ...]:
     """Return where the fusions, calls and transforms of a GPU executable are done."""
     steps: dict[str, dict[str, int]] = {}
     for instruction in instructions:
@@ -153,8 +155,8 @@ def _of_instruction(instruction: Instruction) -> tuple[str, str] | None:
     return None
 
 
-def _places(steps: dict[str, dict[str, int]]) -> tuple[Place, ...]:
+def _places(steps: dict[str, dict[str, int]]) -> tuple[LibraryWork, ...]:
     return tuple(
-        Place(name=name, steps=dict(sorted(kinds.items())))
+        LibraryWork(name=name, steps=dict(sorted(kinds.items())))
         for name, kinds in sorted(steps.items(), key=lambda item: (item[0] != XLA, item[0]))
     )

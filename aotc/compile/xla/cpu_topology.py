@@ -31,13 +31,13 @@ class Machine:
 
 
 def read_machine(topology: bytes) -> Machine:
-    """The machine of a serialized CPU topology. Raises UnknownTopologyError."""
+    """Return the machine of a serialized CPU topology. Raises UnknownTopologyError."""
     _, machine = _locate(_parse(topology))
     return machine
 
 
 def with_machine(topology: bytes, machine: Machine) -> bytes:
-    """The topology with another machine. Raises UnknownTopologyError."""
+    """Return the topology with another machine. Raises UnknownTopologyError."""
     fields = _parse(topology)
     path, _ = _locate(fields)
     return _with_texts(fields, path, machine.triple, machine.cpu, machine.features)
@@ -79,7 +79,7 @@ def _locate(fields: list[Field]) -> tuple[list[int], Machine]:
 def _search[T](
     fields: list[Field], read: Callable[[list[Field]], T | None]
 ) -> tuple[list[int], T] | None:
-    """The first nested message that `read` understands: indices down to it, and what it gives."""
+    """Return the first nested message that `read` parses: its indices and the result."""
     for index, field in enumerate(fields):
         inner = protobuf.message(field)
         if inner is None:
@@ -94,7 +94,7 @@ def _search[T](
 
 
 def _host(fields: list[Field]) -> bytes | None:
-    """The triple of an accelerator's host."""
+    """Return the triple of an accelerator's host."""
     numbers = [(field.number, field.wire) for field in fields]
     if numbers not in ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)]):
         return None

@@ -28,16 +28,18 @@ _SNAPPY_RATIO_MAX = 32
 
 
 def messages(serialized: bytes) -> Iterator[bytes]:
-    """The messages in their order.
+    """Yield the messages in their order.
 
     Raises ValueError for bytes of another layout, UsageError (AOTC-E057) where cramjam is needed to
     read them and not installed.
     """
     length, start = read_varint(serialized, 0, len(serialized))  # in front stands IFRT's header
-    yield from _messages(serialized[start + length :], _DEPTH_MAX, _Room(len(serialized)))
+    yield from _messages(
+        serialized[start + length :], _DEPTH_MAX, _DecompressionBudget(len(serialized))
+    )
 
 
-class _Room:
+class _DecompressionBudget:
     """The bytes that may still be decompressed from so many: files lie in files."""
 
     def __init__(self, size: int) -> None:
@@ -49,15 +51,15 @@ class _Room:
             raise ValueError("many times as many bytes within")
 
 
-def _messages(data: bytes, depth: int, room: _Room) -> Iterator[bytes]:
+def _messages(data: bytes, depth: int, budget: _DecompressionBudget) -> Iterator[bytes]:
     if not data.startswith(SIGNATURE):
         yield data
     elif depth:
-        for record in _records(data, room):
-            yield from _messages(record, depth - 1, room)
+        for record in _records(data, budget):
+            yield from _messages(record, depth - 1, budget)
 
 
-def _records(data: bytes, room: _Room) -> Iterator[bytes]:
+def _records(data: bytes, budget: _DecompressionBudget) -> Iterator[bytes]:
     blocks = range(0, len(data), _BLOCK_BYTES)
     joined = b"".join(data[at + _BLOCK_HEADER_BYTES : at + _BLOCK_BYTES] for at in blocks)
     at = 0
@@ -71,18 +73,18 @@ def _records(data: bytes, room: _Room) -> Iterator[bytes]:
         chunk, at = joined[at : at + size], at + size
         letter, count = bytes([kind & 0xFF]), kind >> 8
         if letter == _SIMPLE:
-            yield from _simple(chunk, count, room)
+            yield from _simple(chunk, count, budget)
         elif letter not in (_SIGNED, _PADDING):
             raise ValueError(f"a chunk of type {letter!r}")
 
 
-def _simple(chunk: bytes, count: int, room: _Room) -> Iterator[bytes]:
-    """A chunk's records: how it is compressed, bytes of sizes, sizes, values."""
+def _simple(chunk: bytes, count: int, budget: _DecompressionBudget) -> Iterator[bytes]:
+    """Yield a chunk's records: how it is compressed, bytes of sizes, sizes, values."""
     if not chunk:
         raise ValueError("an empty chunk")
     length, at = read_varint(chunk, 1, len(chunk))
-    sizes = _decompressed(chunk[0], chunk[at : at + length], room)
-    values = _decompressed(chunk[0], chunk[at + length :], room)
+    sizes = _decompressed(chunk[0], chunk[at : at + length], budget)
+    values = _decompressed(chunk[0], chunk[at + length :], budget)
     at = begin = 0
     for _ in range(count):
         size, at = read_varint(sizes, at, len(sizes))
@@ -92,7 +94,7 @@ def _simple(chunk: bytes, count: int, room: _Room) -> Iterator[bytes]:
         begin += size
 
 
-def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
+def _decompressed(how: int, data: bytes, budget: _DecompressionBudget) -> bytes:
     if how == _PLAIN:
         return data
     if how != _SNAPPY:
@@ -102,7 +104,7 @@ def _decompressed(how: int, data: bytes, room: _Room) -> bytes:
     again, _ = read_varint(data, at, len(data))
     if size != again:
         raise ValueError(f"{len(data)} bytes that become {again}, or {size}")
-    room.take(size)
+    budget.take(size)
     try:
         import cramjam
     except ImportError as error:

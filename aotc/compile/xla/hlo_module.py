@@ -78,7 +78,7 @@ TEMPORARY = "temporary"
 
 
 def memory_plan(assignment: bytes) -> MemoryPlan:
-    """The plan of a serialized BufferAssignmentProto. Raises ValueError for bytes that are none."""
+    """Parse the plan of a serialized BufferAssignmentProto. Raises ValueError."""
     found: dict[str, list[int]] = {}
     values: list[int] = []
     for field in protobuf.parse(assignment):

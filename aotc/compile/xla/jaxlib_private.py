@@ -66,7 +66,7 @@ MlirError = ir.MLIRError
 
 
 def missing(names: Iterable[str] = NAMES) -> list[str]:
-    """The names that the installed jaxlib lacks."""
+    """Return the names that the installed jaxlib lacks."""
 
     def absent(name: str) -> bool:
         try:
@@ -90,12 +90,12 @@ def versions() -> dict[str, str | int]:
 
 
 def cpu_client(devices: int = 1) -> Any:
-    """A CPU client with this many devices, which gives the host's topology and the cost model."""
+    """Return a CPU client with this many devices, for the host's topology and cost model."""
     return xla_client.make_cpu_client(asynchronous=False, num_devices=devices)
 
 
 def host_topology(client: Any) -> bytes:
-    """The serialized topology of this host: triple, processor and features in XLA's spelling."""
+    """Return this host's serialized topology: triple, processor and features as XLA names them."""
     return bytes(xla_client._xla.get_topology_for_devices(client.devices()).serialize())
 
 
@@ -106,7 +106,7 @@ def artifact_text(artifact: bytes) -> str:
 
 
 def hlo_module_text(proto: bytes) -> str:
-    """A serialized HloModuleProto as text. Raises XlaError or ValueError."""
+    """Return a serialized HloModuleProto as text. Raises XlaError or ValueError."""
     return str(_hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string())
 
 
@@ -115,7 +115,7 @@ PARTITIONING = re.compile(r"Sharding|SPMD(FullToShard|ShardToFull)Shape|xla\.sdy
 
 
 def custom_call_targets(module: Any) -> list[str]:
-    """The targets of the custom calls in an MLIR module, sorted, without those of PARTITIONING."""
+    """Return the sorted custom-call targets of an MLIR module, without PARTITIONING."""
     calls = mlir_context.operations_named(module, ("stablehlo.custom_call",))
     names = {str(ir.StringAttr(call.attributes["call_target_name"]).value) for call in calls}
     return sorted(name for name in names if not PARTITIONING.fullmatch(name))
@@ -134,7 +134,7 @@ def operations(module: Any) -> dict[str, int]:
 
 
 def default_options() -> bytes:
-    """A CompileOptionsProto with what this jaxlib's XLA does by default."""
+    """Return a CompileOptionsProto with what this jaxlib's XLA does by default."""
     return bytes(xla_client.CompileOptions().SerializeAsString())
 
 
@@ -203,12 +203,12 @@ def memory(executable: Any) -> dict[str, int]:
 
 
 def hlo_text(executable: Any) -> str:
-    """The optimized HLO of an unloaded executable."""
+    """Return the optimized HLO of an unloaded executable."""
     return str(executable.hlo_modules()[0].to_string())
 
 
 def hlo_proto(executable: Any) -> bytes:
-    """The optimized HLO of an unloaded executable, an HloModuleProto."""
+    """Return the optimized HLO of an unloaded executable, an HloModuleProto."""
     return bytes(executable.hlo_modules()[0].as_serialized_hlo_module_proto())
 
 

@@ -27,7 +27,7 @@ NAMES = (
 
 
 def load(name: str, library: str) -> Any:
-    """The C interface of a plugin. Raises XlaError."""
+    """Return the C interface of a plugin. Raises XlaError."""
     return xla_client.load_pjrt_plugin_dynamically(name, library)
 
 
@@ -37,23 +37,23 @@ def initialize(name: str) -> None:
 
 
 def describe(plugin: Any, options: Mapping[str, str | list[int]], name: str = "") -> bytes:
-    """Devices as the plugin describes them: a serialized topology. Raises XlaError."""
+    """Return devices as the plugin describes them: a serialized topology. Raises XlaError."""
     return bytes(xla_client.make_c_api_device_topology(plugin, name, **options).serialize())
 
 
 def kinds(description: bytes) -> list[str]:
-    """The product name of each described device."""
+    """Return the product name of each described device."""
     described = xla_client._xla.DeviceTopology.deserialize(description)
     return [str(device.device_kind) for device in described._make_compile_only_devices()]
 
 
 def code_bytes(executable: Any) -> int:
-    """The size of an unloaded executable's code on the device."""
+    """Return the size of an unloaded executable's code on the device."""
     return int(executable.get_compiled_memory_stats().generated_code_size_in_bytes)
 
 
 def cost(executable: Any) -> dict[str, float]:
-    """The plugin's own cost analysis of an unloaded executable."""
+    """Return the plugin's own cost analysis of an unloaded executable."""
     return dict(executable.cost_analysis())
 
 

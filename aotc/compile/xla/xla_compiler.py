@@ -37,7 +37,7 @@ class XlaBackend(WorkerBackend):
         return kept(self.WORKER)
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib and XLA."""
+        """Return versions of aotc, jax, jaxlib and XLA."""
         return built_with({})
 
     def compile(self, job: CompileJob) -> Executable:
@@ -74,7 +74,7 @@ def request_of(job: CompileJob) -> Job:
 
 
 def _npz(arrays: Mapping[int, np.ndarray[Any, Any]]) -> bytes:
-    """The arrays as a .npz file, by their indexes."""
+    """Return the arrays as a .npz file, by their indexes."""
     file = BytesIO()
     np.savez(file, **{str(index): array for index, array in arrays.items()})  # type: ignore[arg-type]
     return file.getvalue()
@@ -147,7 +147,7 @@ def _executable(
 
 
 def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
-    """The error for what the worker could not do."""
+    """Return the error for a failed job of the worker."""
     if result.problem is Problem.JAXLIB:
         return unknown_jaxlib(job, "executables", result.words)
     if result.problem is Problem.TARGET:

@@ -15,7 +15,7 @@ _TARGET = re.compile(r'custom_call_target="([^"]+)"')
 
 
 def targets(hlo_text: str) -> tuple[str, ...]:
-    """The custom-call targets of an HLO module's text, sorted."""
+    """Return the custom-call targets of an HLO module's text, sorted."""
     return tuple(sorted(set(_TARGET.findall(hlo_text))))
 
 

@@ -81,7 +81,7 @@ def _is_symbol(field: Field) -> bool:
 
 
 def _thunk_kind(field: Field) -> str | None:
-    """The kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
+    """Return the kind of a thunk, which is {1: kind, 2: {1: operation, 2: module, …}, …}."""
     inner = protobuf.message(field)
     if not inner or [(f.number, f.wire) for f in inner[:2]] != [(1, BYTES), (2, BYTES)]:
         return None
@@ -111,7 +111,7 @@ def _count_thunks(field: Field, counts: Counter[str], depth: int = 0) -> None:
 
 
 def _module(field: Field) -> bytes | None:
-    """An HloModuleProto in a message with its configuration: {1: module, 2: configuration}."""
+    """Return the HloModuleProto of {1: module, 2: configuration}."""
     inner = protobuf.message(field)
     if not inner or [(f.number, f.wire) for f in inner] != [(1, BYTES), (2, BYTES)]:
         return None
@@ -122,7 +122,7 @@ def _module(field: Field) -> bytes | None:
 
 
 def _assignment(field: Field) -> bytes | None:
-    """A BufferAssignmentProto: logical buffers as 1, then allocations as 3, and statistics."""
+    """Return a BufferAssignmentProto: logical buffers as 1, allocations as 3, statistics."""
     inner = protobuf.message(field)
     if not inner or isinstance(field.value, int):
         return None
@@ -163,7 +163,7 @@ _DEPTH_MAX = 4
 
 
 def optimized_module(serialized: bytes) -> bytes | None:
-    """The optimized HLO in an executable of whatever backend, an HloModuleProto, if it is there.
+    """Return the optimized HLO (HloModuleProto) in an executable of any backend, if it has one.
 
     Raises UsageError as `records.messages`.
     """
@@ -180,7 +180,7 @@ def optimized_module(serialized: bytes) -> bytes | None:
 
 
 def assignment_of_module(message: bytes) -> bytes | None:
-    """The BufferAssignmentProto in a message that holds an optimized module as well."""
+    """Return the BufferAssignmentProto in a message that holds an optimized module as well."""
     fields = _fields(message)
     if not any(map(_module, fields)):
         return None
@@ -195,7 +195,7 @@ def _fields(data: bytes) -> list[Field]:
 
 
 def compile_options(serialized: bytes) -> bytes:
-    """The CompileOptionsProto that an executable was made with. Raises UnknownLayoutError."""
+    """Return an executable's CompileOptionsProto. Raises UnknownLayoutError."""
     _, outer, _, index = _split(serialized)
     for field in outer[index + 1 :]:
         if isinstance(field.value, bytes):
@@ -204,7 +204,7 @@ def compile_options(serialized: bytes) -> bytes:
 
 
 def canonical(serialized: bytes) -> bytes:
-    """A serialized executable with its object files and symbols in sorted order.
+    """Return a serialized executable with its object files and symbols in sorted order.
 
     XLA generates kernels in parallel and lists them as they finish. Loading does not depend on the
     order. Raises UnknownLayoutError.

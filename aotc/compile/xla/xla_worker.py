@@ -57,7 +57,7 @@ def prepare() -> None:
     assert cpu_artifact_compiler and worker_child
 
 
-def compile_apart(job: Job) -> Result:
+def compile_reproducibly(job: Job) -> Result:
     """Compile a job in this process, whose memory is laid out the same way each time."""
     randomized = fix_address_layout()
     from aotc.compile.xla import processor_count
@@ -86,7 +86,7 @@ def main() -> None:
     from aotc.base.workers.worker_child import answer
     from aotc.compile.xla.xla_job import Job
 
-    answer(Job, lambda job, progress: compile_apart(job))
+    answer(Job, lambda job, progress: compile_reproducibly(job))
 
 
 if __name__ == "__main__":

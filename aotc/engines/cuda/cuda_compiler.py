@@ -51,7 +51,7 @@ class CudaBackend(WorkerBackend):
     platform = "cuda"
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
+        """Return versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
 
         Raises CompileError (AOTC-E907) for wheels that are missing or do not fit.
         """
@@ -95,7 +95,7 @@ def _wheels() -> Wheels:
 
 
 def self_contained(target: Target) -> Target:
-    """The target with the installed plugin's description written out, which any plugin can use.
+    """Return the target with the installed plugin's description, which any plugin can use.
 
     Raises CompileError (AOTC-E907, E908).
     """
@@ -104,7 +104,7 @@ def self_contained(target: Target) -> Target:
 
 
 def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
-    """The device of a target and its description, by the plugin unless the target brings one."""
+    """Return a target's device and its description, the target's own or the plugin's."""
     device = target.device
     assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
     text = device.text or gpu_descriptions.texts_once(_wheels().plugin).get(device.description)

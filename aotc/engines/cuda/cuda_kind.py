@@ -75,7 +75,7 @@ class CudaKind(TargetKind[CudaModel]):
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
     ) -> DeviceRequirements:
-        """The kinds of GPUs, the version of XLA's plugin for them, and a driver for its CUDA."""
+        """Return the requirements: GPU products, versions of XLA's plugin, and a driver."""
         device = _device(target)
         return plugin_requirements(
             device.kinds, PLUGIN, built_with, memory_bytes, device.compute_capability, DRIVER

@@ -49,7 +49,7 @@ def _machine(data: bytes) -> int:
 
 
 def with_code(evidence: ExecutableEvidence, serialized: bytes) -> ExecutableEvidence:
-    """The evidence with these two added; unchanged if the layout of the bytes is not known."""
+    """Return the evidence with these two added, unless the bytes' layout is unknown."""
     try:
         parts = list(messages(serialized))
         assignments = [xla_objects.assignment_of_module(part) for part in parts]

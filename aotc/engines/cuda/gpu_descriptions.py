@@ -132,7 +132,7 @@ def claims(text: str) -> dict[str, str]:
 
 
 def _path(blocks: list[str], name: str) -> str:
-    """The dotted path of a field, without the `gpu_device_info` that blocks may begin with."""
+    """Return a field's dotted path, without a leading `gpu_device_info`."""
     return ".".join([*(blocks[1:] if blocks[:1] == [ROOT] else blocks), name])
 
 

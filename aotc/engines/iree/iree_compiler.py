@@ -57,7 +57,7 @@ class IreeBackend(WorkerBackend):
     platform = "iree"
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib and IREE's compiler. Raises CompileError (AOTC-E907)."""
+        """Return versions of aotc, jax, jaxlib and IREE. Raises CompileError (AOTC-E907)."""
         return built_with(require_installed("iree", "iree", COMPILER))
 
     def compile(self, job: CompileJob) -> Executable:
@@ -119,7 +119,7 @@ def _target_flags(target: Target) -> tuple[str, ...]:
 
 
 def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
-    """Why the last level made nothing."""
+    """Return the error of the last level, which made nothing."""
     assert result.problem is Problem.PROGRAM
     if result.called:
         instead = 'list another engine behind it: engines = ["iree", "xla"]'
@@ -129,7 +129,7 @@ def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
 
 
 def complaint(said: Sequence[str]) -> str:
-    """What IREE wrote of a module that it did not compile, in a line that names the operation."""
+    """Return IREE's message about a rejected module, in a line that names the operation."""
     for index, line in enumerate(said):
         if error := _ERROR.search(line):
             words = error[1][:_WORDS_MAX]

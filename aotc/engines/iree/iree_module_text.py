@@ -58,7 +58,7 @@ class Value:
 
     @property
     def outside(self) -> str:
-        """Its type in globals and in the public function."""
+        """Return the type in globals and in the public function."""
         return _tensor(self.shape, SIGNLESS.get(self.element, self.element))
 
     @property
@@ -80,7 +80,7 @@ class Signature:
 
 
 def signature_of(module: Any) -> Signature:
-    """What `main` of a module takes and gives."""
+    """Return the argument and result types of a module's `main`."""
     with module.context:
         main = ir.SymbolTable(module.operation)[MAIN]
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)

@@ -17,9 +17,9 @@ from aotc.base.evidence import (
     Allocations,
     CompilerRecord,
     ExecutableEvidence,
+    LibraryWork,
     MemoryPlan,
     Optimized,
-    Place,
 )
 from aotc.base.workers.worker_child import answer
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
@@ -160,7 +160,7 @@ def _evidence(
             options=dict(sorted(options.items())), debug_options=None, pipelines=()
         ),
         optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
-        placement=(Place(name=IREE, steps={"kernel": dispatches}),),
+        placement=(LibraryWork(name=IREE, steps={"kernel": dispatches}),),
         plan=MemoryPlan(
             allocations={"temporary": Allocations(count=1, size_bytes=temporary)},
             values=0,

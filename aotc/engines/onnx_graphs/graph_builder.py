@@ -115,7 +115,7 @@ class Graph:
         return self.inputs[-1]
 
     def output(self, tensor: Tensor, shape: Sequence[int], name: str = "") -> None:
-        """Give a result, as an array of this shape."""
+        """Add a result as an array of this shape."""
         name = name or self._name()
         self._add("Identity", [self.full(tensor, shape)], (name,), {})
         self.outputs.append(self._known(Tensor(name, tuple(shape), tensor.element)))
@@ -200,7 +200,7 @@ class Graph:
     def each(
         self, operator: str, *inputs: Tensor, element: str = "", **attributes: Attribute
     ) -> Tensor:
-        """An operator for each element. element: of the result, if it is not that of the last."""
+        """Add an elementwise operator; `element` is the result's type, by default the last's."""
         shape = np.broadcast_shapes(*(tensor.shape for tensor in inputs))
         return self.node(operator, inputs, shape, element or inputs[-1].element, **attributes)
 
@@ -297,7 +297,7 @@ class Graph:
         return self.node("Concat", parts, shape, parts[0].element, axis=axis)
 
     def pad(self, tensor: Tensor, low: Sequence[int], high: Sequence[int], value: Tensor) -> Tensor:
-        """Numbers around an array."""
+        """Return numbers around an array."""
         if not any(low) and not any(high):
             return tensor
         shape = [
@@ -313,7 +313,7 @@ class Graph:
         )
 
     def where(self, condition: Tensor, one: Tensor, other: Tensor) -> Tensor:
-        """One where the condition holds, else the other."""
+        """Return one where the condition holds, else the other."""
         if one.element == "i1":
             both = self.each("And", condition, one)
             return self.each("Or", both, self.each("And", self.each("Not", condition), other))
@@ -322,7 +322,7 @@ class Graph:
         return self.cast(self.each("Where", *operands), one.element)
 
     def is_nan(self, tensor: Tensor) -> Tensor:
-        """Where a float is no number."""
+        """Return where a float is NaN."""
         if tensor.element == "bf16":
             tensor = self.cast(tensor, "f32")
         return self.each("IsNaN", tensor, element="i1")
@@ -367,7 +367,7 @@ class Graph:
         return 0 if node.operator == "Identity" else self.names.tensors[name].size_bytes
 
     def walk(self) -> Iterator[Node]:
-        """Its nodes with those within them."""
+        """Yield its nodes, including nested ones."""
         for node in self.nodes:
             yield node
             for value in node.attributes.values():
@@ -394,7 +394,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 
 
 def names_in(node: Node) -> Iterator[str]:
-    """What a node takes, also within loops and branches."""
+    """Yield the names that a node uses, also within loops and branches."""
     yield from node.inputs
     for value in node.attributes.values():
         if isinstance(value, Graph):

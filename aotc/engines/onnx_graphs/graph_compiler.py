@@ -29,7 +29,7 @@ class GraphBackend(WorkerBackend):
         super().__init__(worker)
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib and the packages. Raises CompileError (AOTC-E907)."""
+        """Return versions of aotc, jax, jaxlib and engine. Raises CompileError (AOTC-E907)."""
         return built_with(
             require_installed(self.platform, self._engine.extra, FORMAT, self._engine.runtime)
         )

@@ -99,7 +99,7 @@ def _subtract(rule: Rule) -> list[Tensor]:
 
 
 def _divide(rule: Rule) -> list[Tensor]:
-    """Integers: -1 for a division by zero, the same for the lowest by -1; 1 for zero by itself."""
+    """Divide; an integer by zero gives -1, one by itself 1, and the lowest by -1 itself."""
     graph, (one, other) = rule.graph, rule.operands
     dividend, divisor = rule.operation.operands
     if dividend is divisor and one.element not in FLOATS:
@@ -121,7 +121,7 @@ def _divide(rule: Rule) -> list[Tensor]:
 
 
 def _remainder(rule: Rule) -> list[Tensor]:
-    """With the sign of the dividend; for integers the dividend itself if the divisor is zero."""
+    """Return the remainder with the dividend's sign; an integer by zero gives the dividend."""
     graph, (one, other) = rule.graph, rule.operands
     if one.element in FLOATS:
         rest = graph.each("Mod", computed(graph, one), computed(graph, other), fmod=1)
@@ -179,7 +179,7 @@ def _shift_arithmetic(rule: Rule) -> list[Tensor]:
 
 
 def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
-    """How many bits of an unsigned integer of 64 bits are set."""
+    """Count the set bits of an unsigned 64-bit integer."""
 
     def number(value: int) -> Tensor:
         return graph.constant(np.uint64(value), "ui64")
@@ -259,7 +259,7 @@ def compared(graph: Graph, direction: str, one: Tensor, other: Tensor) -> Tensor
 
 
 def order_key(graph: Graph, value: Tensor) -> Tensor:
-    """Integers in IEEE 754's total order of floats."""
+    """Return integers in IEEE 754's total order of floats."""
     value = computed(graph, value)
     element = "i32" if value.element == "f32" else "i64"
     bits = bit_cast(graph, value, element)

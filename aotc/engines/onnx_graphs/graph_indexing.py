@@ -86,7 +86,7 @@ def _gather(rule: Rule) -> list[Tensor]:
 def _start(
     rule: Rule, number: int, numbers: dict[str, object], batch: Sequence[int], operand: int = 1
 ) -> Tensor:
-    """One of the indices that start each window, for the whole batch."""
+    """Return one of the indices that start each window, for the whole batch."""
     graph, at = rule.graph, rule.whole(operand)
     axis = numbers["index_vector_dim"]
     assert isinstance(axis, int)
@@ -152,7 +152,7 @@ def _scatter(rule: Rule) -> list[Tensor]:
 
 
 def _scattered(graph: Graph, value: Tensor, reduction: str) -> Tensor:
-    """Numbers of a type that can be scattered.
+    """Return numbers of a type that can be scattered.
 
     ONNX Runtime compares by `a > b ? a : b`, which passes over NaN: floats of which the largest or
     the smallest is kept become integers in their order, and NaN the last of them.

@@ -49,7 +49,7 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
         return plugin_requirements((self.engine.device,), self.engine.runtime, built_with, 0)
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Whose threads compute a call."""
+        """Return a candidate for each thread pool that can compute a call."""
         words, option = self.engine.threads, self.engine.option
         return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in words))
 

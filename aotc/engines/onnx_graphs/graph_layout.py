@@ -9,7 +9,7 @@ from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 
 
 def _broadcast(rule: Rule) -> list[Tensor]:
-    """Axes in their places; the repeating is left to who needs it."""
+    """Return the operand with its axes in place; consumers repeat the numbers."""
     (value,), result = rule.operands, rule.operation.result
     places = rule.numbers("broadcast_dimensions")
     own = (1,) * (len(places) - len(value.shape)) + value.shape
@@ -86,7 +86,7 @@ def padded(
     high: tuple[int, ...],
     inside: tuple[int, ...],
 ) -> Tensor:
-    """Numbers around and between those of an array; less than none are taken away."""
+    """Return numbers around and between those of an array; less than none are taken away."""
     for axis, between in enumerate(inside):
         size = value.shape[axis]
         if not between or size < 2:

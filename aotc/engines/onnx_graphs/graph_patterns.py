@@ -337,7 +337,7 @@ def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
 
 
 def _scaled(value: Value, factor: float) -> Value | None:
-    """What is multiplied by a number, or divided by its inverse."""
+    """Return the value that a number multiplies, or whose divisor is its inverse."""
     made_by = maker(value, "stablehlo.multiply")
     if made_by is not None:
         for number, rest in pairs(made_by):
@@ -350,7 +350,7 @@ def _scaled(value: Value, factor: float) -> Value | None:
 
 
 def _factors(value: Value) -> list[Value]:
-    """What a product is made of."""
+    """Return the factors of a product."""
     made_by = maker(value, "stablehlo.multiply")
     if made_by is None:
         return [value]
@@ -577,7 +577,7 @@ def _mean(value: Value, shape: Sequence[int]) -> Value | None:
 
 
 def _squared(value: Value | None) -> Value | None:
-    """What is multiplied by itself."""
+    """Return the value that is multiplied by itself, if any."""
     made_by = maker(value, "stablehlo.multiply") if value is not None else None
     if made_by is None or made_by.operands[0] is not made_by.operands[1]:
         return None

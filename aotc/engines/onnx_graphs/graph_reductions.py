@@ -21,7 +21,7 @@ type Combine = Callable[[Graph, Tensor, Tensor], Tensor]
 
 
 def body_of(block: Block) -> str:
-    """The only operation of a function of two numbers, such as "stablehlo.add"; "" for others."""
+    """Return the only operation of a function of two numbers, or "": "stablehlo.add"."""
     if len(block.operations) != 1 or len(block.arguments) != 2:
         return ""
     (only,) = block.operations
@@ -126,7 +126,7 @@ def _reduced(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
 def reduce_to(
     graph: Graph, name: str, value: Tensor, axes: Sequence[int], shape: Sequence[int]
 ) -> Tensor:
-    """One of ONNX's reductions. shape: of the result, without the axes."""
+    """Return one of ONNX's reductions; `shape` is the result's, without the axes."""
     if not axes:
         return value
     element = value.element
@@ -317,7 +317,7 @@ def _positions(
 def _running(
     name: str, value: Tensor, window: Sequence[int], edges: Sequence[tuple[int, int]]
 ) -> Callable[[Graph, Tensor], Tensor] | None:
-    """What accumulates along one axis, if a window is all that comes before."""
+    """Return the cumulative operator along one axis, if the window is all that precedes."""
     axes = [axis for axis, size in enumerate(window) if size != 1]
     if len(axes) != 1 or name not in _COMBINED:
         return None

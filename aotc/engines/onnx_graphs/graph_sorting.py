@@ -50,7 +50,7 @@ def _key(graph: Graph, value: Tensor) -> Tensor:
 
 
 def _keys(block: Block) -> list[tuple[int, bool]]:
-    """The operands that a comparison looks at, in order, and whether the largest comes first."""
+    """Return a comparison's operands in order, and whether the largest comes first."""
     (returned,) = block.returned
     found = _compared_by(block, returned)
     if found is None:
@@ -98,7 +98,7 @@ def _simple(block: Block, compare: Operation) -> list[tuple[int, bool]] | None:
 
 
 def _argument(block: Block, value: Value) -> int | None:
-    """The argument that a value is, but for what jax does to zeros and to what is no number."""
+    """Return the argument behind a value, ignoring jax's treatment of zeros and NaN."""
     for place, argument in enumerate(block.arguments):
         if value is argument:
             return place

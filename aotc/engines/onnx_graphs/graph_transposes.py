@@ -156,7 +156,7 @@ class _Moving:
         return self._made(node, operands, order)
 
     def _before(self, name: str, order: tuple[int, ...], size: int) -> Tensor | None:
-        """What becomes an operand by this order of the axes; None if that would move too much."""
+        """Return an operand before this transposition; None if that would move too much."""
         turned, tensor = self._turned.get(name), self._tensors[name]
         if turned is not None and turned.order == order:
             return turned.source
@@ -202,7 +202,7 @@ class _Moving:
         return self._made(node, places, order)
 
     def _made(self, node: Node, operands: list[Tensor], order: tuple[int, ...]) -> _Turned:
-        """A node of these operands, whose result becomes the one of another by this order."""
+        """Add a node of these operands, whose result in this order replaces another's."""
         result = self._tensors[node.outputs[0]]
         shape = [size for _, size in sorted(zip(order, result.shape, strict=True))]
         made = self._graph.node(node.operator, operands, shape, result.element, **node.attributes)

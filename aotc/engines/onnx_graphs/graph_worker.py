@@ -10,9 +10,9 @@ from aotc.base.evidence import (
     ONNX_RUNTIME,
     CompilerRecord,
     ExecutableEvidence,
+    LibraryWork,
     MemoryPlan,
     Optimized,
-    Place,
 )
 from aotc.compile.worker_results import Problem, ProblemError, Result, problem_as_result
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL, Job
@@ -95,7 +95,7 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             operations=operations,
             compilation=CompilerRecord(options={}, debug_options=None, pipelines=()),
             optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
-            placement=(Place(name=engine, steps=taken.operators),),
+            placement=(LibraryWork(name=engine, steps=taken.operators),),
             plan=MemoryPlan(allocations={}, values=0, value_bytes=0),
             kernels={},
         ),

@@ -61,7 +61,7 @@ class Value:
 
     @property
     def size(self) -> int:
-        """How many elements it has."""
+        """Return the number of elements."""
         return prod(self.shape)
 
     @property
@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def result(self) -> Value:
-        """Its only result."""
+        """Return its only result."""
         (one,) = self.results
         return one
 
@@ -100,7 +100,7 @@ class Block:
     returned: list[Value] = field(default_factory=list)
 
     def walk(self) -> Iterator[Operation]:
-        """Its operations with those within them."""
+        """Yield its operations, including nested ones."""
         for operation in self.operations:
             yield operation
             for block in operation.blocks:
@@ -108,7 +108,7 @@ class Block:
 
 
 def read(module: Any) -> Block:
-    """The function `main` of a module. Raises UnsupportedError for types that ONNX has not."""
+    """Read a module's `main`. Raises UnsupportedError for types that ONNX lacks."""
     with module.context:
         functions = {
             ir.StringAttr(each.operation.attributes["sym_name"]).value: each.operation

@@ -38,7 +38,7 @@ _NAMED = re.compile(r"[\w.]+/v\d+")
 
 
 def options(threads: int = 1) -> Any:
-    """Options of a session that only makes graphs."""
+    """Return options of a session that only makes graphs."""
     chosen = onnxruntime.SessionOptions()
     chosen.intra_op_num_threads = threads
     chosen.log_severity_level = _FATAL
@@ -46,7 +46,7 @@ def options(threads: int = 1) -> Any:
 
 
 def optimized(graph: Graph, folder: Path) -> Any:
-    """What ONNX Runtime makes of a graph for any processor. folder: for its file.
+    """Return ONNX Runtime's optimized graph for any processor, by a file in `folder`.
 
     Raises UnsupportedError, which names the operation, for what it has no code for.
     """
@@ -110,7 +110,7 @@ def _refused(graph: Graph, words: str) -> str:
 
 
 def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> bytes:
-    """The model's bytes, with the parameters that are weights as arrays that are handed over.
+    """Return the model's bytes, with weight parameters as arrays that a call passes.
 
     threads: who computes a call (`aotc.engines.onnx_graphs.graph_job`).
     """
@@ -154,7 +154,7 @@ def _reference(value: Any) -> Any:
 
 
 def operators(model: Any) -> dict[str, int]:
-    """How often each operator occurs, by name; the body of a loop counts once."""
+    """Return how often each operator occurs; the body of a loop counts once."""
     found: Counter[str] = Counter()
 
     def visit(graph: Any) -> None:

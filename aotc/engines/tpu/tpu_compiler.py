@@ -30,7 +30,7 @@ class TpuBackend(WorkerBackend):
     platform = "tpu"
 
     def toolchain(self) -> BuiltWith:
-        """Versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
+        """Return versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
         return built_with({tpu_wheels.PLUGIN: _library()[1]})
 
     def compile(self, job: CompileJob) -> Executable:

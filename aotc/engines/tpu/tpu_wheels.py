@@ -19,7 +19,7 @@ _PINNED = re.compile(r"\Alibtpu *== *([0-9.]+?)\.\*")
 
 
 def wanted() -> str:
-    """The release of libtpu that the installed jax was made for, "0.0.50"; "" if it does not say.
+    """Return the libtpu release of the installed jax, such as "0.0.50"; "" if unknown.
 
     jax's extra `tpu` names it, and jax and jaxlib have the same version.
     """

@@ -96,7 +96,7 @@ class Checking:
         return list(found.values())
 
     def _refused(self, value: Any, inside: str, depth: int) -> Iterator[tuple[str, str]]:
-        """What is refused of a value, and what to do instead. inside: of which layer it is."""
+        """Yield unsupported parts of a value in the layer `inside`, each with a hint."""
         if depth > DEPTH_MAX:
             raise Damaged(f"a configuration of at most {DEPTH_MAX} levels", "more")
         if isinstance(value, list):
@@ -170,7 +170,7 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _of_keras(module: str, name: str) -> Any:
-    """What Keras finds under such a name; nothing is imported for it."""
+    """Return Keras's object of a name, without importing anything."""
     if module != "keras" and not module.startswith("keras."):
         return None
     return vars(sys.modules[module]).get(name) if module in sys.modules else None

@@ -148,7 +148,7 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
 
 
 def _named(variables: list[Any]) -> Iterator[tuple[str, Any]]:
-    """Variables by their paths; models in a model may have layers of the same name."""
+    """Yield variables by their paths; models in a model may have layers of the same name."""
     seen: set[str] = set()
     for each in variables:
         name, number = each.path, 1
@@ -160,7 +160,7 @@ def _named(variables: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _value(variable: Any, scope: Any) -> Array | None:
-    """What the file has of a variable. Nothing may depend on the state of random numbers."""
+    """Return a variable's value in the file, if any; random states must not matter."""
     if _is_seed(variable):
         return np.zeros(variable.shape, variable.dtype)
     found = scope.get_current_value(variable)
@@ -198,7 +198,7 @@ def _wide(
 
 
 def _inputs(model: Any, keys: list[str], file: ModelFile) -> Iterator[ModelInput]:
-    """By their keys where the model takes a dict, else by the names of their layers."""
+    """Yield inputs by a dict's keys, or by the names of their layers."""
     for name, tensor in zip(
         keys or [each.name for each in model.inputs], model.inputs, strict=True
     ):
@@ -238,7 +238,7 @@ def _function(
     import keras
 
     def called(given: list[tuple[Any, Any]], arrays: tuple[Any, ...]) -> tuple[Any, list[str]]:
-        """The results, and the names of the variables that the call changes, but for seeds."""
+        """Return the results, and the names of changed variables other than seeds."""
         scope = keras.StatelessScope(given, initialize_variables=False)
         before = {id(each): scope.get_current_value(each) for each, _ in given}
         with scope, warnings.catch_warnings():
@@ -334,7 +334,7 @@ def _depends(jaxpr: Any) -> bool:
 
 
 def _as_taken(arrays: tuple[Any, ...], keys: list[str]) -> Any:
-    """Inputs as the model takes them: a dict, an array or a list."""
+    """Return inputs as the model takes them: a dict, an array or a list."""
     if keys:
         return dict(zip(keys, arrays, strict=True))
     return arrays[0] if len(arrays) == 1 else list(arrays)

@@ -99,7 +99,7 @@ def _walk(file: Any, size: int) -> None:
 
 
 def _bytes(dataset: Any, where: str) -> int:
-    """How many bytes an array has. Raises Damaged if they are not all there."""
+    """Return an array's size in bytes. Raises Damaged if the file is truncated."""
     if dataset.shape is None or dataset.dtype.kind not in "biufcV" or dataset.dtype.hasobject:
         raise Damaged("arrays of numbers", f"{dataset.dtype} at {where}")
     if dataset.chunks is not None or dataset.external or dataset.is_virtual:

@@ -187,7 +187,7 @@ class Evaluation:
         return settled(value) if is_known(value) else value
 
     def _body(self, node: Node, inputs: Sequence[Value], attributes: Mapping[str, Any]) -> Function:
-        """What onnx says that an operator computes, in terms of others."""
+        """Return onnx's definition of an operator by others."""
         schema = node.schema
         opset = self.reader.opsets.get(node.domain, node.version)
         if schema.has_function:

@@ -122,7 +122,7 @@ class OnnxFrontend:
 
 
 def _layers(nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
-    """The line that each node was written in, by its name, as PyTorch's exporter tells it."""
+    """Return each node's source line by its name, from PyTorch's exporter."""
     lines: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         told = getattr(node.message, "metadata_props", ())
@@ -190,7 +190,7 @@ def _checked(model: Any, file: ModelFile) -> _Parsed:
 
 
 def _without_maps(parsed: _Parsed) -> tuple[_Parsed, dict[str, str]]:
-    """The model without ZipMap at its outputs: it only gives names to the columns of an array."""
+    """Return the model without ZipMap at its outputs, which only names columns."""
     graph = parsed.graph
     maps = [
         node
@@ -242,7 +242,7 @@ def _unsupported(where: str, parsed: _Parsed) -> list[Finding]:
 
 
 def _hint(node: Node) -> str:
-    """What to do about a node that cannot be computed."""
+    """Return a hint for a node that cannot be computed."""
     if node.domain != MICROSOFT:
         return UNREAD
     if node.op in ("QuantizeLinear", "DequantizeLinear"):
@@ -256,7 +256,7 @@ def _hint(node: Node) -> str:
 
 
 def _lack(node: Node, inputs: frozenset[str]) -> str | None:
-    """Why a node cannot be computed, as far as it can be seen before tracing."""
+    """Return why a node cannot be computed, as far as it is known before tracing."""
     name = f"{node.domain}::{node.op}" if node.domain else node.op
     if node.domain not in OPSETS:
         return f"operator {shown(name)} of an unknown domain"
@@ -321,7 +321,7 @@ def _narrow(name: str, value: Array, where: str) -> Array:
 
 
 def _split(parsed: _Parsed) -> tuple[Graph, dict[str, Array]]:
-    """The graph with its constants, and its weights: large initializers and Constant nodes."""
+    """Return the graph with its constants, and weights: large initializers and Constants."""
     graph = parsed.graph
     deciding = _deciding(graph.nodes)
     constants = dict(graph.initializers)
@@ -392,7 +392,7 @@ def _called(
     weights: Mapping[str, Any],
     arrays: Sequence[Any],
 ) -> dict[str, Any]:
-    """One call of the model: its outputs as arrays of jax."""
+    """Return one call of the model: its outputs as arrays of jax."""
     whole = replace(graph, initializers={**graph.initializers, **weights})
     results: dict[str, Any] = {}
     values = evaluation.graph(whole, arrays, None)

@@ -55,7 +55,7 @@ def size_of(dimensions: tuple[int, ...], where: str) -> int:
 
 
 def _unpacked(raw: np.ndarray[Any, Any], count: int, bits: int, dtype: np.dtype[Any]) -> Array:
-    """Elements of less than a byte, the first in a byte's lowest bits."""
+    """Return elements of less than a byte, the first in a byte's lowest bits."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts: Array = (raw[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)[:count].astype(np.uint8)
     if dtype == np.dtype(ml_dtypes.float4_e2m1fn):

@@ -29,7 +29,7 @@ def walk(data: bytes, descriptor: Any) -> None:
     kinds: dict[str, dict[int, Any]] = {}
 
     def messages_of(of: Any) -> dict[int, Any]:
-        """Fields by number: the type of a message, None for a text; others are not in it."""
+        """Return fields by number: the type of a message, None for a text; others are not in it."""
         found = kinds.get(of.full_name)
         if found is None:
             found = kinds[of.full_name] = {

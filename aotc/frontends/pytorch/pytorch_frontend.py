@@ -48,7 +48,7 @@ class PyTorch:
 
 
 def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
-    """The program that the signature names, after its name; whether its initial state is meant."""
+    """Return the signature's program by name, and whether its initial state is meant."""
     if bytes(archive.read("archive_format")) != b"pt2":
         raise Damaged("a .pt2 archive", "another kind of archive")
     names = sorted(

@@ -143,7 +143,7 @@ def _state(
     file: ModelFile,
     into: Bindings,
 ) -> Bound:
-    """One more input of the model: what it owns and changes."""
+    """Return one more input of the model: its own state."""
     if meta is None:
         raise Damaged(f"sizes and a dtype of {name!a}"[:200], "none")
     if "/" in key or not key.isascii():
@@ -160,7 +160,7 @@ def _state(
 
 
 def _check_meta(key: str, stored: Stored, meta: TensorMeta | None) -> None:
-    """A weight is what the graph says of it."""
+    """Require that a weight has the graph's dtype and shape."""
     if meta is None:
         return
     sizes = tuple(size.as_int for size in meta.sizes)
@@ -176,7 +176,7 @@ def _narrows(dtype: np.dtype[Any], file: ModelFile) -> bool:
 
 
 def _narrow(name: str, array: Array, file: ModelFile, into: Bindings) -> Array:
-    """With 32 bits where 64-bit types are off, if the values fit."""
+    """Return the array in 32 bits where 64-bit types are off, if the values fit."""
     if not _narrows(array.dtype, file):
         return array
     to = NARROW[array.dtype]
@@ -196,7 +196,7 @@ def _inputs(
     into: Bindings,
     changes: torch_states.Changes,
 ) -> Iterator[tuple[ModelInput, TensorMeta]]:
-    """What callers pass."""
+    """Yield the inputs that callers pass."""
     outputs = zip(signature.output_specs, made.outputs, strict=False)
     results = [output for spec, output in outputs if spec.token is UNSET]
     computed = set(refs(tuple(results))).union(*map(used, made.steps))

@@ -42,7 +42,7 @@ FLOAT, INT, BOOL = np.dtype(np.float32), np.dtype(np.int64), np.dtype(np.bool_)
 
 
 def canonical(dtype: Any) -> DType:
-    """What jax computes with where torch has this dtype: 32 bits while 64-bit types are off."""
+    """Return jax's dtype for a torch dtype: 32 bits while 64-bit types are off."""
     made: DType = jax.dtypes.canonicalize_dtype(dtype)
     return made
 
@@ -62,7 +62,7 @@ def is_float(value: Any) -> bool:
 
 
 def is_low(dtype: Any) -> bool:
-    """Whether torch computes in float32 with numbers of this dtype, and rounds the result."""
+    """Return whether torch computes this dtype in float32 and rounds the result."""
     return category(dtype) == 2 and np.dtype(dtype).itemsize < 4
 
 
@@ -143,7 +143,7 @@ def as_dtype(value: Any, dtype: Any) -> jax.Array:
 
 
 def promoted(*values: Any) -> tuple[jax.Array, ...]:
-    """All as arrays of the dtype in which torch computes with them."""
+    """Return the values as arrays of the dtype in which torch computes with them."""
     dtype = promote(*values)
     return tuple(as_dtype(value, dtype) for value in values)
 
@@ -157,5 +157,5 @@ def as_float(*values: Any) -> tuple[jax.Array, ...]:
 
 
 def wide(dtype: Any) -> DType:
-    """What torch computes in for a result of this dtype: float32 for shorter floats."""
+    """Return the dtype in which torch computes a result: float32 for shorter floats."""
     return FLOAT if is_low(dtype) else np.dtype(dtype)

@@ -147,7 +147,7 @@ def _seen(value: Any, tensors: Mapping[str, TensorMeta]) -> Any:
 
 
 def _dtypes(step: Step, tensors: Mapping[str, TensorMeta], enable_x64: bool) -> Iterator[Refused]:
-    """What is wrong with the dtypes that a step makes."""
+    """Yield the unsupported dtypes that a step makes."""
     narrow = enable_x64 or (step.operator is not None and step.operator.narrow)
     for name in refs(step.outputs):
         dtype = tensors[name].dtype if name in tensors else None

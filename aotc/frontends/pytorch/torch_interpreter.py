@@ -46,7 +46,7 @@ class Values:
         self._seen: dict[str, int] = {}
 
     def _owner(self, name: str) -> str | None:
-        """Whose memory a value shares, if that memory is written."""
+        """Return the owner of the memory that a value shares, if that memory is written."""
         owner = self._shared.owner.get(name)
         return owner if owner in self._versions else None
 
@@ -207,7 +207,7 @@ def _bind(step: Step, made: Any, values: Values, plan: Plan) -> None:
 
 
 def _put(name: str, value: Any, values: Values, plan: Plan, narrow: bool) -> None:
-    """What torch says of a tensor has to be what was made: nothing goes on with another dtype."""
+    """Store a value, and require the dtype and shape that torch recorded for it."""
     meta = None if narrow else plan.tensors.get(name)
     if meta is not None and value is None and values.is_needed(name):
         raise Unsupported("a result that this frontend does not compute")

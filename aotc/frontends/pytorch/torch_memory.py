@@ -163,13 +163,13 @@ def _places(step: Step) -> Iterator[tuple[int | None, str]]:
 
 
 def _last_uses(plan: Plan) -> dict[str, int]:
-    """The last step that uses each value; after all, results are used, and what was passed."""
+    """Return the last step that uses each value; results and arguments are used at the end."""
     last = {name: number for number, step in enumerate(plan.steps) for name in used(step)}
     return last | dict.fromkeys(refs((*plan.outputs, *plan.inputs)), len(plan.steps))
 
 
 def _memory(step: Step, tensors: Mapping[str, TensorMeta]) -> Memory:
-    """What the results of a step share with its first argument."""
+    """Return the memory that the results of a step share with its first argument."""
     if step.target.startswith("higher_order."):
         return Memory.PERHAPS
     if step.operator is None or step.operator.memory is not Memory.PERHAPS:

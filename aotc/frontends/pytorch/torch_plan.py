@@ -203,7 +203,7 @@ def _value(argument: Argument, depth: int) -> Any:
 
 
 def _layer(node: Node) -> str:
-    """The path of the innermost module that a node's call belongs to, such as "layers.0.dense"."""
+    """Return the path of a node's innermost module, such as "layers.0.dense"."""
     _, path, *_ = (node.metadata.get("nn_module_stack", "").split(";")[-1] + ",").split(",")
     return path if path.isprintable() and len(path) <= NAMES_MAX else ""
 
@@ -343,7 +343,7 @@ def _autocasts(step: Step) -> bool:
 
 
 def _check_names(made: Plan) -> None:
-    """Each name is plain, made once, and before it is used: so there are no cycles."""
+    """Require that each name is plain, and is defined once and before its use: no cycles."""
     known: set[str] = set()
 
     def make(names: Iterator[str]) -> None:
@@ -371,7 +371,7 @@ def _check_names(made: Plan) -> None:
 
 
 def _needed(made: Plan) -> Plan:
-    """Without the steps that nothing needs. What may do more than return values is needed."""
+    """Return the plan without unneeded steps; steps that may have side effects are needed."""
     wanted = set(refs(made.outputs))
     kept: list[Step] = []
     for step in reversed(made.steps):
@@ -382,7 +382,7 @@ def _needed(made: Plan) -> Plan:
 
 
 def _only_returns(step: Step) -> bool:
-    """Whether a step does nothing but return values: of ATen the names tell, of others nothing."""
+    """Return whether a step only returns values, which only names of ATen show."""
     if step.target in NOTHING_DONE or step.target in FUNCTIONS:
         return True
     writes = step.in_place is not None or step.target.endswith("out")
@@ -396,5 +396,5 @@ def dtype_of(meta: TensorMeta) -> Any:
 
 
 def arguments(step: Step) -> dict[str, Any]:
-    """Arguments by name, without those that say nothing about values."""
+    """Return arguments by name, without those that say nothing about values."""
     return {name: value for name, value in step.inputs if name not in UNREAD}

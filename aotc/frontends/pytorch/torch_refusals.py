@@ -12,7 +12,7 @@ PARTS_MAX = 4096
 
 
 def few(count: int, what: str) -> int:
-    """The count, which a file may make so large that tracing never ends. Raises Unsupported."""
+    """Return the count unless it would make tracing endless. Raises Unsupported."""
     if count > PARTS_MAX:
         raise Unsupported(f"more than {PARTS_MAX} {what}")
     return count

@@ -102,7 +102,7 @@ def _target(spec: OutputSpec) -> tuple[str, str] | None:
 
 
 def _check_alike(made: Plan, name: str, output: Any) -> None:
-    """A new value has the dtype and the sizes of the old one."""
+    """Require that a new value has the dtype and sizes of the old one."""
     before = made.tensors.get(name)
     after = made.tensors.get(output.name) if isinstance(output, Ref) else None
     if (
@@ -168,7 +168,7 @@ def with_states(
 
 
 def initial_state(model: Model) -> Model:
-    """The function without inputs that returns what a model owns and changes, as its file has it.
+    """Return a function of no inputs that returns a model's initial state.
 
     An array of which every element is the same is made where it is asked for, not stored.
     """

@@ -69,7 +69,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Size]] = {
 
 
 def evaluate(size: Sym, symbols: Mapping[str, Size]) -> Size | None:
-    """What a size is where the symbols are these; None if that cannot be said."""
+    """Return a size for these values of the symbols; None if it is not determined."""
     if isinstance(size.as_int, int):
         return size.as_int
     text = _text(size)
@@ -174,7 +174,7 @@ def solved(size: Sym, found: Size, symbols: Mapping[str, Size]) -> dict[str, int
 
 
 def described(size: Sym) -> str:
-    """For messages: "4*s77 + 1"."""
+    """Return an expression for messages: "4*s77 + 1"."""
     if isinstance(size.as_int, int):
         return str(size.as_int)
     text = _text(size)
@@ -209,7 +209,7 @@ def symbols_in(size: Sym) -> set[str]:
 
 
 def _sample(meta: TensorMeta) -> list[tuple[int, int]] | None:
-    """Sizes and strides where each symbol is some number: what holds for these does in general."""
+    """Return sizes and strides for sample numbers of symbols, whose relations hold in general."""
     names = sorted(set().union(*map(symbols_in, (*meta.sizes, *meta.strides))))
     symbols = {name: 101 + 12 * i for i, name in enumerate(names)}
     sizes = [evaluate(size, symbols) for size in meta.sizes]

@@ -31,7 +31,7 @@ class Stored:
 
 
 def payloads(archive: Archive, model: str) -> dict[str, tuple[str, Payload]]:
-    """Tensors by name: the folder of their bytes, and where they lie there."""
+    """Return tensors by name: the folder of their bytes, and where they lie there."""
     found: dict[str, tuple[str, Payload]] = {}
     for folder, kind in (("constants", "constants"), ("weights", "weights")):
         name = f"data/{folder}/{model}_{kind}_config.json"

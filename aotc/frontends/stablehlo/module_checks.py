@@ -53,7 +53,7 @@ def require_alone(module: Any, where: str) -> None:
 
     module.operation.walk(visit)
     if found:
-        cause = "operation-waits-for-another-process"
+        cause = "operation-communicates-with-other-processes"
         raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}", cause=cause)
 
 

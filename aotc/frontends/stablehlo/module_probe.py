@@ -56,7 +56,7 @@ class Job(Struct, frozen=True):
 def rewritten(
     file: ModelFile, parts: Sequence[bytes], expected: str, kind: Kind = "module"
 ) -> list[bytes]:
-    """Modules in a file, as MLIR's bytecode, verified.
+    """Return modules in a file, as MLIR's bytecode, verified.
 
     parts: the modules, as `kind` has them.
     Raises CaptureError: AOTC-E843 for what is none, and for what crashes its reader or takes too

@@ -85,7 +85,7 @@ def _keep_products_of_masks(module: Any) -> None:
 
 
 def _limit(job: Job) -> None:
-    """From here on: the memory that it has so far is its libraries'."""
+    """Limit the memory from here on; what is used so far belongs to libraries."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     seconds = int(spent.ru_utime + spent.ru_stime) + job.seconds
     confined_process.at_most(resource.RLIMIT_CPU, seconds, grace=1)

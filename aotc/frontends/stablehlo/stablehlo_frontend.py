@@ -118,7 +118,7 @@ def model_of(
 
 
 def _entry(module: Any, file: ModelFile) -> Any:
-    """The function to call, under the name that jax calls. Raises CaptureError (AOTC-E845)."""
+    """Return the function under jax's name. Raises CaptureError (AOTC-E845)."""
     functions = {
         ir.StringAttr(each.attributes["sym_name"]).value: each
         for each in module.body.operations
@@ -233,7 +233,7 @@ def spell_out(module: Any) -> None:
 
 
 def _extreme(operation: Any, direction: str) -> Any:
-    """The one of two complex numbers that comes first by real parts, then by imaginary ones."""
+    """Return the lesser of two complex numbers by real, then imaginary parts."""
     one, other = operation.operands
 
     def compared(part: Any, how: str) -> Any:
@@ -255,7 +255,7 @@ def lift_constants(module: Any) -> dict[str, Array]:
     needed: dict[str, dict[str, Array]] = {}
 
     def lift(name: str) -> dict[str, Array]:
-        """The constants of a function and of those that it calls, which it takes from now on."""
+        """Turn the constants of a function and its callees into arguments, and return them."""
         if name not in needed:
             needed[name] = {}
             needed[name] = _lifted(table[name], lift)

@@ -36,7 +36,7 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 
 
 def open_store(place: str | None, limit: str | None, environment: Mapping[str, str]) -> LocalStore:
-    """The store in a folder, which is made if it is missing.
+    """Return the store in a folder, which is made if it is missing.
 
     Raises UsageError: AOTC-E060 a folder that others may write to, wholly or in part, or that
     cannot be made, E061 a limit that is not a size.
@@ -72,7 +72,7 @@ def require_removed(store: LocalStore) -> None:
 
 
 def size_of(text: str | None) -> int:
-    """Bytes of "20 GiB"; the default for None. Raises UsageError (AOTC-E061)."""
+    """Return bytes of "20 GiB"; the default for None. Raises UsageError (AOTC-E061)."""
     if text is None:
         return LIMIT
     size = bytes_of(text.strip())

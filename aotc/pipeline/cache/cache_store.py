@@ -53,16 +53,16 @@ class Cache(Protocol):
     """Bytes by key ("sha256:…"). Called from several threads, and by several builds at once."""
 
     def get(self, key: str) -> bytes | None:
-        """The bytes that were put there; None if there are none, or if they are damaged."""
+        """Return the bytes that were put there; None if there are none, or if they are damaged."""
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes if possible. A full or read-only store fails no build."""
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people: damaged entries, a place that cannot be written."""
+        """Return notes for the user about damaged entries and a directory that is not writable."""
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left; None if it left nothing."""
+        """Return the record of the last build of this name; None without one."""
 
     def write_record(self, name: str, data: bytes) -> None:
         """Leave it for the next build of this name."""
@@ -75,7 +75,7 @@ class Cache(Protocol):
 
 
 def inner_folders(folder: Path) -> Iterator[Path]:
-    """Folders in which a store in this one keeps files; some may not be there."""
+    """Yield folders in which a store in this one keeps files; some may not be there."""
     yield folder / RECORDS
     yield folder / ENTRIES
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -120,7 +120,7 @@ class LocalStore:
                 _write(path, MAGIC + _digest(key, data), data)
 
     def notes(self) -> tuple[str, ...]:
-        """Sentences for people about damaged entries and a folder that cannot be written."""
+        """Return notes for the user about damaged entries and a directory that is not writable."""
         with self._lock:
             damaged, unwritable = len(self._damaged), self._unwritable
         found = []
@@ -131,7 +131,7 @@ class LocalStore:
         return tuple(found)
 
     def read_record(self, name: str) -> bytes | None:
-        """What the last build of this name left; None if it left nothing."""
+        """Return the record of the last build of this name; None without one."""
         try:
             return _read(self.folder / RECORDS / name, 0, RECORD_BYTES_MAX)[1]
         except OSError:
@@ -145,7 +145,7 @@ class LocalStore:
             _write(path, data)
 
     def contents(self) -> Contents:
-        """How many entries there are now, and their bytes."""
+        """Return the number of entries and their bytes."""
         sizes = [status.st_size for _, status in self._held()]
         return Contents(len(sizes), sum(sizes))
 
@@ -167,7 +167,7 @@ class LocalStore:
 
     @property
     def unwritable(self) -> str:
-        """Why something could not be written or removed; empty if everything could."""
+        """Return why an entry could not be written or removed; empty if all could."""
         with self._lock:
             return self._unwritable
 
@@ -187,7 +187,7 @@ class LocalStore:
                 path.unlink(missing_ok=True)
 
     def _make(self, folder: Path) -> None:
-        """A folder of this one, and none that others may write, whatever the umask is."""
+        """Create a folder that other users cannot write to, whatever the umask is."""
         inner = folder.relative_to(self.folder)
         for each in (*reversed(inner.parents), inner):
             (self.folder / each).mkdir(mode=INNER_MODE, parents=True, exist_ok=True)

@@ -196,7 +196,7 @@ def _digests(weights: Mapping[str, Weights]) -> list[tuple[str, str]]:
 
 
 def _collected(error: AotcError, job: ProgramJob) -> tuple[Finding, ...]:
-    """The findings of an entry point, if the build goes on without it; raises them otherwise."""
+    """Return an entry point's findings if the build continues without it; else raise them."""
     if not job.keeps_going:
         raise error
     user_exceptions.show_cause(error)
@@ -278,7 +278,7 @@ def _note(files: dict[str, str], name: str, digest: str) -> None:
 
 
 def _check_x64(manifest: BuildManifest) -> None:
-    """The program may not set what the manifest says: the reference would be another program."""
+    """Require that the program leaves `jax_enable_x64` as the manifest states it."""
     if bool(jax.config.jax_enable_x64) != manifest.enable_x64:
         stated = str(manifest.enable_x64).lower()
         where = manifest.where("enable_x64")
@@ -288,7 +288,7 @@ def _check_x64(manifest: BuildManifest) -> None:
 
 
 def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:
-    """Whether nothing but XLA's code for processors is asked for, whose order of axes is known."""
+    """Return whether only XLA's CPU code is built, whose order of axes is known."""
     own = manifest.overrides.get(name)
     engines = (own.engines if own is not None else ()) or manifest.engines
     return platform == HOST and {*engines} <= {"xla"}

@@ -16,6 +16,7 @@ from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import Pad, TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 
@@ -75,6 +76,7 @@ class DataWriter:
         self._captured, self._folder = captured, folder
         self._spec = evaluation_of(manifest, captured.name)
         self._where = manifest.where("entry_points", captured.name, "evaluation")
+        self._output_where = manifest.where("entry_points", captured.name, "evaluation", "output")
         out_of_profile = manifest.entry_points[captured.name].out_of_profile
         policies = {name: at_once(each) for name, each in out_of_profile.items()}
         pads = [each for each in policies.values() if isinstance(each, Pad)]
@@ -99,10 +101,11 @@ class DataWriter:
         if self._spec.output is None and len(paths) == 1:
             return 0
         if self._spec.output not in paths:
-            found = self._spec.output or "no output, of several"
-            hint = f'name the result to score: output = "{paths[0]}"'
-            where, expected = f"{self._where} output", f"one of: {', '.join(paths)}"
-            raise refusal("AOTC-E847", where, found, expected=expected, hint=hint)
+            found = f'"{stated}"' if (stated := self._spec.output) else "several results"
+            hint = did_you_mean(stated, paths, f'name the result to score: output = "{paths[0]}"')
+            where, cause = self._output_where, "scored-result-is-not-named"
+            expected = f"one of: {', '.join(paths)}"
+            raise refusal("AOTC-E847", where, found, cause=cause, expected=expected, hint=hint)
         return paths.index(self._spec.output)
 
     def _inner[Axis](self, spec: TensorSpec, shape: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -130,6 +133,7 @@ class DataWriter:
             raise refusal("AOTC-E847", self._where, "", cause="evaluation-data-is-empty")
         return Prepared(
             entry_point=self._captured.name,
+            where=f"{self._where} {self._spec.data}",
             metric=self._spec.name,
             output=self._output,
             axis=self._axis,

@@ -115,7 +115,7 @@ class PlainEvaluation:
         call = _call(function, output, self._manifest, self._progress)
         profiles = [each.sizes for each in entry_point.profiles]
         results = data.results(self._folder, profiles, call, entry_point.name)
-        where = f"{entry_point.name} in plain JAX"
+        where = f"{data.where} in plain JAX"
         return np.concatenate([self.metric.score(*each, where) for each in results])
 
 
@@ -176,7 +176,9 @@ def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
     def rows(target: str) -> Leaf:
         results = read_results(folder, target, name)
         return leaf_of(
-            np.concatenate([metric.score(*each, f"{name} for {target}") for each in results])
+            np.concatenate(
+                [metric.score(*each, f"{prepared.where} for {target}") for each in results]
+            )
         )
 
     for target, scores in prepared.scores.items():

@@ -190,10 +190,12 @@ class Quantizer:
     def _undivided(self, weight: Name, scheme: Scheme, name: str) -> Iterator[Finding]:
         size = self._weights[weight[0]].tensors[weight[1]].shape[scheme.contracted[-1]]
         if scheme.group and size % scheme.group:
+            is_stated = self._manifest.precision[name].group is not None
+            stated = f"group = {scheme.group}{'' if is_stated else ', the default of int4'}"
             yield finding(
                 "AOTC-E805",
                 self._manifest.where("precision", name, "group"),
-                f"{scheme.group}, and {weight[1]} with {size} numbers to sum",
+                f"{stated}, and {weight[1]} with {size} numbers to sum",
                 cause="group-does-not-divide-the-axis",
                 expected=f"a divisor of {size}",
             )

@@ -22,7 +22,7 @@ from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import jax_trees, project_files, source_imports, trace_errors, user_exceptions
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
-from aotc.capture.model_entry_points import Models, judge_lowered, open_models
+from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
@@ -146,7 +146,7 @@ def plain_functions(
                 weights.function,
                 weights.of(entry_points[name]),
                 compiling=compiling,
-                judge=partial(judge_lowered, name) if name in models.opened else None,
+                check_lowered=partial(check_lowered, name) if name in models.opened else None,
                 rounded=_rounded(entry_points[name]),
             ),
         )
@@ -235,6 +235,6 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
 
 
 def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
-    """The parameters that the loader passes, not the caller: masks and lengths."""
+    """Return the parameters that the loader passes, not the caller: masks and lengths."""
     pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
     return [name for pad in pads for name in (pad.mask, pad.length) if name]

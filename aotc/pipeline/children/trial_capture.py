@@ -68,7 +68,7 @@ def _plan(
     wanted: Mapping[str, Sequence[ExecutableKey]],
     scratch: Scratch,
 ) -> dict[str, EntryTrials]:
-    """The trials of an entry point by target, without targets that have none."""
+    """Return the trials of an entry point by target, without targets that have none."""
     spec = manifest.entry_points[captured.name]
     if not spec.out_of_profile:
         return {}

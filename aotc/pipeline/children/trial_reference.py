@@ -53,12 +53,12 @@ class PlainJax:
         self.seconds: dict[str, float] = {}
 
     def begin(self, sizes: Mapping[str, int]) -> None:
-        """Have it compiled for these sizes while others run. What fails, fails again in `at`."""
+        """Start compiling for these sizes while others run; a failure is raised again in `at`."""
         with suppress(Exception, SystemExit):
             self.at(sizes).begin()
 
     def at(self, sizes: Mapping[str, int]) -> plain_jax.Function:
-        """The function at these sizes. Whatever it raises comes through."""
+        """Return the function at these sizes. Whatever it raises comes through."""
         where = label(self.plan.name, sizes)
         if where not in self._functions:
             self._functions[where] = self._function_at(sizes)
@@ -70,12 +70,12 @@ class PlainJax:
         return function(function.arguments(inputs)).arrays
 
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
-        """The abstract call at these sizes. Raises CaptureError."""
+        """Return the abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes)
 
 
 def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> None:
-    """Have everything compiled for the sizes of the trials."""
+    """Start compiling everything for the sizes of the trials."""
     for entries in plans.values():
         for entry in entries:
             for trial in entry.trials:

@@ -21,7 +21,7 @@ from aotc.check.padding.trial_files import read_fixture
 from aotc.check.parity_process import Call
 from aotc.check.value_inputs import Array
 from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
-from aotc.check.value_verdict import Truth, Verdict, judge, second_opinion, worst_of
+from aotc.check.value_verdict import Truth, Verdict, second_opinion, verdict_of, worst_of
 from aotc.pipeline.parity_check import Opinion, TruthJob
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
@@ -89,7 +89,7 @@ class _Case:
         self._rtol, self._atol = job.tolerances[call.key.entry_point]
 
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
-        """What the truth says, or the bare differences where it cannot be computed."""
+        """Return the verdict by the float64 results, or the differences if these are unknown."""
         ways: list[list[Array]] = []
         neighbours: list[tuple[list[Array], list[Array]]] = []
         orders: list[list[Array]] = []
@@ -101,7 +101,9 @@ class _Case:
             others = [order[place] for order in orders]
             truth = Truth([way[place] for way in ways], pairs, others) if ways else None
             found, plain_one = self._found[place], self._plain[place]
-            verdicts.append(judge(tensor.path, found, plain_one, truth, self._rtol, self._atol))
+            verdicts.append(
+                verdict_of(tensor.path, found, plain_one, truth, self._rtol, self._atol)
+            )
         return worst_of(verdicts)
 
     def _compute_truth(
@@ -134,7 +136,7 @@ class _Case:
         ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
     def opinion(self) -> Opinion:
-        """Who differs from the interpreter; "" where it is not asked."""
+        """Return the side that differs from the interpreter; "" where it is not used."""
         arguments = self._arguments()
         sizes = [array.size for array in (*arguments, *self._plain)]
         if max(sizes, default=0) ** 1.5 > INTERPRETED_MAX:
@@ -185,7 +187,7 @@ class _Case:
 
 
 def _neighbour(arguments: Sequence[Array], seed: int) -> list[Array]:
-    """Arguments whose finite numbers are the next ones of their type, up or down by chance."""
+    """Return arguments with each finite number moved to a random neighbour of its type."""
     chance = np.random.default_rng(seed)
     moved = []
     for array in arguments:

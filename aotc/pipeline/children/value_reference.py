@@ -200,7 +200,7 @@ def _unjudged(captured: CapturedEntryPoint, scratch: Scratch) -> dict[str, str]:
 
 
 def _small_weights(program: CapturedProgram, scratch: Scratch) -> dict[tuple[str, str], Array]:
-    """The weights that inputs may be close to, by set and tensor."""
+    """Return the weights that inputs may be close to, by set and tensor."""
     return {
         (name, path): array
         for name in program.weights
@@ -218,7 +218,7 @@ def _weights_of(
 
 
 def _constants(profile: CapturedProfile) -> list[Array]:
-    """The floating-point constants of a profile's module."""
+    """Return the floating-point constants of a profile's module."""
     found: list[Array] = []
 
     def visit(operation: Any) -> Any:

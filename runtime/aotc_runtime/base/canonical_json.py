@@ -26,7 +26,7 @@ _made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder[T](type_: type[T]) -> msgspec.json.Decoder[T]:
-    """The JSON decoder of a type; afterwards `msgspec.convert` to it is safe as well.
+    """Return the JSON decoder of a type; afterwards `msgspec.convert` to it is safe as well.
 
     msgspec describes a struct to itself when the struct is first decoded, and two threads that do
     so at once end the process with a segmentation fault (seen with 0.22.0).
@@ -38,7 +38,7 @@ def decoder[T](type_: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def encode(value: Any) -> bytes:
-    """The canonical JSON bytes of a value."""
+    """Return the canonical JSON bytes of a value."""
     return msgspec.json.encode(value, order="sorted")
 
 

@@ -18,7 +18,7 @@ PATTERN = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
 
 
 def sha256(data: bytes | bytearray | memoryview) -> str:
-    """The digest of the bytes, in OCI's spelling.
+    """Return the digest of the bytes, in OCI's spelling.
 
     By cryptography, which verification loads anyway; hashlib would bring a second OpenSSL into the
     process. Other threads run meanwhile.
@@ -27,12 +27,12 @@ def sha256(data: bytes | bytearray | memoryview) -> str:
 
 
 def sha256_bytes(data: bytes | bytearray | memoryview) -> bytes:
-    """The 32 bytes of SHA-256 (FIPS 180-4)."""
+    """Return the 32 bytes of SHA-256 (FIPS 180-4)."""
     return _sha256_of(chunks_of(data))
 
 
 def sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> str:
-    """The digest of chunks that follow each other, of which none is kept."""
+    """Return the digest of chunks that follow each other, of which none is kept."""
     return "sha256:" + _sha256_of(data).hex()
 
 
@@ -76,7 +76,7 @@ def cores() -> int:
 
 
 def sha256_each(data: Sequence[memoryview]) -> list[str]:
-    """The digest of each, in the order given, on every core of this process."""
+    """Return the digest of each, in the order given, on every core of this process."""
     digests = begin_hashing(data, min(cores(), len(data)) - 1).finish()
     return [digests[index] for index in range(len(data))]
 

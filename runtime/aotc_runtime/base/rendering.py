@@ -117,13 +117,13 @@ def to_json(finding: Finding) -> dict[str, str]:
 def refusal(
     findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The document of a command that refuses."""
+    """Return the JSON document of a command that failed."""
     listed = [to_json(finding) for finding in findings]
     return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
 
 
 def document_text(document: Mapping[str, Any]) -> str:
-    """A document as JSON for stdout, indented, with its newline."""
+    """Return a document as JSON for stdout, indented, with its newline."""
     return (
         _json_printable(msgspec.json.format(msgspec.json.encode(_all_encodable(document)))) + "\n"
     )
@@ -147,7 +147,7 @@ def _json_printable(data: bytes) -> str:
 
 
 def _all_encodable(value: Any) -> Any:
-    """A document whose texts are encodable."""
+    """Return a document whose texts are encodable."""
     match value:
         case dict():
             return {_all_encodable(key): _all_encodable(item) for key, item in value.items()}
@@ -160,7 +160,7 @@ def _all_encodable(value: Any) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; its type if it says nothing."""
+    """Return the first line of an error's message, or its type."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 

@@ -5,11 +5,13 @@ from difflib import get_close_matches
 
 
 def closest(name: object, known: Collection[str]) -> str | None:
-    """The known name that a misspelt one was probably meant to be."""
+    """Return the known name that is most like a misspelt one, whatever its case."""
     if not isinstance(name, str):
         return None
-    # Beyond any name there is, comparing takes time without telling anything.
-    return next(iter(get_close_matches(name[:256], sorted(known), 1)), None)
+    spelled = {each.casefold(): each for each in sorted(known)}
+    # Comparing texts that are longer than any name takes time and finds nothing.
+    close = get_close_matches(name[:256].casefold(), spelled, 1)
+    return spelled[close[0]] if close else None
 
 
 def did_you_mean(name: object, known: Collection[str], otherwise: str) -> str:

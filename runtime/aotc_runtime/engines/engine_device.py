@@ -68,7 +68,7 @@ class Device(ABC):
 
     @abstractmethod
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: a copy, or a read-only view that keeps the buffer alive."""
+        """Return a result as numpy: a copy, or a read-only view that keeps the buffer alive."""
 
     def share(self, array: Array, aval: Aval) -> Buffer:
         """Return a buffer for an array that never changes, such as a mapped weight.
@@ -93,7 +93,7 @@ class Device(ABC):
         return None
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
-        """A function that reads results of an aval as `to_numpy` does; made once, called often."""
+        """Return a function that reads results of an aval as `to_numpy` does, for many calls."""
         read = self.to_numpy
         return lambda buffer: read(buffer, aval)
 
@@ -120,7 +120,7 @@ class Device(ABC):
         return DeviceFeatures(self.engine, self.platform)
 
     def watch_forks(self) -> None:
-        """Have `was_forked` said in processes forked from here on; for engines with threads."""
+        """Call `was_forked` in processes forked from here on; for engines with threads."""
         self._pid = os.getpid()
         os.register_at_fork(after_in_child=self._mark_forked)
 

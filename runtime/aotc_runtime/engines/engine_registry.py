@@ -25,7 +25,7 @@ _PROCESSOR: Mapping[str, Collection[str]] = {XLA: ()}
 
 @cache
 def find(name: str) -> Engine | None:
-    """An engine by its name; None if no distribution brings it."""
+    """Return an engine by its name; None if no distribution brings it."""
     if name == XLA:
         # It imports numpy, which dies of SIGILL on processors that this refuses. What
         # importlib.metadata would find costs milliseconds of every load.
@@ -45,7 +45,7 @@ def find(name: str) -> Engine | None:
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
-    """The devices that executables for a platform run on in this process.
+    """Return the devices that executables for a platform run on in this process.
 
     Raises BackendError (AOTC-E758) where no engine for it is installed, and what `Engine.start`
     raises.

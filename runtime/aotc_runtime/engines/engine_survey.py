@@ -10,12 +10,12 @@ from aotc_runtime.schema.host_facts import HostFacts
 
 
 def detect_all(devices: int | None = None) -> HostFacts:
-    """The facts of this process' host, with what every installed engine has here."""
+    """Return the facts of this process' host, with what every installed engine has here."""
     return detect(devices=devices, platforms=_every_platform())
 
 
 def _every_platform() -> dict[str, Sequence[str]]:
-    """The platforms of every engine that is installed, XLA first."""
+    """Return the platforms of every engine that is installed, XLA first."""
     found = ((name, find(name)) for name in (XLA, *sorted(installed() - {XLA})))
     return {name: engine.platforms for name, engine in found if engine is not None}
 

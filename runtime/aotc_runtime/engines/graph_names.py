@@ -5,15 +5,15 @@ OPSET = 26
 
 
 def weight(place: int) -> str:
-    """A weight, by its place among the executable's arguments."""
+    """Return a weight, by its place among the executable's arguments."""
     return f"w{place}"
 
 
 def given(place: int) -> str:
-    """A parameter that calls pass, by the same."""
+    """Return a parameter that calls pass, by the same."""
     return f"p{place}"
 
 
 def result(place: int) -> str:
-    """A result, by its place."""
+    """Return a result, by its place."""
     return f"r{place}"

@@ -30,7 +30,7 @@ a kilobyte takes 20 ns, making a buffer or looking at one in place takes a micro
 
 
 def packed(array: Array) -> Array:
-    """An array's numbers one after the other; `ascontiguousarray` would give a number an axis."""
+    """Return contiguous numbers; `ascontiguousarray` would give a scalar an axis."""
     return array if array.flags.c_contiguous else np.array(array, order="C")
 
 
@@ -91,7 +91,7 @@ class ProcessorDevice(Device):
         return found
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A result as numpy: read-only, without a copy, keeping the buffer alive."""
+        """Return a result as numpy: read-only, without a copy, keeping the buffer alive."""
         return self.viewer(aval)(buffer)
 
 
@@ -111,7 +111,7 @@ class Library(Struct, frozen=True):
     name: str
 
     def installed(self) -> str:
-        """The version that can be imported; "" without one. Imports nothing.
+        """Return the version that can be imported; "" without one. Imports nothing.
 
         From the name of the folder that an installer leaves beside the package: importlib.metadata
         takes 10 ms to say the same.
@@ -161,12 +161,12 @@ class ProcessorEngine:
         )
 
     def machine(self, threads: int | None, devices: int | None) -> None:
-        """The system knows the processor as well."""
+        """Return None: the system describes the processor well enough."""
 
     def start(
         self, platform: str, threads: int | None = None, devices: int | None = None
     ) -> Device:
-        """The processor, started with so many threads by the first who asks.
+        """Return the processor; the first call starts it with this number of threads.
 
         Raises BackendError: AOTC-E758 where the library is missing or the platform unknown, E754
         in a process forked after the first use; ResourceError (AOTC-E552) for another number of

@@ -11,10 +11,10 @@ class BlobSource(Protocol):
         """The bundle's path, for messages."""
 
     def file(self, name: str) -> memoryview | None:
-        """The bytes of `oci-layout` or `index.json`."""
+        """Return the bytes of `oci-layout` or `index.json`."""
 
     def blob(self, digest: str) -> memoryview | None:
-        """The bytes stored under a digest; None if there are none."""
+        """Return the bytes stored under a digest; None if there are none."""
 
     def digests(self) -> frozenset[str]:
-        """Under which digests blobs are stored."""
+        """Return the digests of stored blobs."""

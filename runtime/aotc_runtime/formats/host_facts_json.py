@@ -21,7 +21,7 @@ class HostDocument(Struct, frozen=True):
 
 
 def host_document(facts: HostFacts) -> dict[str, Any]:
-    """The facts as a document, JSON-able; the same facts give the same document."""
+    """Return the facts as a document, JSON-able; the same facts give the same document."""
     document: dict[str, Any] = msgspec.to_builtins(
         HostDocument(KIND, SCHEMA, facts), order="deterministic"
     )

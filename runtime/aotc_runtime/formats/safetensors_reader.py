@@ -67,7 +67,7 @@ class TensorInfo(Struct, frozen=True):
 
 
 def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
-    """The tensors of a safetensors file by name, in file order.
+    """Return the tensors of a safetensors file by name, in file order.
 
     Raises BundleFormatError: AOTC-E131 header, E132 tensor entry, E133 holes or overlaps.
     """
@@ -122,7 +122,7 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
 
 
 def _entries(header: bytes, where: str) -> tuple[dict[str, _Entry], dict[str, DType]]:
-    """The header's entries, and the dtypes that its metadata names."""
+    """Return the header's entries, and the dtypes that its metadata names."""
     extended: dict[str, DType] = {}
     if not header.startswith(b"{"):
         raise refusal("AOTC-E131", where, "", expected="a JSON object as header")
@@ -151,7 +151,7 @@ _EXTENDED = frozenset(
 
 @cache
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The numpy dtype of a manifest's dtype."""
+    """Return the numpy dtype of a manifest's dtype."""
     if dtype in _EXTENDED:
         import ml_dtypes
 
@@ -161,7 +161,7 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def tensor_views(data: memoryview, where: str) -> dict[str, tuple[Array, TensorInfo]]:
-    """The tensors of a safetensors blob, as views over its bytes.
+    """Return the tensors of a safetensors blob, as views over its bytes.
 
     Raises BundleFormatError (AOTC-E131 to E133).
     """

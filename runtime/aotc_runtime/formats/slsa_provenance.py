@@ -60,7 +60,7 @@ class Provenance(Struct, frozen=True):
     runDetails: RunDetails
 
     def sources(self) -> list[Resource]:
-        """The build manifest and the dependencies, those that state a digest."""
+        """Return the build manifest and the dependencies, those that state a digest."""
         stated = (
             self.buildDefinition.externalParameters.manifest,
             *self.buildDefinition.resolvedDependencies,

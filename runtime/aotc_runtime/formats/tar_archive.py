@@ -37,7 +37,7 @@ class Member(Struct, frozen=True):
 
 
 def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
-    """The archive's members by name, in file order.
+    """Return the archive's members by name, in file order.
 
     Raises BundleFormatError: AOTC-E103 not an archive or truncated, E104 a member that is not
     allowed (kind, name, duplicate), E105 bytes that belong to no member.

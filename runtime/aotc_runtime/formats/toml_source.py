@@ -40,7 +40,7 @@ class Redefinition:
 
 
 def render_path(path: KeyPath) -> str:
-    """A key path for people: entry_points.predict.inputs.image.shape[0]."""
+    """Return a key path for people: entry_points.predict.inputs.image.shape[0]."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -52,7 +52,7 @@ def render_path(path: KeyPath) -> str:
 
 
 def line_of(lines: Mapping[KeyPath, int], path: KeyPath) -> int:
-    """The line of a path, or of the nearest enclosing key that the file has; 1 for the file."""
+    """Return the line of a path, or of its nearest enclosing key; 1 for the file."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -65,14 +65,14 @@ def place(file: object, lines: Mapping[KeyPath, int], path: KeyPath) -> str:
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """The line (from 1) of every key path; for a table, of its header before any mention of it."""
+    """Return the line (from 1) of every key path; for a table, of its header."""
     scanner = _Scanner(text)
     scanner.scan()
     return scanner.implied | scanner.written
 
 
 def redefinitions(text: str) -> tuple[Redefinition, ...]:
-    """The keys and tables that a text defines more than once, which `tomllib` refuses."""
+    """Return the keys and tables that a text defines more than once, which `tomllib` refuses."""
     scanner = _Scanner(text)
     scanner.scan()
     return tuple(scanner.redefined)
@@ -147,7 +147,7 @@ class _Scanner:
         return self.tokens[self.at - 1]
 
     def _until(self, mark: str) -> list[_Token]:
-        """The tokens of this line before a mark; moves past the mark."""
+        """Return the tokens of this line before a mark; moves past the mark."""
         start = self.at
         while self.at < len(self.tokens) and self.tokens[self.at].text not in (mark, "\n"):
             self.at += 1
@@ -157,7 +157,7 @@ class _Scanner:
         return self.tokens[start:end]
 
     def _header(self) -> KeyPath:
-        """The path of the table that a `[header]` or `[[header]]` opens."""
+        """Return the path of the table that a `[header]` or `[[header]]` opens."""
         is_item = self.at < len(self.tokens) and self.tokens[self.at].text == "["
         path = self._keys((), self._until("]"), is_item=is_item)
         if not is_item:

@@ -74,7 +74,7 @@ class Laps:
         self._started = self._last = time.perf_counter()
 
     def end(self, stage: str) -> None:
-        """The stage ends now, and the next begins."""
+        """End the stage and begin the next one."""
         now = time.perf_counter()
         self.seconds |= {stage: now - self._last, "total": now - self._started}
         self._last = now
@@ -114,7 +114,7 @@ def load_accepted(
 
 
 def policy_of(trust: object) -> TrustPolicy:
-    """The policy that a caller passes or names. Raises TrustError."""
+    """Return the policy that a caller passes or names. Raises TrustError."""
     if isinstance(trust, TrustPolicy):
         return trust
     if isinstance(trust, str | os.PathLike):

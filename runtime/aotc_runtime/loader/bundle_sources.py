@@ -21,7 +21,7 @@ from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.schema.trust_policy import Channel, TrustPolicy
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle, open_bundle
 from aotc_runtime.system.read_progress import OnBytes
-from aotc_runtime.system.streamed_bundle import look_into
+from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.early_choice import AskHost
 
 GROUP = "aotc_runtime.sources"
@@ -29,7 +29,7 @@ GROUP = "aotc_runtime.sources"
 _SCHEME = re.compile(r"\A([a-z][a-z0-9+.-]*)://")
 
 
-class Looked(Struct, frozen=True):
+class InspectedBundle(Struct, frozen=True):
     """A bundle to be examined.
 
     `shown` is its path, or its reference with the digest; `asked` is the caller's spelling.
@@ -74,7 +74,7 @@ class BundleSource(Protocol):
         without `ask`. `kind` makes the maps. `ca` has PEM certificates for the connection.
         """
 
-    def look(
+    def inspect(
         self,
         place: str,
         policy: TrustPolicy | None,
@@ -83,7 +83,7 @@ class BundleSource(Protocol):
         full: bool,
         ca: Path | None,
         on_bytes: OnBytes,
-    ) -> AbstractContextManager[Looked]:
+    ) -> AbstractContextManager[InspectedBundle]:
         """Return a bundle to be examined, while the context lasts; `full` fetches weights, too."""
 
 
@@ -144,7 +144,7 @@ def fetch(
 
 
 @contextmanager
-def looked_at(
+def open_for_inspection(
     place: str | Path,
     policy: TrustPolicy | None,
     now: float,
@@ -152,18 +152,18 @@ def looked_at(
     full: bool = False,
     ca: Path | None = None,
     on_bytes: OnBytes = lambda done, total: None,
-) -> Iterator[Looked]:
+) -> Iterator[InspectedBundle]:
     """Open a bundle to be examined, by its path or its reference, while the context lasts.
 
     `policy` may demand digests, and its keys must have signed a reference before more than its
     documents are fetched. `now` is in seconds since the epoch. `full`, `ca` and `on_bytes` are for
-    references (`BundleSource.look`). Raises BundleFormatError, and the errors of that method.
+    references (`BundleSource.inspect`). Raises BundleFormatError, and the errors of that method.
     """
     if isinstance(place, Path) or not scheme_of(place):
-        yield Looked(look_into(place), str(place), str(place), {})
+        yield InspectedBundle(open_streamed(place), str(place), str(place), {})
         return
     source = source_of(place)
-    with source.look(place, policy, now, full=full, ca=ca, on_bytes=on_bytes) as found:
+    with source.inspect(place, policy, now, full=full, ca=ca, on_bytes=on_bytes) as found:
         yield found
 
 

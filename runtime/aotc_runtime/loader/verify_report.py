@@ -24,11 +24,16 @@ from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.host_facts_json import host_document
 from aotc_runtime.loader import bundle_sources
-from aotc_runtime.loader.bundle_sources import Looked
+from aotc_runtime.loader.bundle_sources import InspectedBundle
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name, engine_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts
 from aotc_runtime.schema.trust_policy import Channel
-from aotc_runtime.system.streamed_bundle import OnProgress, PassedMap, ignore_progress, look_into
+from aotc_runtime.system.streamed_bundle import (
+    OnProgress,
+    PassedMap,
+    ignore_progress,
+    open_streamed,
+)
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_of, certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
@@ -92,9 +97,11 @@ def verify_report(
     if channel:
         bundle_sources.channel_source().channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
-    opened: AbstractContextManager[Looked]
+    opened: AbstractContextManager[InspectedBundle]
     if isinstance(bundle, Path):
-        opened = nullcontext(Looked(look_into(bundle, on_progress), str(bundle), str(bundle), {}))
+        opened = nullcontext(
+            InspectedBundle(open_streamed(bundle, on_progress), str(bundle), str(bundle), {})
+        )
     elif store is not None:
         try:
             kept = bundle_sources.fetch(
@@ -106,19 +113,19 @@ def verify_report(
             if report.findings:
                 return report
             raise
-        opened = nullcontext(Looked(kept, kept.name, bundle, {}))
+        opened = nullcontext(InspectedBundle(kept, kept.name, bundle, {}))
     else:
-        opened = bundle_sources.looked_at(bundle, policy, now, full=full, ca=ca)
-    with opened as looked:
+        opened = bundle_sources.open_for_inspection(bundle, policy, now, full=full, ca=ca)
+    with opened as inspected:
         facts = detect_all()
-        verdict = examine(looked.source, policy, facts, now, asked, looked.unread)
-        report = report_of(looked.shown, verdict, facts, looked.note)
+        verdict = examine(inspected.source, policy, facts, now, asked, inspected.unread)
+        report = report_of(inspected.shown, verdict, facts, inspected.note)
         if policy.channel is None or report.findings:
             return report
         if not channel:
             told_of = f"channel {policy.channel.name} was not asked: --channel"
             return replace(report, lines=(*report.lines, told_of))
-        return _asked(policy.channel, trust.parent, looked.source, verdict, report)
+        return _asked(policy.channel, trust.parent, inspected.source, verdict, report)
 
 
 def _asked(
@@ -185,7 +192,7 @@ def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "")
 
 
 def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
-    """The packages that run the executables here, and their versions."""
+    """Return the packages that run the executables here, and their versions."""
     requires = manifest.requires
     needs = {requires.platform: requires.device, **(requires.engines or {})}
     found = {each.platform: each.plugin for each in facts.accelerators}
@@ -198,7 +205,7 @@ def _engine(manifest: BundleManifest, facts: HostFacts) -> str:
 
 
 def _certified(choice: Choice) -> Iterator[str]:
-    """By whose word another release than the builder's may run, and what differed."""
+    """Yield lines on who certified a release other than the builder's, and what differed."""
     if (found := certified_of(choice)) is not None:
         worst = max((difference.ulp_max for difference in found.differences), default=0)
         by = ", ".join(name or id[:16] for id, name in zip(found.keys, found.names, strict=True))
@@ -207,7 +214,7 @@ def _certified(choice: Choice) -> Iterator[str]:
 
 
 def _other_targets(choice: Choice) -> Iterator[str]:
-    """Why it is none of the others, a line each."""
+    """Yield a line for each other target with the reason why it was not chosen."""
     for candidate in choice.candidates:
         if candidate.target == choice.target:
             chosen = candidate.features

@@ -632,7 +632,7 @@ def engine_of(platform: str) -> str:
 
 
 def engine_name(target: Target) -> str:
-    """The engine that runs a target's executables, but for those of another one."""
+    """Return the engine that runs a target's executables, but for those of another one."""
     return engine_of(target.platform)
 
 

@@ -47,7 +47,7 @@ class ExecutableKey(Struct, frozen=True, order=True):
 
 
 def executable_key(entry_point: str, sizes: Mapping[str, int]) -> ExecutableKey:
-    """The key of an entry point's executable for these sizes."""
+    """Return the key of an entry point's executable for these sizes."""
     return ExecutableKey(entry_point, tuple(sorted(sizes.items())))
 
 
@@ -62,19 +62,19 @@ def without_compiling(entry_point: EntryPoint) -> dict[str, Pad | Split]:
 
 
 def masks_and_lengths(entry_point: EntryPoint) -> frozenset[str]:
-    """The parameters that the loader passes, not the caller: masks and lengths."""
+    """Return the parameters that the loader passes, not the caller: masks and lengths."""
     pads = [p for p in without_compiling(entry_point).values() if isinstance(p, Pad)]
     return frozenset(name for pad in pads for name in (pad.mask, pad.length) if name)
 
 
 def passed_parameters(spec: EntryPoint) -> tuple[Parameter, ...]:
-    """The parameters that a caller passes: without masks and lengths, which the loader passes."""
+    """Return the caller's parameters, without the loader's masks and lengths."""
     by_loader = masks_and_lengths(spec)
     return tuple(parameter for parameter in spec.parameters if parameter.name not in by_loader)
 
 
 def passed_leaves(spec: EntryPoint) -> list[int]:
-    """The input leaves that a caller passes."""
+    """Return the input leaves that a caller passes."""
     return [leaf for parameter in passed_parameters(spec) for leaf in leaves(parameter.tree)]
 
 
@@ -86,7 +86,7 @@ def positional_count(parameters: Sequence[Parameter]) -> int:
 def arguments_of(
     parameters: Sequence[Parameter], leaves: list[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments, by position and by name, whose leaves these are."""
+    """Return the arguments, by position and by name, whose leaves these are."""
     values = {parameter.name: builder(parameter.tree)(leaves) for parameter in parameters}
     positional = [
         values.pop(parameter.name)

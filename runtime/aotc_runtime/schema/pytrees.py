@@ -75,7 +75,7 @@ type Tree = (
 
 
 def children(tree: Tree) -> tuple[Tree, ...]:
-    """The direct children in flattening order; empty for a leaf or None."""
+    """Return the direct children in flattening order; empty for a leaf or None."""
     match tree:
         case Leaf() | NoneNode():
             return ()
@@ -96,7 +96,7 @@ def is_deeper(tree: Tree, levels: int) -> bool:
 
 
 def leaves(tree: Tree) -> Iterator[int]:
-    """The indices of the leaves, in flattening order."""
+    """Yield the indices of the leaves, in flattening order."""
     if isinstance(tree, Leaf):
         yield tree.index
     for child in children(tree):

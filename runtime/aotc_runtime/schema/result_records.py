@@ -54,7 +54,7 @@ class NamedTuple(tuple[Any, ...]):
     _fields: tuple[str, ...] = ()
 
     def __new__(cls, /, *values: Any, **named: Any) -> Self:
-        """From values in order, by name, or both; each field once. Raises TypeError."""
+        """Make a record from values in order, by name, or both. Raises TypeError."""
         left = cls._fields[len(values) :]
         if len(values) > len(cls._fields) or named.keys() != set(left):
             raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, each once")
@@ -79,16 +79,16 @@ class NamedTuple(tuple[Any, ...]):
 
 
 def named_tuple(name: str, fields: tuple[str, ...]) -> type[NamedTuple]:
-    """A class of named tuples; names are what `verification.consistency` lets through."""
+    """Return a class of named tuples; names are what `verification.consistency` lets through."""
     getters = {field: property(itemgetter(place)) for place, field in enumerate(fields)}
     return type(name, (NamedTuple,), {"__slots__": (), "_fields": fields, **getters})
 
 
 def tuple_maker(name: str, fields: tuple[str, ...]) -> Callable[[list[Any]], Any]:
-    """A function that makes a named tuple of its children."""
+    """Return a function that makes a named tuple of its children."""
     return named_tuple(name, fields)._make
 
 
 def record_maker(type_: str, fields: tuple[str, ...]) -> Callable[[list[Any]], Any]:
-    """A function that makes a record of its children."""
+    """Return a function that makes a record of its children."""
     return lambda children: Record(type_, dict(zip(fields, children, strict=True)))

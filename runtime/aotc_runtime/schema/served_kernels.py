@@ -18,7 +18,7 @@ _MODULES = (
 
 
 def cuda_module(target: str) -> str | None:
-    """The module of jax-cuda13-plugin that has the kernel of a custom call, "_solver"."""
+    """Return the module of jax-cuda13-plugin that has the kernel of a custom call, "_solver"."""
     return next((module for pattern, module in _MODULES if pattern.match(target)), None)
 
 

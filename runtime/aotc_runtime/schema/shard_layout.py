@@ -16,7 +16,7 @@ type Piece = tuple[tuple[int, int], ...]
 
 
 def mesh_of(sizes: Mapping[str, int]) -> Mesh:
-    """The mesh of these axes over the first devices in their order."""
+    """Return the mesh of these axes over the first devices in their order."""
     axes = tuple(MeshAxis(name=name, size=size) for name, size in sizes.items())
     return Mesh(axes=axes, devices=tuple(range(prod(sizes.values()))))
 
@@ -73,7 +73,7 @@ def pieces(mesh: Mesh, sharding: Sharding, shape: Sequence[int]) -> tuple[Piece,
 
 
 def text(sharding: Sharding) -> str:
-    """A sharding for people: `data, -, model*pipe`."""
+    """Return a sharding for people: `data, -, model*pipe`."""
     return ", ".join("*".join(names) or "-" for names in sharding)
 
 

@@ -33,7 +33,7 @@ class Expression(Struct, frozen=True):
     terms: tuple[tuple[int, tuple[str, ...]], ...]
 
     def value(self, sizes: Mapping[str, int]) -> int:
-        """The expression's value at these sizes. Raises KeyError for a dimension without one."""
+        """Return the expression's value at these sizes. Raises KeyError for a missing one."""
         total = 0
         for coefficient, names in self.terms:
             product = coefficient
@@ -43,7 +43,7 @@ class Expression(Struct, frozen=True):
         return total
 
     def names(self) -> frozenset[str]:
-        """The dimensions in it."""
+        """Return the dimensions in the expression."""
         return frozenset(name for _, names in self.terms for name in names)
 
     def linear(self) -> Linear | None:
@@ -68,7 +68,7 @@ class Linear(Struct, frozen=True):
     offset: int
 
     def solve(self, size: int) -> int | None:
-        """The size of the dimension at which this is `size`, if there is one."""
+        """Return the size of the dimension at which this is `size`, if there is one."""
         quotient, rest = divmod(size - self.offset, self.factor)
         return quotient if rest == 0 else None
 
@@ -85,7 +85,7 @@ class Relation(Struct, frozen=True):
         return bool(_OPERATORS[self.operator](self.left.value(sizes), self.right.value(sizes)))
 
     def names(self) -> frozenset[str]:
-        """The dimensions in it."""
+        """Return the dimensions in the expression."""
         return self.left.names() | self.right.names()
 
 

@@ -25,7 +25,7 @@ def tensor_text(spec: TensorSpec) -> str:
 
 
 def data_text(spec: TensorSpec) -> str:
-    """The array that a call takes: for random keys uint32[batch, 2], data of key<fry>[batch]."""
+    """Return the array of a call: for key<fry>[batch] its data, uint32[batch, 2]."""
     text = _text(spec.dtype.value, spec.shape)
     return text if spec.key_impl is None else f"{text}, data of {tensor_text(spec)}"
 

@@ -177,7 +177,7 @@ class TrustPolicy(_Table, frozen=True):
         return any(builders is not None for builders in self.speakers())
 
     def speakers(self) -> list[tuple[Text, ...] | None]:
-        """The `builders` of every key and identity."""
+        """Return the `builders` of every key and identity."""
         return [k.builders for k in self.keys] + [i.builders for i in self.identities]
 
     def asks_about_builds(self) -> bool:

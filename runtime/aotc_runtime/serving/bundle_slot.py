@@ -42,7 +42,7 @@ class BundleSlot:
         return self._current.bundle
 
     def __getitem__(self, name: str) -> SlotEntryPoint:
-        """An entry point, looked up anew in each call. Raises ShapeError (AOTC-E602)."""
+        """Return an entry point that each call looks up anew. Raises ShapeError (AOTC-E602)."""
         self.bundle[name]
         return SlotEntryPoint(self, name)
 
@@ -73,18 +73,18 @@ class BundleSlot:
         running.bundle.close()
 
     def calling(self) -> Calling:
-        """The bundle of one call, which is not closed before the call has ended: for `with`."""
+        """Return a context manager of the current bundle, which stays open until it exits."""
         return Calling(self)
 
     def enter(self) -> _InFlight:
-        """A call begins; `leave` has to follow."""
+        """Begin a call, which ends with `leave`."""
         with self._lock:
             running = self._current
             running.calls += 1
         return running
 
     def leave(self, running: _InFlight) -> None:
-        """A call has ended."""
+        """End a call."""
         with self._lock:
             running.calls -= 1
             if not running.calls:

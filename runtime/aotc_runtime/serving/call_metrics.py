@@ -105,7 +105,7 @@ class Padding(Struct, frozen=True):
 
 
 def most_frequent(counts: Counter[SizesKey]) -> tuple[Counter[SizesKey], int]:
-    """At most SHAPES_MAX of these sizes, the most frequent first, and the calls of the others."""
+    """Return the SHAPES_MAX most frequent sizes, and the number of other calls."""
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     dropped = sum(count for _, count in ranked[SHAPES_MAX:])
     return Counter(dict(ranked[:SHAPES_MAX])), dropped
@@ -176,7 +176,7 @@ class CallMetrics:
 
     @property
     def refusals(self) -> dict[str, int]:
-        """By error code."""
+        """Return the number of rejected calls by error code."""
         with self._lock:
             return dict(sorted(self._refusals.items()))
 

@@ -59,7 +59,7 @@ class DeviceArray:
         return bool(self._used_by)
 
     def buffer(self) -> Buffer:
-        """The device buffer. Raises ShapeError (AOTC-E631) if it was used up."""
+        """Return the device buffer. Raises ShapeError (AOTC-E631) if it was used up."""
         # Read first: a call that uses the array up says so before it lets go of the buffer.
         buffer = self._buffer
         if self._used_by:
@@ -78,7 +78,7 @@ class DeviceArray:
             self._used_by = by
 
     def claimed(self) -> Buffer:
-        """The device buffer, for the call that claimed it, which may donate it.
+        """Return the device buffer, for the call that claimed it, which may donate it.
 
         Views keep what they see, so an array that has any goes on with a copy.
         """
@@ -89,7 +89,7 @@ class DeviceArray:
         return self._buffer
 
     def read_claimed(self) -> Array:
-        """A copy on the host, for the call that claimed it."""
+        """Return a copy on the host, for the call that claimed it."""
         with self._lock:
             return np.array(self.device.to_numpy(self._buffer, self._aval))
 
@@ -102,7 +102,7 @@ class DeviceArray:
             self._used_by = ""
 
     def delete(self) -> None:
-        """The call that claimed it is done; XLA deleted the buffer unless it could not reuse it.
+        """Delete the buffer after the call that claimed it, if XLA could not reuse it.
 
         XLA ends the process if a buffer is deleted under a view, so it goes with the last of them.
         """
@@ -221,5 +221,5 @@ def _wrong_number(found: str, dtype: np.dtype[Any], where: str) -> AotcError:
 
 
 def _spelled(dtype: np.dtype[Any]) -> str:
-    """A dtype as a program names it."""
+    """Return a dtype as a program names it."""
     return f"{'np' if hasattr(np, dtype.name) else 'ml_dtypes'}.{dtype.name}"

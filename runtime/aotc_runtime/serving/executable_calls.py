@@ -57,7 +57,7 @@ class Execution:
     def arguments(
         self, executable: ResidentExecutable, leaves: list[Any]
     ) -> tuple[list[Buffer], list[DeviceArray]]:
-        """Every argument of the executable on the device, and the arrays this call uses up."""
+        """Return the executable's arguments on the device, and the arrays this call donates."""
         device = executable.device
         device.require_unforked()
         put = device.put

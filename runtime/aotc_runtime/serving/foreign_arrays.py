@@ -18,7 +18,7 @@ def is_jax(value: Any) -> bool:
 
 
 def without_key_type(value: Any, spec: TensorSpec, where: str) -> Any:
-    """The data of a jax array of typed random keys; any other jax array as it is.
+    """Return the data of a jax array of typed random keys; any other jax array as it is.
 
     Raises ShapeError (AOTC-E606) for keys where the input takes none, or those of another
     implementation, which would read other words into the same data.

@@ -180,7 +180,7 @@ class LoadedEntryPoint:
 
     @property
     def metrics(self) -> CallMetrics:
-        """Everything that is counted beside the calls of each profile."""
+        """Return the counters beside those of each profile."""
         with self._lock:
             if self._metrics is None:
                 from aotc_runtime.serving.call_metrics import CallMetrics, Exact
@@ -211,7 +211,7 @@ class LoadedEntryPoint:
         return {**self.metrics.report(), "compiles": self.compiles}
 
     def _checked_calls(self) -> CheckedCalls:
-        """The part that looks at arguments one by one; made on first use."""
+        """Return the checks of single arguments, made on first use."""
         with self._lock:
             if self._checked is None:
                 from aotc_runtime.serving.checked_calls import CheckedCalls, closed_error
@@ -311,7 +311,7 @@ class LoadedBundle:
         }
 
     def close(self) -> None:
-        """Give executables and weights back; later calls raise ShapeError (AOTC-E633).
+        """Release executables and weights; later calls raise ShapeError (AOTC-E633).
 
         Calls that are running, and results that were returned, stay good.
         """

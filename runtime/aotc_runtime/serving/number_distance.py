@@ -70,7 +70,7 @@ def _ulp(actual: Array, expected: Array) -> int:
 
 
 def _ordinal(array: Array) -> Array:
-    """The position of each float among all floats of its type; -0.0 and 0.0 have the same."""
+    """Return each float's position among those of its type; -0.0 and 0.0 share one."""
     bits = np.ascontiguousarray(array).view(_BITS[array.dtype.itemsize]).astype(np.int64)
     lowest = -(2 ** (8 * array.dtype.itemsize - 1))
     return np.where(bits < 0, lowest - bits, bits)

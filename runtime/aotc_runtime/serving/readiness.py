@@ -182,7 +182,7 @@ def first_changed(
 
 
 def as_arrays(profile: ResidentProfile, results: Sequence[Buffer]) -> list[Array]:
-    """The results of an executable as numpy arrays."""
+    """Return the results of an executable as numpy arrays."""
     to_numpy = profile.device.to_numpy
     return [to_numpy(result, aval) for result, aval in zip(results, profile.outputs, strict=True)]
 

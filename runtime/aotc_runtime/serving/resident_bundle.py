@@ -163,7 +163,7 @@ def make_resident(
 
 
 def weight_arrays(bundle: VerifiedBundle, name: str, weights: WeightSet) -> dict[str, Array]:
-    """The tensors of a weights set, which are exactly those that the manifest lists.
+    """Return the tensors of a weights set, which are exactly those that the manifest lists.
 
     Raises BundleFormatError: AOTC-E117 others, E131 to E133 no safetensors.
     """
@@ -212,7 +212,7 @@ def _profile(
 
 
 def bound_arguments(arguments: Sequence[Argument], weights: Weights) -> tuple[Buffer | int, ...]:
-    """The buffers of bound weights, and the indices of the input leaves for the rest."""
+    """Return the buffers of bound weights, and the indices of the input leaves for the rest."""
     return tuple(
         each.leaf if isinstance(each, InputArgument) else weights[each.set, each.tensor].buffer
         for each in arguments
@@ -227,7 +227,7 @@ def direct_call(
     inputs: Sequence[Aval],
     outputs: Sequence[Aval],
 ) -> Callable[..., list[Buffer]] | None:
-    """The engine's fastest way to call the executable, if it has one for such arguments."""
+    """Return the engine's fastest way to call the executable, if it has one for such arguments."""
     weights = [argument for argument in arguments if not isinstance(argument, int)]
     is_donating = any(parameter.donated for parameter in spec.parameters)
     behind = arguments[len(weights) :]
@@ -238,7 +238,7 @@ def direct_call(
 
 
 def _mesh(manifest: BundleManifest) -> Mesh | None:
-    """The mesh, or None for a program on one device."""
+    """Return the mesh, or None for a program on one device."""
     mesh = manifest.mesh
     return None if mesh is UNSET or len(mesh.devices) == 1 else mesh
 

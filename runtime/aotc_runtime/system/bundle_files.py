@@ -33,7 +33,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
-    """The bytes of a regular file, or of a pipe that somebody writes into, such as `<(command)`.
+    """Read a regular file, or a pipe such as `<(command)`.
 
     Reads up to `most` + 1 bytes, so that the caller can tell a larger file. Raises OSError; at
     once for a folder, a device, and a pipe that nobody writes into, from which nothing may ever
@@ -139,7 +139,7 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
 
 
 def _inside(shown: str, error: Exception) -> str:
-    """The bundle's name, and that of the file or folder of it that the error is about."""
+    """Return the bundle's name, and that of the file or folder that an error names."""
     name = getattr(error, "filename", None)
     inside = str(name).encode(errors="backslashreplace").decode() if name is not None else ""
     return (

@@ -151,7 +151,7 @@ def _x86_features(flags: list[str]) -> frozenset[str]:
 
 
 def _arm_capabilities(auxiliary: bytes) -> frozenset[str]:
-    """Names of /proc/cpuinfo, from the pairs of numbers that a process of 64 bits starts with."""
+    """Return /proc/cpuinfo's names of features from a process's auxiliary vector."""
     pairs = dict(struct.iter_unpack("=QQ", auxiliary[: len(auxiliary) // 16 * 16]))
     return frozenset(
         name

@@ -89,7 +89,7 @@ def _state(descriptor: int) -> tuple[int, int, int]:
 
 
 def _settled(descriptor: int) -> tuple[int, int, int]:
-    """The state of a file, once whatever is written from now on gives it another one."""
+    """Return the state of a file once any later write must change it."""
     while 0 <= time.time() - os.fstat(descriptor).st_ctime < SETTLED_SECONDS:
         time.sleep(SETTLED_SECONDS / 10)
     return _state(descriptor)

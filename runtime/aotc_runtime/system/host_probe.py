@@ -14,7 +14,7 @@ LIBRARIES = ("scipy",)
 
 
 def machine() -> Machine:
-    """This host's processor as the system describes it."""
+    """Return this host's processor as the system describes it."""
     from aotc_runtime.system import cpu_features
 
     architecture = os.uname().machine
@@ -77,7 +77,7 @@ def libc() -> str:
 
 
 def free_memory() -> int:
-    """Bytes that this process may still allocate, now."""
+    """Return bytes that this process may still allocate, now."""
     return available_memory(
         Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
     )
@@ -106,7 +106,7 @@ def available_memory(meminfo: Path, cgroup: Path, membership: Path) -> int:
 
 
 def _upwards(root: Path, path: str) -> list[Path]:
-    """The cgroup's folder and those above it."""
+    """Return the cgroup's folder and those above it."""
     inside = Path(path.lstrip("/"))
     return [root / folder for folder in (inside, *inside.parents)]
 

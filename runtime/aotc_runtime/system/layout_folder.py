@@ -22,7 +22,7 @@ FOLDERS_MAX = 1000
 
 
 def _raise(error: OSError) -> None:
-    """A folder that cannot be listed may hold anything."""
+    """Raise the error of a folder that cannot be listed, which may hold anything."""
     raise error
 
 
@@ -81,7 +81,7 @@ def _read_once(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryv
 
 
 def _mode(path: str) -> int:
-    """The mode of the file of this name, not of what it leads to; 0 if nobody can look at it."""
+    """Return a file's mode without following links; 0 if it cannot be read."""
     try:
         return os.lstat(path).st_mode
     except OSError:

@@ -17,7 +17,7 @@ def read_pipe(descriptor: int, count: int) -> bytes:
         data = b""
     else:
         if not data:
-            raise OSError(errno.EINVAL, "a pipe that nobody writes into")
+            raise OSError(errno.EINVAL, "a pipe without a writer")
     os.set_blocking(descriptor, True)
     parts = [data]
     left = count - len(data)

@@ -54,7 +54,7 @@ class _Leaf(ctypes.Structure):
 
 
 def floor(jaxlib: str) -> frozenset[str]:
-    """Features without which this jaxlib does not start; empty for versions that were not tried."""
+    """Return the features that this jaxlib needs to start; empty for untested versions."""
     return FLOORS.get(".".join(jaxlib.split(".")[:2]), frozenset())
 
 

@@ -20,7 +20,7 @@ type OnBytes = Callable[[int, int], None]
 
 
 def bytes_at(place: Path) -> int:
-    """The size of a file, or of all files in a folder; 0 for what is not there."""
+    """Return the size of a file, or of all files in a folder; 0 for what is not there."""
     with suppress(OSError):
         inside = (entry for entry in place.rglob("*") if entry.is_file())
         return sum(e.stat().st_size for e in inside) if place.is_dir() else place.stat().st_size

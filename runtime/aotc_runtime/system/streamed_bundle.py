@@ -75,7 +75,7 @@ def pass_file(path: Path) -> memoryview:
     return map_file(path, PassedMap)
 
 
-def look_into(
+def open_streamed(
     path: str | os.PathLike[str], on_progress: OnProgress = ignore_progress
 ) -> MappedBundle:
     """Open a bundle to be read once, as `aotc_runtime.system.bundle_files.open_bundle` does.

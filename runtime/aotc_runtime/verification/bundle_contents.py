@@ -113,7 +113,7 @@ def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) ->
 
 
 def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int) -> bytes:
-    """A blob that will be parsed: copied, so that nothing can change it, then hashed.
+    """Return a blob that will be parsed: copied, so that nothing can change it, then hashed.
 
     Raises IntegrityError: AOTC-E201 digest, E202 missing, E203 size; BundleFormatError: E111.
     """
@@ -297,7 +297,7 @@ def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
 
 
 def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
-    """Every blob a manifest refers to, with its media type and what it is; assets come first."""
+    """Yield every blob of a manifest with its media type and its role, assets first."""
     for name, asset in (manifest.assets or {}).items():
         for path, ref in asset.files.items():
             yield ref, oci_layout.ASSET_TYPE, f"asset {name} {path}"

@@ -41,7 +41,7 @@ BUT_WEIGHTS = "digests but of weights"
 def verify(
     source: BlobSource, policy: TrustPolicy, facts: HostFacts, now: float, target: str | None = None
 ) -> VerifiedBundle:
-    """All stages in one, for whoever has nothing to do meanwhile.
+    """Run all stages of the verification without a pause between them.
 
     Raises what `accept_bundle`, `require_compatible` and `Compatible.finish` raise.
     """

@@ -19,7 +19,7 @@ Key = tuple[tuple[int, ...], int, tuple[tuple[int, int, str], ...]]
 
 
 def version_key(text: str) -> Key | None:
-    """A sort key, or None if the text is no version.
+    """Return a sort key, or None if the text is no version.
 
     "1.0" equals "1.0.0" and "1.0.0+cuda"; "1.0.0-rc9" < "1.0.0-rc10" < "1.0.0" < "1.0.0.post1".
     """

@@ -30,7 +30,7 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.engine_releases import built_with
 from aotc_runtime.verification.policy_reader import certifier_keys
 from aotc_runtime.verification.public_keys import PublicKey, Trials
-from aotc_runtime.verification.root_signatures import who_signed
+from aotc_runtime.verification.root_signatures import match_signatures
 
 
 class Statements(Struct, frozen=True):
@@ -113,7 +113,7 @@ def read_statements(
     trials = Trials()
     for number, data in enumerate(envelopes, start=1):
         signed = open_envelope(data, f"{where} attestation {number}")
-        signers = {maker.id for _, maker in who_signed(signed, keys, trials) if maker}
+        signers = {maker.id for _, maker in match_signatures(signed, keys, trials) if maker}
         counted = frozenset(id for id in signers if keys[id].state(now) == "valid")
         if not counted:
             idle += [_idle(signed, keys[id], now) for id in sorted(signers)]
@@ -128,7 +128,7 @@ def read_statements(
 
 
 def _certificate(signed: SignedPayload, root_digest: str) -> Certificate | str:
-    """The certificate about exactly this root; or what it is instead, nothing for provenance."""
+    """Return the certificate about exactly this root, or a description of another document."""
     if signed.payload_type != in_toto.PAYLOAD_TYPE:
         return f"a payload of type {signed.payload_type}"
     try:

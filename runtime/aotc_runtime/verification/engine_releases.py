@@ -51,7 +51,7 @@ def running(manifest: BundleManifest, host: HostFacts) -> Release | None:
 
 
 def built_with(manifest: BundleManifest) -> str:
-    """The version of the package that runs a target, by the build's word."""
+    """Return the version of the package that runs a target, by the build's word."""
     device = manifest.requires.device
     if engine_name(manifest.target) == XLA or device is UNSET:
         return manifest.built_with.jaxlib

@@ -113,7 +113,7 @@ def _platform(manifest: BundleManifest, host: HostFacts) -> str:
 
 
 def check_libc(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """The glibc that every supported jaxlib needs, if the host's version is known (AOTC-E507)."""
+    """Require jaxlib's minimum glibc, if the host's version is known (AOTC-E507)."""
     name, found = _libc(host)
     if _needs_xla(manifest) and name == GLIBC and found and found < GLIBC_FLOOR:
         yield _findings().older_libc(GLIBC_FLOOR, host)
@@ -205,7 +205,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_host(manifest: BundleManifest, host: HostFacts) -> list[Finding]:
-    """Every reason why the bundle's executables may not run on this host; empty if none."""
+    """Return every reason why the bundle's executables may not run on this host; empty if none."""
     return [finding for check in CHECKS for finding in check(manifest, host)]
 
 
@@ -228,7 +228,7 @@ def choose_target(
         return Choice(wanted, True, (missing,), (), tuple(absent))
     evaluated = manifests if wanted is None else {wanted: manifests[wanted]}
     ranked = sorted(
-        (_judge(name, manifest, host, certificates) for name, manifest in evaluated.items()),
+        (_candidate(name, manifest, host, certificates) for name, manifest in evaluated.items()),
         key=lambda candidate: (
             bool(candidate.findings),
             manifests[candidate.target].target.device is UNSET,
@@ -243,7 +243,7 @@ def choose_target(
     return Choice(best.target, wanted is not None, findings, tuple(ranked), tuple(absent))
 
 
-def _judge(
+def _candidate(
     name: str, manifest: BundleManifest, host: HostFacts, certificates: AskCertificates | None
 ) -> Candidate:
     findings, certified = tuple(check_host(manifest, host)), None

@@ -44,7 +44,7 @@ TITLES = {
 
 
 def place(manifest: BundleManifest) -> str:
-    """Where findings about a target are: "digits 1.0.0 for cpu-x86-64-v3"."""
+    """Return the location of findings about a target: "digits 1.0.0 for cpu-x86-64-v3"."""
     return f"{manifest.name} {manifest.version} for {manifest.target.name}"
 
 
@@ -77,7 +77,7 @@ Asking would import MLIR, which takes 160 ms. What another version reads is not 
 
 
 def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding]:
-    """Modules of a later version than the host's jaxlib reads."""
+    """Yield modules of a later version than the host's jaxlib reads."""
     reads = READS_STABLEHLO.get(host.jaxlib)
     for name, entry_point in manifest.entry_points.items():
         if entry_point.symbolic is UNSET or entry_point.symbolic.stablehlo is UNSET:

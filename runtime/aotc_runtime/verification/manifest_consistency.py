@@ -38,7 +38,7 @@ from aotc_runtime.schema.pytrees import (
 
 
 def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Every contradiction in a manifest (AOTC-E118)."""
+    """Yield every contradiction in a manifest (AOTC-E118)."""
     weights = {
         (name, tensor.name) for name, set_ in manifest.weights.items() for tensor in set_.tensors
     }
@@ -190,7 +190,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 def check_shapes(
     entry_point: EntryPoint, dimensions: Mapping[str, Dimension], where: str
 ) -> Iterator[Finding]:
-    """Every contradiction about the sizes of an entry point (AOTC-E118).
+    """Yield every contradiction about the sizes of an entry point (AOTC-E118).
 
     Its trees, and the numbers of its shapes, are those of its tensors: checked before.
     """

@@ -27,7 +27,11 @@ def parsed_key(
     InvalidSignature. Raises TrustError (AOTC-E310).
     """
     if not is_one:
-        raise _refused(where, f"one PEM public key: {PEM_LABEL}", _found_instead(pem))
+        found = _found_instead(pem)
+        expected, hint = f"one PEM public key: {PEM_LABEL}", None
+        if found == "no key" and "\n" not in pem:
+            hint = "set `public_key_file` for the path of a .pub file"
+        raise refusal("AOTC-E310", where, found, expected=expected, hint=hint)
     try:
         key = serialization.load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:

@@ -72,7 +72,7 @@ def check_policies(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
 
 
 def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
-    """Masks and lengths: parameters that the loader can make."""
+    """Require masks and lengths that the loader can make."""
     parameters = {parameter.name: parameter for parameter in entry_point.parameters}
     pads = {d: p for d, p in without_compiling(entry_point).items() if isinstance(p, Pad)}
     masks = {pad.mask for pad in pads.values()} - {""}
@@ -93,7 +93,7 @@ def _check_supplied(entry_point: EntryPoint, where: str) -> Iterator[Finding]:
 
 
 def _one_array(entry_point: EntryPoint, parameter: Parameter | None) -> TensorSpec | None:
-    """The array that a parameter is, if it is one that stays usable."""
+    """Return the array that a parameter is, if it is one that stays usable."""
     if parameter is None or parameter.donated or not isinstance(parameter.tree, Leaf):
         return None
     index = parameter.tree.index

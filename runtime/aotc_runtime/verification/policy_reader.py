@@ -24,7 +24,7 @@ def read_policy(path: Path) -> TrustPolicy:
 
 
 def read_policy_text(path: Path) -> str:
-    """The TOML text of a policy file. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
+    """Read a policy's TOML text. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
     try:
         return read_text(path)
     except OSError as error:
@@ -120,7 +120,7 @@ def _check_integers(value: Any) -> None:
 
 
 def _typed(data: Any, file: _File) -> TrustPolicy:
-    """The document as a policy. Raises TrustError: AOTC-E309, once for each key."""
+    """Return the document as a policy. Raises TrustError: AOTC-E309, once for each key."""
     decoder(TrustPolicy)
     try:
         return msgspec.convert(data, TrustPolicy)
@@ -174,14 +174,14 @@ def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
 
 
 def _said() -> Any:
-    """The words for what is wrong, imported where something is."""
+    """Return the module of error texts, which is imported only where there is an error."""
     from aotc_runtime.verification import policy_refusals
 
     return policy_refusals
 
 
 def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
-    """The policy's keys by id; a policy made in Python is checked as one that was read.
+    """Return the policy's keys by id; a policy made in Python is checked as one that was read.
 
     Raises TrustError (AOTC-E309, E310), with everything that is wrong.
     """
@@ -196,7 +196,7 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
 
 
 def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
-    """The keys of a policy whose fields are sound. Raises as `policy_keys`."""
+    """Return the keys of a policy whose fields are sound. Raises as `policy_keys`."""
     findings: list[Finding] = []
     if policy.timestamp_authorities:
         from aotc_runtime.verification import signature_timestamps
@@ -215,7 +215,7 @@ def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
 
 
 def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
-    """The certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
+    """Return the certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
 
     Raises TrustError (AOTC-E309, E310), with everything that is wrong.
     """
@@ -228,7 +228,7 @@ def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str
 def _distinct(
     policy: TrustPolicy, table: str, file: _File, findings: list[Finding]
 ) -> dict[str, PublicKey]:
-    """The keys of a table, each once; what is wrong with them is added to findings."""
+    """Return the keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}
     for index, stated in enumerate(policy.keys if table == "keys" else policy.certifiers):
         try:

@@ -1,6 +1,10 @@
 """Errors of trust policies. Imported when there is one."""
 
+import re
+
 from aotc_runtime.base.errors import Finding, finding
+from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
 _WRITE_ONE = "write a policy with `aotc trust init --key KEY.pub --name NAME`"
@@ -30,6 +34,10 @@ _WORDS = {
 """Expected values and hints, by rule."""
 
 
+_POSITION = re.compile(r" \(at line (\d+), column \d+\)\Z")
+"""The end of `tomllib`'s messages."""
+
+
 def problem(name: str, where: str, found: str) -> Finding:
     """Return a finding (AOTC-E309) for a rule that a policy breaks."""
     expected, hint = _WORDS[name]
@@ -42,7 +50,7 @@ def unreadable(where: str, error: OSError) -> Finding:
 
 
 def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
-    """AOTC-E308 for a file that a policy names, or E309 if it holds no text."""
+    """Return AOTC-E308 for a file that a policy names, or E309 if it holds no text."""
     if isinstance(error, OSError):
         found = error.strerror or str(error)
         return finding("AOTC-E308", where, found, cause="key-file-is-not-readable")
@@ -50,14 +58,34 @@ def unreadable_file(where: str, error: OSError | ValueError) -> Finding:
 
 
 def invalid(where: str, error: Exception) -> Finding:
-    """AOTC-E309 for what is no policy at all."""
-    return finding("AOTC-E309", where, str(error), hint=_WRITE_ONE)
+    """Return a finding (AOTC-E309) for a text that is not TOML, with its line if it is known."""
+    found, hint = str(error), _WRITE_ONE
+    if where.endswith((".key", ".pub")):
+        found = "a key file"
+    elif where.endswith(".toml") and (at := _POSITION.search(found)):
+        found, where = found[: at.start()], f"{where}:{at[1]}"
+        hint = "correct the syntax on this line; strings are written in quotes"
+    return finding("AOTC-E309", where, found, hint=hint)
 
 
 def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
-    """AOTC-E309 for one that cannot be met."""
+    """Return a finding (AOTC-E309) for a threshold that cannot be reached."""
     holders = [key.holder for key in policy.keys] + [each.holder for each in policy.identities]
     counted = "holders of keys" if any(holders) else "distinct keys"
     counted += " and identities" if policy.identities else ""
     found, cause = str(policy.threshold), "trust-threshold-is-unreachable"
     return finding("AOTC-E309", where, found, cause=cause, expected=f"at most {most} {counted}")
+
+
+def no_entry_point(manifest: BundleManifest, name: str) -> Finding:
+    """Return a finding (AOTC-E337) for a required metric of an entry point that is missing."""
+    owner, _, metric = name.partition(".")
+    known = sorted(manifest.entry_points)
+    return finding(
+        "AOTC-E337",
+        f"{manifest.name} {manifest.version}",
+        f'"{name}" in `metrics` of the policy',
+        cause="metric-names-an-unknown-entry-point",
+        expected=f"one of: {', '.join(f'{each}.{metric}' for each in known)}",
+        hint=did_you_mean(owner, known, "correct the entry point in `metrics` of the policy"),
+    )

@@ -152,6 +152,11 @@ def check_metrics(
             known = (entry_point.evaluations or ()) if entry_point else ()
             found = next((each for each in known if each.metric == metric), None)
             where = f"{manifest.name} {manifest.version} {owner} for {manifest.target.name}"
+            if entry_point is None:
+                from aotc_runtime.verification import policy_refusals
+
+                yield policy_refusals.no_entry_point(manifest, name)
+                continue
             if found is None or not isinstance(found.result, EvaluationRan):
                 missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
                 expected = f"{limit!r} ({name})"
@@ -216,12 +221,12 @@ def accepted_targets(
 def accepted(
     manifests: Mapping[str, BundleManifest], engines: Sequence[str]
 ) -> dict[str, BundleManifest]:
-    """The targets of which these engines run every executable."""
+    """Return the targets of which these engines run every executable."""
     return {name: each for name, each in manifests.items() if not _others(each, engines)}
 
 
 def _others(manifest: BundleManifest, engines: Sequence[str]) -> list[str]:
-    """Engines of a target beside these."""
+    """Return the other engines of a target."""
     return [each for each in map(engine_of, manifest.platforms) if each not in engines]
 
 

@@ -1,7 +1,7 @@
-"""Everything that a policy document says and no policy may say, with the key it stands at.
+"""Findings about every key of a trust policy that is unknown, missing, or has an invalid value.
 
-msgspec stops at its first complaint; this asks it once per value, so that a policy is corrected in
-one go, and says in TOML's words what would do. Only a document that was refused comes here.
+msgspec stops at its first error. This module calls it once for each value, so that all errors are
+reported at once and in TOML's terms. It is imported only after msgspec rejected a policy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath, key_lines, place, render_path
 from aotc_runtime.schema.bundle_manifest import Digest
 from aotc_runtime.schema.trust_policy import (
@@ -24,6 +24,8 @@ from aotc_runtime.schema.trust_policy import (
 )
 
 _HINT = "docs/reference/trust-policy.md lists the keys of a policy and their types"
+
+_MANIFEST_KEYS = {"entry_points", "targets"}
 
 _ID = "a key's id, 64 hexadecimal digits"
 _PATTERNS = {
@@ -67,6 +69,10 @@ def policy_problems(document: Any, where: str, text: str | None = None) -> Itera
     `text` is as for `Places`.
     """
     known = Places(where, text)
+    if isinstance(document, Mapping) and document.keys() >= _MANIFEST_KEYS:
+        found, hint = "a build manifest", "pass the policy that `aotc trust init` wrote"
+        yield finding("AOTC-E309", where, found, expected="a trust policy", hint=hint)
+        return
     for path, expected, found, hint in _problems(document, inspect.type_info(TrustPolicy), ()):
         yield finding("AOTC-E309", known.of(path), found, expected=expected, hint=hint)
 
@@ -87,9 +93,14 @@ def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Prob
             yield from _problems(item, wanted.item_type, (*path, index))
     elif isinstance(wanted, inspect.DictType) and isinstance(value, Mapping):
         for name, item in value.items():
-            if not _is(name, _plain(wanted.key_type)):
-                yield (*path, name), *_described(name, _plain(wanted.key_type))
-            yield from _problems(item, wanted.value_type, (*path, name))
+            if _is(name, _plain(wanted.key_type)):
+                yield from _problems(item, wanted.value_type, (*path, name))
+                continue
+            expected, found, hint = _described(name, _plain(wanted.key_type))
+            if isinstance(item, Mapping):
+                found = _short(item)
+                hint = f'write the key in quotes, such as `"{name}.{next(iter(item), "top1")}"`'
+            yield (*path, name), expected, found, hint
     elif not _is(value, wanted):
         yield path, *_described(value, wanted)
 
@@ -98,15 +109,16 @@ def _table_problems(
     value: Mapping[str, Any], table: inspect.StructType, path: KeyPath
 ) -> Iterator[_Problem]:
     fields = {field.name: field for field in table.fields}
-    for name in value.keys() - fields.keys():
-        hint = did_you_mean(name, fields, _HINT)
+    meant = {name: closest(name, fields) for name in value if name not in fields}
+    for name, close in meant.items():
+        hint = f"did you mean `{close}`?" if close else "correct the key, or remove it"
         yield (*path, name), f"one of: {', '.join(fields)}", "an unknown key", hint
     for name, field in fields.items():
         if name in value:
             if not (value[name] is None and not field.required):
                 yield from _problems(value[name], field.type, (*path, name))
-        elif field.required:
-            yield (*path, name), "a value", "no value", _HINT
+        elif field.required and name not in meant.values():
+            yield (*path, name), f"the key `{name}`", "no such key", f"add `{name} = …`"
 
 
 def _plain(wanted: inspect.Type) -> inspect.Type:
@@ -151,17 +163,23 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
     match wanted:
         case inspect.IntType(ge=least, le=most):
             if least == most:
-                return str(least), found, _HINT
+                return str(least), found, f"write {least}"
             text = f"an integer of at least {least}" + (f", at most {most}" if most else "")
             return text, found, "write an integer without quotes"
         case inspect.StrType(pattern=pattern) if pattern is not None:
             return (*_PATTERNS[pattern][:1], found, *_PATTERNS[pattern][1:])
         case inspect.StrType():
-            return "a non-empty string", found, "write it in quotes"
+            hint = "remove the key, or write some text" if value == "" else "write it in quotes"
+            return "a non-empty string", found, hint
         case inspect.FloatType():
-            return "a number", found, "write it without quotes"
+            hint = "write it without quotes" if isinstance(value, str) else "write a number"
+            return "a number", found, hint
         case inspect.DateTimeType():
             hint = "write it without quotes, with `Z` or an offset such as `+02:00`"
+            if isinstance(value, datetime):
+                hint = "add `Z` for UTC, or an offset such as `+02:00`"
+            elif isinstance(value, date):
+                hint = f"write it as {value.isoformat()}T00:00:00Z"
             return "a time such as 2027-01-01T00:00:00Z", found, hint
         case inspect.EnumType(cls=choices):
             names = sorted(each.value for each in choices)
@@ -171,7 +189,12 @@ def _described(value: Any, wanted: inspect.Type) -> tuple[str, str, str]:
             return f"one of: {', '.join(names)}", found, did_you_mean(value, names, _HINT)
         case inspect.VarTupleType(min_length=shortest):
             kind = "a non-empty array" if shortest else "an array"
-            return kind, found, "write it in brackets"
+            if not value and isinstance(value, list | tuple):
+                return kind, found, "add a value; without the key, everything is accepted"
+            hint = f"write `[{found}]`" if isinstance(value, str) else "write it in brackets"
+            if isinstance(value, Mapping):
+                hint = "write the table's header in two brackets, such as `[[keys]]`"
+            return kind, found, hint
         case _:
             return "a table", found, "write it as `[table]` or `{ key = value }`"
 
@@ -180,4 +203,6 @@ def _short(value: Any) -> str:
     if isinstance(value, Struct):
         return type(value).__name__
     text = value.isoformat() if isinstance(value, date) else repr(value)
+    if isinstance(value, str):
+        text = f'"{value}"'
     return text if len(text) <= 80 else text[:77] + "..."

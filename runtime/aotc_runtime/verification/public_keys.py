@@ -59,7 +59,7 @@ class PublicKey(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """For messages: its name, or its holder's, and the start of its id."""
+        """Return the key's name for messages, or its holder's, and the start of its id."""
         called = self.name or ("" if self.holder == self.id else self.holder)
         return f"{called} ({self.id[:16]})" if called else self.id[:16]
 
@@ -119,7 +119,7 @@ class Trials:
 
 
 def load_public_key(pem: str, name: str, where: str) -> PublicKey:
-    """An Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
+    """Return an Ed25519 or ECDSA P-256 public key from PEM. Raises TrustError (AOTC-E310)."""
     from cryptography.exceptions import InvalidSignature
 
     match = _PEM.match(pem)

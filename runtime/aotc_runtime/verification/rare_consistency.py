@@ -53,7 +53,7 @@ def check_engine(manifest: BundleManifest, where: str) -> Iterator[Finding]:
 
 
 def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Every contradiction about the engines of its executables (AOTC-E118)."""
+    """Yield every contradiction about the engines of its executables (AOTC-E118)."""
 
     def wrong(place: str, expected: str, found: str) -> Finding:
         return _finding(f"{where} {place}", expected, found)
@@ -89,7 +89,7 @@ def check_mixed(manifest: BundleManifest, where: str) -> Iterator[Finding]:
 
 
 def check_mesh(manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Every contradiction of meshes and shardings (AOTC-E118)."""
+    """Yield every contradiction of meshes and shardings (AOTC-E118)."""
     if manifest.mesh is UNSET:
         for place, sharding, _ in _tensors(manifest, where):
             if sharding:
@@ -256,7 +256,7 @@ def colliding(paths: Collection[str]) -> list[str]:
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:
-    """Names, or numbers, of children: one for each, and such as Python takes."""
+    """Require a valid Python name, or a number, for each child."""
     if isinstance(tree, NamedTupleNode | RecordNode):
         names = (*tree.fields, tree.type) if isinstance(tree, NamedTupleNode) else ()
         good = all(map(_is_name, names)) and not any(n.startswith("_") for n in names[:-1])

@@ -35,11 +35,11 @@ class AcceptedProvenance(Struct, frozen=True):
 
 
 def signers_of(provenance: Iterable[AcceptedProvenance]) -> tuple[str, ...]:
-    """Ids of the keys that vouch, each once, sorted."""
+    """Return the ids of keys with accepted signatures, each once, sorted."""
     return tuple(sorted({signer for each in provenance for signer in each.signers}))
 
 
-def who_signed(
+def match_signatures(
     signed: SignedPayload, keys: Mapping[str, PublicKey], trials: Trials
 ) -> Iterator[tuple[str, PublicKey | None]]:
     """Yield each signature's claimed key id, and the key that made it, or None.
@@ -59,7 +59,7 @@ def who_signed(
 
 def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
     """Return whether this key made one of the signatures of an envelope."""
-    return any(maker for _, maker in who_signed(signed, {key.id: key}, Trials()))
+    return any(maker for _, maker in match_signatures(signed, {key.id: key}, Trials()))
 
 
 def accepted_provenance(
@@ -129,7 +129,7 @@ def when_signed(
 
 
 def builders_of(keys: Iterable[PublicKey], policy: TrustPolicy) -> frozenset[str] | None:
-    """Whose builds these keys may describe, by the ids of builders; None for everybody's."""
+    """Return the builder ids whose builds these keys may describe; None for all."""
     if not policy.binds_builders():
         return None
     return frozenset(itertools.chain.from_iterable(key.builders or () for key in keys))
@@ -148,7 +148,7 @@ def _signers(
     not make is rejected.
     """
     found = []
-    tried = zip(signed.signatures, who_signed(signed, keys, trials), strict=True)
+    tried = zip(signed.signatures, match_signatures(signed, keys, trials), strict=True)
     for (_, signature), (claimed, signer) in tried:
         named = keys.get(claimed)
         if named is not None and signer is not named:
@@ -159,14 +159,16 @@ def _signers(
             # Imported where a policy asks for it, and there is some.
             from aotc_runtime.verification import sigstore_identities
 
-            found += sigstore_identities.who_signed(signed, signature, policy, unknown, trials)
+            found += sigstore_identities.match_signatures(
+                signed, signature, policy, unknown, trials
+            )
         else:
             unknown.add(claimed[:16] or "one without a key id")
     return found
 
 
 def _statement(signed: SignedPayload, root_digest: str) -> Statement:
-    """The signed statement, which is about exactly this root.
+    """Return the signed statement, which is about exactly this root.
 
     A trusted key may also sign a test report or a warning about a bundle: only provenance vouches,
     and what is not known to vouch for nothing is refused.

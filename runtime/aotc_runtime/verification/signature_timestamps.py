@@ -49,7 +49,7 @@ def check_authorities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
 
 
 def certificates_of(authority: TimestampAuthority) -> list[Any]:
-    """Its certificates, at least one. Raises ValueError for what holds none."""
+    """Return the certificates of an authority. Raises ValueError if there are none."""
     return x509.load_pem_x509_certificates(authority.certificates.encode())
 
 

@@ -46,7 +46,7 @@ def key_id(identity: Identity) -> str:
 
 
 def as_keys(policy: TrustPolicy) -> dict[str, PublicKey]:
-    """The policy's identities by id, as keys that have made no signature themselves."""
+    """Return the policy's identities by id, as keys that have made no signature themselves."""
     return {
         id: PublicKey(
             id,
@@ -81,7 +81,7 @@ def check_identities(policy: TrustPolicy, where: str) -> Iterator[Finding]:
         seen.add(key_id(identity))
 
 
-def who_signed(
+def match_signatures(
     signed: SignedPayload, signature: bytes, policy: TrustPolicy, unknown: set[str], trials: Trials
 ) -> list[tuple[str, bytes]]:
     """Return the id of the identity that made a signature, with the signature.
@@ -142,7 +142,7 @@ class _Root(Struct):
 def _implausible(
     material: bytes, signed: SignedPayload, signature: bytes, identity: Identity
 ) -> str | None:
-    """Why the material cannot show that this identity made the signature; None if it may.
+    """Return why the material cannot prove this identity's signature; None if it may.
 
     Whoever can change a bundle can add junk, and Sigstore's library takes a second and 60 MB to be
     imported. So it is asked about certificates alone that an authority of the trusted root has
@@ -153,7 +153,7 @@ def _implausible(
         certificate = x509.load_der_x509_certificate(base64.b64decode(found.certificate.rawBytes))
         data = certificate.public_bytes(Encoding.DER)
         if identity.identity.encode() not in data or identity.issuer.encode() not in data:
-            return "a certificate of somebody else"
+            return "a certificate of another identity"
         key = certificate.public_key()
         if isinstance(key, ec.EllipticCurvePublicKey):
             message = in_toto.pre_authentication_encoding(signed.payload_type, signed.payload)
@@ -196,7 +196,7 @@ def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
 def _refused(
     material: bytes, signed: SignedPayload, signature: bytes, identity: Identity, root: Any
 ) -> str | None:
-    """Why the material does not show that this identity made the signature; None if it does."""
+    """Return why the material does not prove this identity's signature; None if it does."""
     sigstore = _sigstore()
     envelope = {
         "payload": base64.b64encode(signed.payload).decode(),

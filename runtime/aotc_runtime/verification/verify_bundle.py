@@ -143,7 +143,7 @@ class Unpacked(Struct, frozen=True):
         self._weights.stop()
 
     def finish(self) -> Contents:
-        """The end of verification step 6: everything that the bundle contains, once all is hashed.
+        """Finish verification step 6: return all contents once every blob is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """
@@ -245,7 +245,7 @@ class VerifiedBundle(Struct, frozen=True):
     choice: Choice
 
     def blob(self, ref: BlobRef) -> VerifiedBlob:
-        """The verified bytes behind a reference of the manifest."""
+        """Return the verified bytes behind a reference of the manifest."""
         return self.blobs[ref.digest]
 
 
@@ -255,16 +255,16 @@ class Compatible(Struct, frozen=True):
     `manifest` is the chosen target's; `executables`, by digest, were hashed before the weights.
     """
 
-    _judged: Evaluated
+    _evaluated: Evaluated
     manifest: BundleManifest
     executables: Mapping[str, VerifiedBlob]
 
     def finish(self) -> VerifiedBundle:
-        """The end of verification step 6: the bundle, once all is hashed.
+        """Finish verification step 6: return the bundle once every blob is hashed.
 
         Raises IntegrityError (AOTC-E201).
         """
-        evaluated, signed = self._judged, self._judged.accepted.signed
+        evaluated, signed = self._evaluated, self._evaluated.accepted.signed
         blobs = _proofs(evaluated.accepted.finish(), references(self.manifest))
         return VerifiedBundle(
             signed.parsed.root_digest, signed.signers, self.manifest, blobs, evaluated.choice
@@ -300,7 +300,7 @@ def require_compatible(
 
 
 def _proofs(contents: Contents, digests: Iterable[str]) -> dict[str, VerifiedBlob]:
-    """Blobs that were hashed, by digest."""
+    """Return blobs that were hashed, by digest."""
     return {digest: VerifiedBlob(digest, contents.blobs[digest]) for digest in digests}
 
 

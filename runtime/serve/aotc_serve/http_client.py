@@ -51,7 +51,7 @@ class Progress(Protocol):
     """Callbacks about a request, in the thread that makes it."""
 
     def on_response(self) -> None:
-        """A response begins."""
+        """Note that a response begins."""
 
     def on_received(self, number: int) -> None:
         """Bytes of a response's body."""
@@ -74,7 +74,7 @@ type Pieces = Iterator[bytes | bytearray | memoryview]
 
 
 class Body:
-    """The body of a request. pieces: gives it from the start, each time it is called."""
+    """The body of a request; each call of `pieces` yields it from the start."""
 
     def __init__(self, size: int, pieces: Callable[[], Pieces]) -> None:
         self.size, self.pieces = size, pieces
@@ -245,9 +245,8 @@ class Response:
 class HttpClient:
     """Makes requests; threads may share it.
 
-    ca: file of the certificates that TLS trusts, instead of the system's.  stall_seconds: as
-    `STALL_SECONDS`.  connect_seconds: as `CONNECT_SECONDS`.  total_seconds: for all requests
-    together, from now on.
+    `ca` is a file of certificates that TLS trusts in place of the system's. `total_seconds` limits
+    all requests together, from now on; `stall_seconds` and `connect_seconds` are as the constants.
     Raises RegistryError (AOTC-E770) for a file without certificates.
     """
 

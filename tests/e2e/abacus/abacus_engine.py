@@ -58,7 +58,7 @@ class Abacus(Device):
 
 
 def machine(threads: int | None, devices: int | None) -> None:
-    """The system knows the processor as well."""
+    """Return the system's own description of the processor."""
 
 
 def facts(platform: str) -> Accelerator | None:

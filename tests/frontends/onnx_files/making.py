@@ -69,7 +69,7 @@ def read(
 
 
 def run(made: Any, *inputs: Any, x64: bool = False) -> dict[str, np.ndarray[Any, Any]]:
-    """What a model computes, jitted."""
+    """Return what a model computes, jitted."""
     got = read(made, x64=x64)
     with jax.enable_x64(x64):
         found = jax.jit(got.function)(dict(got.weights), *inputs)
@@ -77,7 +77,7 @@ def run(made: Any, *inputs: Any, x64: bool = False) -> dict[str, np.ndarray[Any,
 
 
 def refused(made: Any, *inputs: Any, **options: Any) -> CaptureError:
-    """How a model is refused, when it is read or when it is traced."""
+    """Return how a model is refused, when it is read or when it is traced."""
     try:
         got = read(made, **options)
         jax.eval_shape(got.function, dict(got.weights), *inputs)

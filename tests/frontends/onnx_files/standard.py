@@ -63,7 +63,7 @@ def baked(model: Any, arrays: dict[str, Any]) -> Any:
 
 
 def read(model: Any) -> Any:
-    """What the frontend makes of a model."""
+    """Return what the frontend makes of a model."""
 
     def beside(name: str) -> bytes:
         raise FileNotFoundError(name)
@@ -74,7 +74,7 @@ def read(model: Any) -> Any:
 
 
 def different(found: Any, expected: Any, rtol: float = 1e-3, atol: float = 1e-7) -> str | None:
-    """How a result differs from the recorded one, as onnx's own runner compares them."""
+    """Return how a result differs from the recorded one, as onnx's own runner compares them."""
     found = np.asarray(found)
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return f"{found.dtype}{list(found.shape)}, not {expected.dtype}{list(expected.shape)}"
@@ -91,7 +91,7 @@ def different(found: Any, expected: Any, rtol: float = 1e-3, atol: float = 1e-7)
 
 
 def failure(case: Any) -> str | None:
-    """Why a case fails, None if it passes."""
+    """Return why a case fails, None if it passes."""
     try:
         for given, results in case.data_sets:
             model = onnx.ModelProto.FromString(case.model.SerializeToString())

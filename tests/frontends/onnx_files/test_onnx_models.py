@@ -24,7 +24,7 @@ CLASSICAL = 67
 
 
 def expected(made: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """What onnxruntime computes."""
+    """Return what onnxruntime computes."""
     runtime = pytest.importorskip("onnxruntime")
     runtime.set_default_logger_severity(4)
     session = runtime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""What a model becomes: inputs, weights, constants, ranges, narrowing, sizes that vary."""
+"""Tests of a read model: inputs, weights, constants, ranges, narrowing, varying sizes."""
 
 from __future__ import annotations
 

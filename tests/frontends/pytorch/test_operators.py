@@ -60,7 +60,7 @@ def decoded(value: Any, meta: bool = False) -> Any:
 
 
 def is_wide(value: Any) -> bool:
-    """Whether 64-bit floats are among these."""
+    """Return whether 64-bit floats are among these."""
     if isinstance(value, dict):
         return value.get("dtype", value.get("scalar_type")) in (8, 9, 11)
     return isinstance(value, list) and any(map(is_wide, value))

@@ -18,7 +18,7 @@ def whole(kit: Kit) -> bytes:
 
 
 def end_of(data: bytes) -> int:
-    """Where the two zero blocks begin."""
+    """Return where the two zero blocks begin."""
     return len(data.rstrip(b"\0")) + 511 & ~511
 
 

@@ -62,7 +62,7 @@ def mutants(texts: Sequence[str] = ()) -> Iterator[Mutant]:
 
 
 def equivalent(mutant: Mutant) -> str:
-    """Why no input can tell a mutant from the code; "" if one can."""
+    """Return why no input can tell a mutant from the code; "" if one can."""
     reasons: dict[str, str] = LISTED["equivalent"].get(mutant.file.name, {})
     return reasons.get(mutant.text) or reasons.get(f"{mutant.text} -> {mutant.by}", "")
 
@@ -108,7 +108,7 @@ def _changes(tree: ast.AST, kind: int) -> Iterator[Change]:
 
 
 def _wording(node: ast.AST) -> Iterator[ast.AST]:
-    """What only decides how something is told."""
+    """Yield code that only decides about a message's form."""
     told = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in _TOLD)
     if isinstance(node, ast.Assign):
         told = all(_name_of(target) in _TOLD for target in node.targets)
@@ -117,7 +117,7 @@ def _wording(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _decisions(node: ast.AST) -> Iterator[Change]:
-    """What else depends on a condition, as if it held always or never."""
+    """Yield what else depends on a condition, as if it held always or never."""
     if isinstance(node, ast.comprehension):
         for test in node.ifs:
             yield test, "True"
@@ -170,7 +170,7 @@ def _leaves(statement: ast.stmt) -> bool:
 
 
 def _answers(value: ast.expr | None) -> bool:
-    """Whether an expression is true or false by its form."""
+    """Return whether an expression is true or false by its form."""
     if isinstance(value, ast.Call):
         return isinstance(value.func, ast.Name) and value.func.id in _ANSWERS
     if isinstance(value, ast.BoolOp):
@@ -181,14 +181,14 @@ def _answers(value: ast.expr | None) -> bool:
 
 
 def _chooses(value: ast.expr | None) -> TypeIs[ast.IfExp]:
-    """Whether one of two values is given, neither of which is a text for people."""
+    """Return whether one of two values is given, neither of which is a text for people."""
     return isinstance(value, ast.IfExp) and not any(
         isinstance(each, ast.JoinedStr) for each in (value.body, value.orelse)
     )
 
 
 def _collects(node: ast.AST) -> bool:
-    """Whether a statement adds to findings, to be raised together."""
+    """Return whether a statement adds to findings, to be raised together."""
     if isinstance(node, ast.AugAssign):
         return _name_of(node.target).endswith("findings")
     return (

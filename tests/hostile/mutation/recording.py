@@ -75,7 +75,7 @@ class Executed:
         self._lines = cache(self._data.contexts_by_lineno)
 
     def is_recorded(self, file: Path) -> bool:
-        """Whether any test runs anything of a file."""
+        """Return whether any test runs anything of a file."""
         return any(each != [""] for each in self._lines(str(file)).values())
 
     def tests_of(self, file: Path, lines: range) -> list[str]:

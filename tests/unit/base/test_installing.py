@@ -1,4 +1,4 @@
-"""What is installed, and what an installer's last words come to."""
+"""Tests of installed packages, and of the errors of installers."""
 
 from pathlib import Path
 

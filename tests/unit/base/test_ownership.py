@@ -47,7 +47,7 @@ def test_modes_say_who_may_write(tmp_path: Path) -> None:
 def says_who_may_write(tmp_path: Path, number: int) -> None:
     names = {each.gr_gid: each.gr_name for each in grp.getgrall()}
     named = f"the group {names.get(number, number)}"
-    for mode, others in [(0o755, ""), (0o775, named), (0o1775, named), (0o777, "everybody")]:
+    for mode, others in [(0o755, ""), (0o775, named), (0o1775, named), (0o777, "every user")]:
         tmp_path.chmod(mode)
         assert other_writers(tmp_path) == others, oct(mode)
 
@@ -85,6 +85,6 @@ def test_whoever_an_access_list_names_may_write(tmp_path: Path) -> None:
     except OSError as error:
         assert error.errno == errno.EOPNOTSUPP
         pytest.skip("this file system has no access lists")
-    assert other_writers(tmp_path) == "whoever its access list names"
+    assert other_writers(tmp_path) == "users in its access list"
     tmp_path.chmod(0o755)
     assert other_writers(tmp_path) == "", "the mask forbids it"

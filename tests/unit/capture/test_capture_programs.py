@@ -104,10 +104,10 @@ def test_a_module_in_a_likely_place_is_found_for_who_forgot_to_say_so(
     with pytest.raises(CaptureError) as caught:
         resolve(f"{module}:f", tmp_path / "deploy", "FUNCTION")
     (finding,) = caught.value.findings
-    assert finding.hint.startswith(f"it is in {folder}: run this with PYTHONPATH={folder},")
+    assert finding.hint.startswith(f"it is in {folder}: set PYTHONPATH={folder},")
     with pytest.raises(CaptureError) as caught:
         resolve("app.other:f", tmp_path / "deploy", "FUNCTION")
-    assert caught.value.findings[0].hint.startswith("is there a app/other.py beside the manifest?")
+    assert caught.value.findings[0].hint.startswith("create app/other.py beside the manifest")
 
 
 @pytest.mark.parametrize(

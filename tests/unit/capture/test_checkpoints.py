@@ -45,7 +45,7 @@ def opened(folder: Path, files: Files, **spec: object) -> dict[str, bytes]:
 
 
 def refused(folder: Path, files: Files, **spec: object) -> str:
-    """What the one finding says."""
+    """Return what the one finding says."""
     with pytest.raises(CaptureError) as error:
         opened(folder, files, **spec)
     (finding,) = error.value.findings
@@ -125,7 +125,7 @@ def cut(files: Files) -> None:
         ),
         (
             listing(lambda m: m.update({"x": "../model/first.safetensors"})),
-            ["../model/first.safetensors: a file that does not lie beside the index"],
+            ["../model/first.safetensors: a file that is not in the directory of the index"],
         ),
         (lambda files: files.update({INDEX: b'{"weight_map": ['}), [INDEX]),
     ],

@@ -1,4 +1,4 @@
-"""What counts as traced: by function and line, for each entry point by itself."""
+"""Tests of traced lines by function, for each entry point separately."""
 
 import inspect
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What provenance lists of a program's reads: opened files, and names of variables."""
+"""Tests of a program's reads in provenance: opened files, and names of variables."""
 
 import json
 import os

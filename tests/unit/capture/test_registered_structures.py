@@ -146,7 +146,7 @@ STRUCTURES = st.recursive(st.just(0) | st.none(), containers, max_leaves=8).map(
 
 
 def has_repeated_names(structure: Any) -> bool:
-    """Whether two keys of one container have the same name, such as 1 and "1"."""
+    """Return whether two keys of one container have the same name, such as 1 and "1"."""
     level = jax.tree_util.tree_flatten_with_path(structure, is_leaf=lambda n: n is not structure)[0]
     if level and not level[0][0]:
         return False

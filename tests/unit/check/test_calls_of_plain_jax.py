@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.check.parity_calls import miscalled, misread
+from aotc.check.parity_calls import call_differences, structure_differences
 from aotc.check.plain_jax import spell
 from aotc.check.plain_structures import (
     Passed,
@@ -231,7 +231,7 @@ CALLED = [(good, None), (other_numbers, "f b"), (writing, "f"), (refusing, "f x"
 def test_differing_call_is_told(called: Path, function: Any, where: str | None) -> None:
     manifest = described()
     manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
-    found = list(miscalled({"f": function}, manifest, called))  # type: ignore[arg-type]
+    found = list(call_differences({"f": function}, manifest, called))  # type: ignore[arg-type]
     assert [each.where for each in found] == ([] if where is None else [where, where])
 
 
@@ -243,11 +243,11 @@ def test_what_has_no_name_for_callers_is_passed_by_position_alone(called: Path) 
     manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
     arguments = (Passed("x", spell(C), True, False),)
     write_call(called, PlainCall(ExecutableKey("f"), arguments, spell(C)))
-    assert list(miscalled({"f": by_position}, manifest, called)) == []  # type: ignore[arg-type]
+    assert list(call_differences({"f": by_position}, manifest, called)) == []  # type: ignore[arg-type]
 
 
 def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> None:
-    assert list(misread(described(), called)) == []
+    assert list(structure_differences(described(), called)) == []
 
 
 @pytest.mark.parametrize(
@@ -266,4 +266,4 @@ def test_a_right_description_is_read_as_plain_jax_was_called(called: Path) -> No
     ],
 )
 def test_wrong_description_is_noticed_unrun(manifest: Any, where: str, called: Path) -> None:
-    assert where in {differing.where for differing in misread(manifest, called)}
+    assert where in {differing.where for differing in structure_differences(manifest, called)}

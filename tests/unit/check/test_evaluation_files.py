@@ -26,7 +26,7 @@ def test_samples_are_cut_into_batches_or_refused(
 
 
 def prepared(axis: int | str, *, pads: bool = False) -> Prepared:
-    return Prepared("f", "top1", 0, axis, (), pads, (), "", "")
+    return Prepared("f", "", "top1", 0, axis, (), pads, (), "", "")
 
 
 def test_only_profiles_of_the_other_sizes_serve_a_block() -> None:

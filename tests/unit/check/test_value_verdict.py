@@ -1,11 +1,18 @@
-"""Who is right where an executable and plain JAX differ."""
+"""Tests of verdicts on differences between an executable and plain JAX."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aotc.check.value_verdict import Judgement, Truth, Verdict, judge, second_opinion, worst_of
+from aotc.check.value_verdict import (
+    CallVerdict,
+    Truth,
+    Verdict,
+    second_opinion,
+    verdict_of,
+    worst_of,
+)
 
 EXACT = np.array([1000.0, 1e-3, 1.0, 2.0])
 PLAIN = EXACT.astype(np.float32)
@@ -13,11 +20,13 @@ RTOL, ATOL = 1e-5, 1e-6
 
 
 def _judged(found: Any, plain: Any = PLAIN, exact: Any = EXACT, **truth: Any) -> Verdict:
-    return judge("y", np.asarray(found), np.asarray(plain), Truth([exact], **truth), RTOL, ATOL)
+    return verdict_of(
+        "y", np.asarray(found), np.asarray(plain), Truth([exact], **truth), RTOL, ATOL
+    )
 
 
 def test_judge_accepts_what_is_within_the_tolerance_of_plain_jax() -> None:
-    verdict = judge("y", PLAIN, PLAIN, None, RTOL, ATOL)
+    verdict = verdict_of("y", PLAIN, PLAIN, None, RTOL, ATOL)
     assert (verdict.right, verdict.different) == (True, 0)
 
 
@@ -67,7 +76,7 @@ def test_judge_takes_an_overflow_of_float32_as_plain_jax_has_it() -> None:
 def test_judge_accepts_another_way_to_compute_the_truth() -> None:
     plain, found = np.float32([1.0]), np.float32([np.nan])
     truth = Truth([np.array([1.0]), np.array([np.nan])])
-    assert judge("y", found, plain, truth, RTOL, ATOL).right
+    assert verdict_of("y", found, plain, truth, RTOL, ATOL).right
 
 
 def test_judge_counts_wrong_whole_numbers() -> None:
@@ -88,7 +97,7 @@ def test_judge_takes_plain_jaxs_errors_from_neighbours_of_a_lucky_result() -> No
 
 
 def test_judge_takes_scalars() -> None:
-    verdict = judge("y", np.float32(2), np.float32(1), Truth([np.float64(1)]), RTOL, ATOL)
+    verdict = verdict_of("y", np.float32(2), np.float32(1), Truth([np.float64(1)]), RTOL, ATOL)
     assert (verdict.right, verdict.first, verdict.elements) == (False, (), 1)
 
 
@@ -109,8 +118,8 @@ def test_second_opinion_names_who_differs(found: float, plain: float, who: str) 
 def test_a_judgement_by_the_interpreter_overrules_a_truth_that_plain_jax_is_far_from() -> None:
     verdict = _judged(PLAIN + np.float32(0.5), plain=PLAIN + np.float32(500))
     assert verdict.right and not verdict.is_settled
-    assert not Judgement(verdict, "engine").is_right
-    assert Judgement(verdict, "").is_right
+    assert not CallVerdict(verdict, "engine").is_right
+    assert CallVerdict(verdict, "").is_right
 
 
 def test_what_sums_in_another_order_change_needs_no_second_opinion() -> None:

@@ -213,7 +213,7 @@ def test_what_took_the_place_of_a_bundle_while_it_was_signed_is_left_alone(
     monkeypatch.setenv("INSTEAD", "another")
     done = aotc("sign", "b", "--key", "elsewhere:k.key")
     assert (done.exit_code, done.codes) == (5, ["AOTC-E201"])
-    assert "it was replaced meanwhile" in done.stderr
+    assert "find out who replaced it" in done.stderr
     assert content(tmp_path / "b") == before
 
 

@@ -58,7 +58,7 @@ def inspecting(aotc: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     """Have `aotc inspect` do something else where it opens the bundle."""
     # Modules that are imported only afterwards would do it in later tests, too.
     aotc("inspect", "b")
-    return lambda instead: monkeypatch.setattr(bundle_sources, "look_into", instead)
+    return lambda instead: monkeypatch.setattr(bundle_sources, "open_streamed", instead)
 
 
 def test_ctrl_c_is_one_line_or_one_document(aotc: Run, inspecting: Callable[..., None]) -> None:

@@ -1,4 +1,4 @@
-"""What happens when stdout or stderr is closed, full, or read by nobody."""
+"""Tests of commands whose stdout or stderr is closed, full, or without a reader."""
 
 import os
 import subprocess

@@ -8,8 +8,8 @@ from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from tests.conftest import Run
 
 UNHELD = (
-    "nobody says who holds these keys, so each counts by itself: name their holders (--holder, or "
-    "holder in the policy) before a key of somebody who has one is added"
+    "keys without a holder count separately: name their holders (--holder, or holder in the "
+    "policy) before you add another key of one of them"
 )
 
 

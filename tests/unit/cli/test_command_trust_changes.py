@@ -220,7 +220,7 @@ def test_check_says_what_ended_key_counts(aotc: Run, tmp_path: Path, pems: dict[
     path.write_text(sound)
     aotc("trust", "revoke", "trust.toml", "--key", "ci.pub", "--since", in_days(-1))
     dated = path.read_text()
-    assert warning(dated).endswith(": it does not count any more")
+    assert warning(dated).endswith(": it no longer counts")
     assert warning(dated + stamped).endswith(still)
     path.write_text(sound + stamped)
     aotc("trust", "revoke", "trust.toml", "--key", "ci.pub")

@@ -128,7 +128,7 @@ BOUND = f'builders = ["{BUILDER}"]\nholder = "ci"'
 # What is put in front of the policy, what of it is replaced, and the warning.
 WARNED = [
     ("", "", "", None),
-    ("", 'holder = "ci"\n', "", "nobody says whose {ci} is"),
+    ("", 'holder = "ci"\n', "", "keys without a holder count separately: {ci}"),
     *(
         ("", '"release"', f'"{other}"', f"holders 'ci' and {other!r} look alike and count as two")
         for other in ("CI", "ci ", "c\u200bi", "ｃｉ")

@@ -145,7 +145,7 @@ def test_internal_error_is_one_line_and_code_1(aotc: Run, monkeypatch: pytest.Mo
     def broken(path: object) -> None:
         raise ZeroDivisionError("one\ntwo")
 
-    monkeypatch.setattr(bundle_sources, "look_into", broken)
+    monkeypatch.setattr(bundle_sources, "open_streamed", broken)
     done = aotc("inspect", "b")
     assert (done.exit_code, done.stdout) == (1, "")
     first, advice = done.stderr.splitlines()

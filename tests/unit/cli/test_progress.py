@@ -1,4 +1,4 @@
-"""What a long command says while it works."""
+"""Tests of the progress of long commands."""
 
 import re
 import threading

@@ -1,4 +1,4 @@
-"""What is told of an executable is what its module, its HLO and its objects hold."""
+"""Tests of evidence against an executable's module, HLO and objects."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from jaxlib import _hlo
 
-from aotc.base.evidence import XLA, ExecutableEvidence, Place
+from aotc.base.evidence import XLA, ExecutableEvidence, LibraryWork
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile import pass_log
 from aotc.compile.binary import elf
@@ -103,14 +103,14 @@ def test_the_hlo_is_read_as_xla_prints_it(varied: Executable) -> None:
 
 def test_work_of_a_gpu_is_placed_by_its_instructions() -> None:
     module = _hlo.hlo_module_from_text(GPU).as_serialized_hlo_module_proto()
-    assert cpu_evidence.of_instructions(hlo_module.instructions(module)) == (
-        Place(name="XLA", steps={"fusion": 1}),
-        Place(name="Triton", steps={"fusion": 1}),
-        Place(name="collectives", steps={"all-reduce": 1}),
-        Place(name="cuBLAS", steps={"__cublas$lt$matmul": 1}),
-        Place(name="cuDNN", steps={"__cudnn$convForward": 1}),
-        Place(name="cuFFT", steps={"fft": 1}),
-        Place(name="custom call", steps={"mine": 1}),
+    assert cpu_evidence.instruction_placement(hlo_module.instructions(module)) == (
+        LibraryWork(name="XLA", steps={"fusion": 1}),
+        LibraryWork(name="Triton", steps={"fusion": 1}),
+        LibraryWork(name="collectives", steps={"all-reduce": 1}),
+        LibraryWork(name="cuBLAS", steps={"__cublas$lt$matmul": 1}),
+        LibraryWork(name="cuDNN", steps={"__cudnn$convForward": 1}),
+        LibraryWork(name="cuFFT", steps={"fft": 1}),
+        LibraryWork(name="custom call", steps={"mine": 1}),
     )
 
 
@@ -127,12 +127,12 @@ def test_an_accelerators_evidence_is_that_of_its_module() -> None:
 def test_work_of_a_cpu_is_placed_by_its_thunks() -> None:
     thunks = {"kernel": 3, "ynn-fusion": 2, "custom-call": 2, "while": 1, "dot": 1, "sort": 1}
     calls = {"lapack_spotrf_ffi": 1, "TopK": 1}
-    assert cpu_evidence.of_thunks(thunks, calls) == (
-        Place(name="XLA", steps={"kernel": 3}),
-        Place(name="Eigen", steps={"dot": 1}),
-        Place(name="LAPACK", steps={"lapack_spotrf_ffi": 1}),
-        Place(name="XLA runtime", steps={"TopK": 1, "sort": 1, "while": 1}),
-        Place(name="YNN", steps={"ynn-fusion": 2}),
+    assert cpu_evidence.thunk_placement(thunks, calls) == (
+        LibraryWork(name="XLA", steps={"kernel": 3}),
+        LibraryWork(name="Eigen", steps={"dot": 1}),
+        LibraryWork(name="LAPACK", steps={"lapack_spotrf_ffi": 1}),
+        LibraryWork(name="XLA runtime", steps={"TopK": 1, "sort": 1, "while": 1}),
+        LibraryWork(name="YNN", steps={"ynn-fusion": 2}),
     )
 
 

@@ -63,7 +63,7 @@ def read(manifest_folder: Path) -> Callable[[str | bytes], BuildManifest]:
 def findings_of(
     read: Callable[[str | bytes], BuildManifest], manifest_folder: Path
 ) -> Callable[[str | bytes], list[Finding]]:
-    """What is wrong with a text; `where` begins with "m.toml", whatever the folder."""
+    """Return the diagnostics of a text; `where` begins with "m.toml"."""
 
     def from_text(text: str | bytes) -> list[Finding]:
         with pytest.raises(BuildManifestError) as caught:
@@ -82,7 +82,7 @@ def findings_of(
 def spoiled(
     good: str, findings_of: Callable[[str | bytes], list[Finding]]
 ) -> Callable[[str, str], list[Finding]]:
-    """What is wrong with the good manifest once some text in it is replaced."""
+    """Return the diagnostics of the good manifest after a replacement in its text."""
 
     def from_edit(old: str, new: str) -> list[Finding]:
         assert old in good

@@ -37,6 +37,16 @@ def test_what_is_no_toml_is_refused_with_line_and_column(
     assert hint in finding.hint
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [('keys = []\nname = "x"', "a trust policy"), ('platform = "cpu"', "a target file")],
+)
+def test_a_file_of_another_type_is_named(findings_of: Findings, text: str, found: str) -> None:
+    (finding,) = findings_of(text)
+    assert (finding.code, finding.found) == ("AOTC-E804", found)
+    assert finding.hint == "pass the build manifest"
+
+
 @pytest.mark.parametrize("make", ["nothing", "folder", "loop", "large"])
 def test_what_cannot_be_read_is_refused_naming_the_path_as_typed(tmp_path: Path, make: str) -> None:
     path = tmp_path / "m.toml"

@@ -1,4 +1,4 @@
-"""What a good build manifest becomes."""
+"""Tests of the values of a valid build manifest."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -30,7 +30,7 @@ def keys() -> Iterator[tuple[str, ...]]:
 
 
 def changed(key: tuple[str, ...]) -> bool:
-    """Whether a part is another one if a key has another value."""
+    """Return whether a part is another one if a key has another value."""
     first, second = (".".join(key).replace("*", "x") + f" = {value}" for value in ("1", "2"))
     return program_sections(first.encode()) != program_sections(second.encode())
 

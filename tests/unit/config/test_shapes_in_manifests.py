@@ -1,4 +1,4 @@
-"""What dimensions, profiles, relations and policies become."""
+"""Tests of the values of dimensions, profiles, relations and policies."""
 
 from collections.abc import Callable
 

@@ -107,7 +107,7 @@ BAD: dict[str, Bad] = {
     "an unknown kind of sharding": (
         "outputs = {", "output = {",
         "AOTC-E803", f"m.toml:27 {AT}.output",
-        "one of inputs, outputs", "output", "did you mean `outputs`?",
+        "one of: inputs, outputs", "output", "did you mean `outputs`?",
     ),
 }
 # fmt: on

@@ -1,4 +1,4 @@
-"""What a build was made from, by whom, and when."""
+"""Tests of the provenance's materials, builder and time."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What the key of an executable accounts for, one by one."""
+"""Tests of each component of an executable's cache key."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -13,7 +13,7 @@ import pytest
 
 from aotc.capture import installed_packages
 from aotc.commands.reproduce.rebuilt_bundle import toolchain_copy
-from aotc.pipeline.code_identity import code_digests, of_distribution
+from aotc.pipeline.code_identity import code_digests, distribution_components
 
 RECORD = """\
 ../../../bin/tool,sha256=AAA,227
@@ -31,7 +31,7 @@ def parts(folder: Path, record: str, version: str = "1") -> dict[str, str]:
     place.mkdir(exist_ok=True)
     (place / "METADATA").write_text(f"Name: pkg\nVersion: {version}\n")
     (place / "RECORD").write_text(record)
-    return dict(of_distribution("pkg", installed_packages.of(PathDistribution(place))))
+    return dict(distribution_components("pkg", installed_packages.of(PathDistribution(place))))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_file_that_was_changed_in_place_is_a_part_of_its_own(
     else:
         file.write_text(text)
         os.utime(file, (time, time))
-    found = dict(of_distribution("package", installed_packages.of(package)))
+    found = dict(distribution_components("package", installed_packages.of(package)))
     assert found.keys() - {"package package", "files of package package"} == (
         {"file of package package package.py"} if changed else set()
     )

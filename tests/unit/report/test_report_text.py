@@ -134,7 +134,7 @@ def test_variables_are_shown(report: dict[str, Any], capsys: pytest.CaptureFixtu
 def test_unsigned_has_no_signer(report: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     report["signatures"] = []
     print_bundle(report)
-    assert "signed  nobody" in capsys.readouterr().out
+    assert "signed  no\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What people read of the tasks of a build."""
+"""Tests of the text about the tasks of a build."""
 
 import pytest
 

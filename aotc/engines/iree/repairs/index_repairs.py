@@ -201,7 +201,7 @@ def _row(shape: Sequence[int], dimension: int, numbers: Sequence[int], dtype: An
 def _checked(
     indices: Any, dimension: int, limits: Sequence[int], instead: Sequence[int]
 ) -> Callable[[Any], Any]:
-    """Return a function that gives which windows fit, and indices of others instead of the rest."""
+    """Return a function of which windows fit, and of indices with other numbers for the rest."""
     shape, held = shape_of(indices), _held(indices, [*limits, *instead])
     high, other = (_row(shape, dimension, each, held) for each in (limits, instead))
     last = np.int32 if max([*limits, *instead]) <= _MOST else np.int64

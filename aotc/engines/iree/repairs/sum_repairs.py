@@ -66,7 +66,7 @@ def _summed(operation: Any, element: str, widened: bool) -> None:
 
 
 def _converted(operation: Any, value: Any, dtype: np.dtype[Any]) -> Any:
-    """Convert behind a barrier, since IREE would put the conversion into the product again."""
+    """Convert behind a barrier, so that IREE does not fuse the conversion into the product."""
     (made,) = put(operation, lambda x: lax.optimization_barrier(x.astype(dtype)), value)
     return made
 

@@ -17,7 +17,7 @@ from aotc.frontends.onnx.onnx_operator_table import Value, operator
 
 
 def floats(call: Call, x: Value) -> Any:
-    """Features as floats; whole numbers become float32, as in onnxruntime."""
+    """Return features as floats; whole numbers become float32, as in onnxruntime."""
     x = call.traced(x)
     x = x.reshape(1, -1) if x.ndim == 1 else x
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(jnp.float32)

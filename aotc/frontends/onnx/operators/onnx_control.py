@@ -124,7 +124,7 @@ def _same_types(before: Sequence[Any], after: Sequence[Any]) -> bool:
 
 
 def _scanned(call: Call, body: Graph, limit: int, states: Sequence[Value]) -> Any:
-    """The loop as jax's scan; None where its values change shape or its condition may end it."""
+    """Return the loop as jax's scan; None if shapes change or a condition may end it."""
     if any(value is None or isinstance(value, list) for value in states):
         return None
     first, count = _arrays(call, states), len(states)

@@ -202,7 +202,7 @@ FLOAT8 = {
 
 
 def saturated(x: Any, dtype: np.dtype[Any], *, infinite: bool = False) -> Any:
-    """Numbers as a float of 8 bits or less, those beyond its range as its largest.
+    """Return numbers as a float of 8 bits or less, those beyond its range as its largest.
 
     infinite: whether infinities are kept by a type that has them.
     """
@@ -346,7 +346,7 @@ def prelu(call: Call, x: Value, slope: Value) -> Value:
 def dropout(
     call: Call, x: Value, ratio: Value = None, training: Value = None
 ) -> tuple[Value, Value]:
-    """What it is outside of training: nothing."""
+    """Return the input, as dropout does outside of training."""
     if training is not None and bool(call.known(training, "training_mode").reshape(())):
         zero = ratio is not None and float(call.known(ratio, "a ratio").reshape(())) == 0
         if not zero:

@@ -139,7 +139,7 @@ def one_hot(call: Call, index: Value, depth: Value, values: Value) -> Value:
 
 @operator("TopK", deciding=(1,))
 def top_k(call: Call, x: Value, k: Value = None) -> tuple[Value, Value]:
-    """The k largest or smallest elements and their places; of equal ones the first come first."""
+    """Return the k largest or smallest elements and indices; of equal ones the first."""
     count = call.attribute("k") if k is None else call.ints(k, "k")[0]
     x = call.traced(x)
     axis = axis_of(call, call.attribute("axis"), x.ndim)

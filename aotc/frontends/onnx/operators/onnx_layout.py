@@ -23,7 +23,7 @@ def axis_of(call: Call, axis: int, rank: int) -> int:
 
 
 def axes_of(call: Call, axes: Value, rank: int) -> tuple[int, ...] | None:
-    """Axes by an input, or by the attribute of older versions; None where neither is given."""
+    """Return axes from an input, or from the older attribute; None without both."""
     stated = call.attribute("axes") if axes is None else call.ints(axes, "axes")
     if stated is None:
         return None
@@ -168,7 +168,7 @@ def split(call: Call, x: Value, lengths: Value = None) -> tuple[Value, ...]:
 
 
 def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
-    """Parts of an array one after the other."""
+    """Return parts of an array one after the other."""
     found = []
     start: Any = 0
     for part in parts:
@@ -178,7 +178,7 @@ def pieces(x: Value, parts: Sequence[Any], axis: int) -> list[Value]:
 
 
 def cut(x: Value, axis: int, start: Any, end: Any) -> Value:
-    """Elements from start to end of an axis, both within it."""
+    """Return elements from start to end of an axis, both within it."""
     if is_known(x):
         return x[(slice(None),) * axis + (slice(start, end),)]
     return lax.slice_in_dim(x, start, end, axis=axis)
@@ -385,7 +385,7 @@ def reverse_sequence(call: Call, x: Value, lengths: Value) -> Value:
 
 
 def reversed_steps(x: Any, lengths: Any) -> Any:
-    """An array of (step, batch, …) with the first `lengths` steps of each batch in reverse."""
+    """Reverse the first `lengths` steps of each batch in an array of (step, batch, …)."""
     steps = lax.iota(jnp.int32, x.shape[0])[:, None]
     lengths = lengths.astype(jnp.int32)[None, :]
     index = jnp.where(steps < lengths, lengths - 1 - steps, steps)

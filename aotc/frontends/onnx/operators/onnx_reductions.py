@@ -68,7 +68,7 @@ def _limit(name: str, dtype: Any) -> Any:
 
 
 def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
-    """The extreme along axes; that of no elements is the least, or the largest, of the type."""
+    """Return the extreme along axes; of no elements it is the type's least or largest."""
     if x.dtype == np.bool_:
         return (jnp.any if name == "max" else jnp.all)(x, axis=axes, keepdims=keep)
     empty = any(isinstance(x.shape[axis], int) and x.shape[axis] == 0 for axis in axes)

@@ -87,7 +87,7 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
 
 
 def convolved(call: Call, x: Any, w: Any, window: Window, dtype: Any = None) -> Any:
-    """The convolution of (batch, channels, space) with (features, channels of a group, window)."""
+    """Convolve (batch, channels, space) with (features, channels of a group, window)."""
     pads = window.pads
     if not all(map(_plain, pads)):  # which convolutions do not take
         zero = jnp.zeros((), x.dtype)

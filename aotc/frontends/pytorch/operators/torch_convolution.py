@@ -85,7 +85,7 @@ def _transposed(
     more: Sequence[int],
     groups: int,
 ) -> Array:
-    """A convolution with the flipped weight over the input with strides between its elements."""
+    """Convolve the input, with strides between its elements, with the flipped weight."""
     rank = weight.ndim - 2
     inputs, outputs, *kernel = weight.shape
     flipped = jnp.flip(weight, tuple(range(2, rank + 2)))
@@ -107,7 +107,7 @@ def _transposed(
 def im2col(
     self: Array, kernel_size: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
 ) -> Array:
-    """What nn.Unfold does: windows as columns, the channel's elements together."""
+    """Compute nn.Unfold: windows as columns, each channel's elements together."""
     if 0 in self.shape:
         raise Unsupported("windows of a tensor without elements")
     batched = self if self.ndim == 4 else self[None]
@@ -132,7 +132,7 @@ def col2im(
     padding: Numbers,
     stride: Numbers,
 ) -> Array:
-    """What nn.Fold does: the transpose of `im2col`, sums where windows overlap."""
+    """Compute nn.Fold: the transpose of `im2col`, with sums where windows overlap."""
     batched = self if self.ndim == 3 else self[None]
     (kh, kw), (dh, dw) = each(kernel_size, 2), each(dilation, 2)
     (ph, pw), (sh, sw) = each(padding, 2), each(stride, 2)

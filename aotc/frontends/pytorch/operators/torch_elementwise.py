@@ -34,7 +34,7 @@ type Functions = Mapping[str, Callable[..., Array]]
 
 
 def rounded(function: Callable[..., Array], *values: Array) -> Array:
-    """A function computed as torch does, in float32 for shorter floats, which it is rounded to."""
+    """Return a function that computes shorter floats in float32 and rounds, as torch does."""
     dtype = values[0].dtype
     return function(*(value.astype(wide(dtype)) for value in values)).astype(dtype)
 
@@ -300,7 +300,7 @@ def xlogy(self: Any, other: Any) -> Array:
 
 
 def between(a: Array, b: Array, weight: Any) -> Array:
-    """A number from one to the other, in torch's order of operations, which is exact at both."""
+    """Interpolate in torch's order of operations, which is exact at both ends."""
     near = a + weight * (b - a)
     return jnp.where(jnp.abs(weight) < 0.5, near, b - (b - a) * (1 - weight))
 

@@ -93,7 +93,7 @@ def _window(window: Array | None, width: int | None, n_fft: int, dtype: Any) -> 
 
 
 def _places(count: int, n_fft: int, hop: int) -> Array:
-    """Where in the signal each element of each piece stands."""
+    """Return the position in the signal of each element of each frame."""
     return jnp.arange(count)[:, None] * hop + jnp.arange(n_fft)[None, :]
 
 

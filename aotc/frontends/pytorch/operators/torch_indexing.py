@@ -61,7 +61,7 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
 
 
 def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
-    """The places that `gather` and `scatter` mean: those of the index itself but along `dim`."""
+    """Return the indices of `gather` and `scatter`: the index's own except along `dim`."""
     at = axis_of(x, dim)
     return tuple(
         index
@@ -152,7 +152,7 @@ def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: b
 
 
 def _neutral(reduce: str, dtype: Any) -> Array:
-    """What changes nothing in a reduction."""
+    """Return the neutral element of a reduction."""
     if reduce in ("sum", "mean"):
         return jnp.zeros((), dtype)
     if reduce == "prod":

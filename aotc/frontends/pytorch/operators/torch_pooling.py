@@ -219,7 +219,7 @@ def _number(value: Any) -> Array:
 
 
 def _sources(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
-    """Where the result's elements lie in the input."""
+    """Return the positions of the result's elements in the input."""
     step, places = _scale(size, wanted, align, scale), jnp.arange(wanted).astype(jnp.float32)
     return places * step if align else (places + 0.5) * step - 0.5
 

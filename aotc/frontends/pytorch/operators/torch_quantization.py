@@ -74,7 +74,7 @@ def dequantize_per_tensor(
 
 
 def _along(values: Any, axis: int, rank: int) -> Array:
-    """One number for each slice of an axis, so that they broadcast."""
+    """Return one number for each slice of an axis, so that they broadcast."""
     return jnp.reshape(values, [-1 if each == axis % rank else 1 for each in range(rank)])
 
 
@@ -190,7 +190,7 @@ def dequantize_per_token(
 
 
 def _grouped(x: Array, scales: Array, group_size: int) -> Array:
-    """Rows of one group each."""
+    """Return rows of one group each."""
     if group_size > x.shape[-1] and scales.shape[-1] == 1:
         group_size = x.shape[-1]
     return x.reshape(-1, group_size)
@@ -236,7 +236,7 @@ def convert_element_type(input: Array, dtype: Any) -> Array:
 
 
 def _blocks(shape: Sequence[Any], block_size: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """The shape with each cut axis as blocks and their elements, and the axes within blocks."""
+    """Return the shape with divided axes as blocks and elements, and the axes within blocks."""
     parts: list[Any] = []
     within: list[int] = []
     for size, block in zip(shape, block_size, strict=True):
@@ -251,7 +251,7 @@ def _blocks(shape: Sequence[Any], block_size: Sequence[Any]) -> tuple[list[Any],
 
 
 def _of_blocks(value: Array, parts: Sequence[Any], within: Sequence[int]) -> Array:
-    """One number for each block, so that they broadcast over its elements."""
+    """Return one number for each block, so that they broadcast over its elements."""
     return jnp.reshape(value, [1 if i in within else size for i, size in enumerate(parts)])
 
 

@@ -32,7 +32,7 @@ type Reduction = Callable[..., Any]
 
 
 def axes_of(x: Array, dim: Axes) -> tuple[int, ...]:
-    """Axes as torch writes them, none meaning all, as numbers from 0."""
+    """Return axes as torch writes them, none meaning all, as numbers from 0."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(x.ndim))
     given = (dim,) if isinstance(dim, int) else dim
@@ -40,7 +40,7 @@ def axes_of(x: Array, dim: Axes) -> tuple[int, ...]:
 
 
 def _summed(x: Array, dtype: Any) -> Array:
-    """What a sum is computed over: integers become int64."""
+    """Return the operand of a sum, with integers as int64."""
     if dtype is not None:
         return as_dtype(x, dtype)
     return as_dtype(x, INT) if category(x.dtype) < 2 else x
@@ -167,7 +167,7 @@ def logsumexp(self: Array, dim: Axes, keepdim: bool = False) -> Array:
 def _soft(
     function: Callable[..., Array], of_one: float, self: Array, dim: int, dtype: Any, kept: bool
 ) -> Array:
-    """A softmax. of_one: that of a tensor without axes.  kept: in the dtype of computation."""
+    """Return a softmax; `of_one` is that of a scalar, `kept` keeps the dtype of computation."""
     x = as_dtype(self, dtype) if dtype is not None else as_float(self)[0]
     if x.ndim == 0:
         return jnp.full_like(x, of_one)

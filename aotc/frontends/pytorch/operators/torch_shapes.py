@@ -44,7 +44,7 @@ def to(self: Array, dtype: Any = None, copy: bool = False, other: Any = None) ->
 
 
 def reshaped(x: Array, sizes: Sequence[Size]) -> Array:
-    """One size may be -1. Sizes that vary divide exactly, as torch has proved."""
+    """Reshape an array; one size may be -1. Torch has proved that varying sizes divide exactly."""
     sizes = list(sizes)
     if any(isinstance(size, int) and size == -1 for size in sizes):
         at = next(i for i, size in enumerate(sizes) if isinstance(size, int) and size == -1)

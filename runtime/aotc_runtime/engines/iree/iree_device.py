@@ -62,7 +62,7 @@ ELEMENTS = {
 
 
 def tensor_word(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    """An array's type as a module's declaration has it, "4x8xf32"."""
+    """Return an array's type as a module's declaration has it, "4x8xf32"."""
     known = ELEMENTS.get(dtype.name)
     word = dtype.name if known is None else known.word
     return "x".join([*map(str, shape), word])
@@ -111,7 +111,7 @@ class Bound:
         self.idle = [make()]
 
     def caller(self, runtime: Any) -> Callable[[Any], list[Buffer]]:
-        """A function that runs the executable on a list of IREE's buffers."""
+        """Return a function that runs the executable on a list of IREE's buffers."""
         idle, make, function = self.idle, self.make, self.function
         variants, view, results = runtime.VmVariantList, runtime.HalBufferView, self._results
         count = len(results)
@@ -155,7 +155,7 @@ class IreeDevice(ProcessorDevice):
         self.watch_forks()
 
     def _hal(self, driver: str) -> Hal:
-        """The device of a driver, started when it is first asked for."""
+        """Return the device of a driver, started when it is first asked for."""
         with self._lock:
             if driver not in self._hals:
                 if driver == LOCAL_TASK:
@@ -190,7 +190,7 @@ class IreeDevice(ProcessorDevice):
         return IreeExecutable(stored.where, module, function, suits, len(expected))
 
     def share(self, array: Array, aval: Aval) -> Weight:
-        """A weight in place, or an aligned copy of one that lies between alignments."""
+        """Return a weight in place, or an aligned copy of one that lies between alignments."""
         if array.ctypes.data % ALIGNMENT and array.size:
             room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
             start = -room.ctypes.data % ALIGNMENT
@@ -200,11 +200,11 @@ class IreeDevice(ProcessorDevice):
         return Weight(array)
 
     def put(self, array: Array, aval: Aval) -> Buffer:
-        """A copy of an array of exactly its aval."""
+        """Return a copy of an array of exactly its aval."""
         return self._copier(aval)(array)
 
     def _copier(self, aval: Aval) -> Callable[[Array], Buffer]:
-        """A function that copies arrays of an aval."""
+        """Return a function that copies arrays of an aval."""
         known = ELEMENTS[aval.dtype.name]
         copy, device = self._buffers.allocator.allocate_buffer_copy, self._buffers
         memory, usage, number = self._memory, self._usage, known.number
@@ -240,7 +240,7 @@ class IreeDevice(ProcessorDevice):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function of the input leaves."""
+        """Return a function of the input leaves."""
         bound: Bound = self.bound(executable, dict(enumerate(weights)))
         call = bound.caller(self._runtime)
         variants, view = self._runtime.VmVariantList, self._runtime.HalBufferView
@@ -339,7 +339,7 @@ class IreeDevice(ProcessorDevice):
             raise _not_loaded(executable.where, first_line(error)) from error
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
-        """A function that shows buffers of an aval as arrays."""
+        """Return a function that shows buffers of an aval as arrays."""
         shape, dtype, stored = aval.shape, aval.dtype, ELEMENTS[aval.dtype.name].stored
         if 0 in shape:
 

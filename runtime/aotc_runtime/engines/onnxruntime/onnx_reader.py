@@ -71,7 +71,7 @@ def read(data: View) -> Graph:
 
 
 def _graph_field(number: int, value: View | int, depth: int) -> None:
-    """A field of a graph, where nothing may refer to memory outside."""
+    """Check a field of a graph, which must not refer to memory outside."""
     if number == 1:
         for inner, attribute in _fields(_message(value)):
             if inner == 5:
@@ -99,7 +99,7 @@ def _attribute(attribute: View, depth: int) -> None:
 
 
 def _reference(tensor: View) -> tuple[str, list[tuple[str, str]]] | None:
-    """The name of an array and what says where it lies; None for one within the graph."""
+    """Return the name of an array and what says where it lies; None for one within the graph."""
     name, keys, outside = "", [], False
     for number, value in _fields(tensor):
         if number == 8:
@@ -118,7 +118,7 @@ def _require_inside(tensor: View) -> None:
 
 
 def _weight(tensor: View) -> list[int]:
-    """The place of a weight; none for an array within the graph."""
+    """Return the place of a weight; none for an array within the graph."""
     found = _reference(tensor)
     if found is None:
         return []
@@ -172,7 +172,7 @@ def _text(value: View | int) -> str:
 
 
 def _fields(data: View) -> Iterator[tuple[int, View | int]]:
-    """The fields of a message: its number, and a number or bytes."""
+    """Yield the fields of a message: its number, and a number or bytes."""
     at, end = 0, len(data)
     while at < end:
         try:

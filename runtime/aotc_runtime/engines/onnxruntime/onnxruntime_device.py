@@ -92,11 +92,11 @@ class OnnxDevice(ProcessorDevice):
         return _read(stored)
 
     def share(self, array: Array, aval: Aval) -> Weight:
-        """A weight in place."""
+        """Return a weight in place."""
         return Weight(_stored(array))
 
     def put(self, array: Array, aval: Aval) -> Buffer:
-        """A copy of an array of exactly its aval."""
+        """Return a copy of an array of exactly its aval."""
         # By shape too: a number may come as a list of one.
         copied = np.array(_stored(array), order="C").reshape(aval.shape)
         # What DLPack hands over keeps its memory, as `ortvalue_from_numpy` does not.
@@ -124,7 +124,7 @@ class OnnxDevice(ProcessorDevice):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function of the input leaves."""
+        """Return a function of the input leaves."""
         bound = self.bound(executable, dict(enumerate(weights)))
         call, value, place = bound.session.run_with_ort_values, self._library.OrtValue, self._place
         wrap, results = value.ortvalue_from_numpy, executable.results
@@ -243,7 +243,7 @@ class OnnxDevice(ProcessorDevice):
         return Bound(session, values)
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
-        """A function that shows buffers of an aval as arrays."""
+        """Return a function that shows buffers of an aval as arrays."""
         dtype = aval.dtype if aval.dtype.name in _BITS else None
 
         def shown(buffer: Buffer) -> Array:

@@ -102,11 +102,11 @@ class OpenvinoDevice(ProcessorDevice):
         return _read(stored)
 
     def share(self, array: Array, aval: Aval) -> Held:
-        """A weight in place; one of 4 bits as its bytes."""
+        """Return a weight in place; one of 4 bits as its bytes."""
         return self._held(array.view(np.uint8) if aval.dtype.name in _NARROW else array)
 
     def put(self, array: Array, aval: Aval) -> Held:
-        """A copy of an array of exactly its aval."""
+        """Return a copy of an array of exactly its aval."""
         # By shape too: a number may come as a list of one.
         return self._held(np.array(array, order="C").reshape(aval.shape))
 
@@ -126,7 +126,7 @@ class OpenvinoDevice(ProcessorDevice):
         inputs: Sequence[Aval],
         outputs: Sequence[Aval],
     ) -> Callable[..., list[Buffer]] | None:
-        """A function of the input leaves."""
+        """Return a function of the input leaves."""
         run = self.bound(executable, dict(enumerate(weights))).run
         given = [(at, place - len(weights)) for at, place in enumerate(executable.graph.given)]
         empty, tensor = self._empty, self._tensor
@@ -155,7 +155,7 @@ class OpenvinoDevice(ProcessorDevice):
         return self._held(np.empty(aval.shape, aval.dtype))
 
     def bind(self, executable: OpenvinoExecutable, weights: Mapping[int, Held]) -> Compiled:
-        """Weights become constants of the graph, in place."""
+        """Return weights become constants of the graph, in place."""
         graph = executable.graph
         threads = self.threads if graph.pooled else 1
         tensors = {place: weight.tensor for place, weight in weights.items()}
@@ -172,7 +172,7 @@ class OpenvinoDevice(ProcessorDevice):
         return Compiled(compiled, list(weights.values()))
 
     def viewer(self, aval: Aval) -> Callable[[Held], Array]:
-        """A function that gives the arrays of buffers."""
+        """Return a function that gives the arrays of buffers."""
         return _shown
 
 

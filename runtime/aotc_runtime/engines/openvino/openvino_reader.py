@@ -100,7 +100,7 @@ def _number(element: Element, name: str) -> int:
 
 
 def _places(names: list[str], letter: str) -> tuple[int, ...]:
-    """The places that names of parameters with this letter say, in the order of the graph."""
+    """Return the indices in parameter names with this letter, in the graph's order."""
     known = graph_names.weight(0)[:-1], graph_names.given(0)[:-1]
     for name in names:
         digits = name[1:]

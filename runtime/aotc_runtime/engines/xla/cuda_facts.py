@@ -47,7 +47,7 @@ class Driver(Struct, frozen=True):
 
 
 def detect() -> Accelerator:
-    """The GPUs that this process may use; without devices where there is no driver."""
+    """Return the GPUs that this process may use; without devices where there is no driver."""
     return facts(read_driver(), plugin_version())
 
 
@@ -69,7 +69,7 @@ def facts(driver: Driver | None, plugin: str) -> Accelerator:
 
 
 def plugin_version() -> str:
-    """The version of the installed plugin; "" if there is none."""
+    """Return the version of the installed plugin; "" if there is none."""
     try:
         return version(PLUGIN)
     except PackageNotFoundError:

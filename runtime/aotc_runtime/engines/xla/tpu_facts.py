@@ -50,7 +50,7 @@ CHIPS: Mapping[str, Chip] = {
 
 
 def detect() -> Accelerator:
-    """The TPUs that this process may use."""
+    """Return the TPUs that this process may use."""
     return facts(read_chips(PCI_DEVICES), plugin_version(), os.environ)
 
 
@@ -68,7 +68,7 @@ def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Acc
 
 
 def plugin_version() -> str:
-    """The version of the installed libtpu; "" if there is none."""
+    """Return the version of the installed libtpu; "" if there is none."""
     try:
         return version(PLUGIN)
     except PackageNotFoundError:

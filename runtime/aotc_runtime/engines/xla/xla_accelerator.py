@@ -30,12 +30,12 @@ class Accelerated(XlaDevice):
         return results
 
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
-        """A copy on the host."""
+        """Return a copy on the host."""
         return copied(buffer) if aval.placement is None else joined(buffer)
 
 
 def library_of(package: str, file: str) -> Path:
-    """A file of an installed package. Raises ImportError."""
+    """Return a file of an installed package. Raises ImportError."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise ImportError(f"no package {package}")

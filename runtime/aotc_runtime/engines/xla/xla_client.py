@@ -124,7 +124,7 @@ class XlaDevice(Device):
         return str(self._device.device_kind)
 
     def result_handler(self, aval: Aval) -> Any:
-        """The handler of a result."""
+        """Return the handler of a result."""
         place: Any = aval.placement
         return self._handler(aval, self._sharding if place is None else place.sharding, True)
 
@@ -205,7 +205,7 @@ class XlaDevice(Device):
         return results
 
     def viewer(self, aval: Aval) -> Callable[[Buffer], Array]:
-        """A function that reads results of an aval as numpy; made once, called often."""
+        """Return a function that reads results of an aval as numpy; made once, called often."""
         return self.as_array if is_plain(aval) else super().viewer(aval)
 
     def forget_released(self) -> None:

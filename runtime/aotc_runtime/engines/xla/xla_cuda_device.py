@@ -48,7 +48,7 @@ class CudaDevice(Accelerated):
         super().__init__()
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
-        """The plugin's client, of all GPUs. Raises XLA's error where it finds no device."""
+        """Return the plugin's client, of all GPUs. Raises XLA's error where it finds no device."""
         self._jaxlib = xla_client
         _load_libraries()
         start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))

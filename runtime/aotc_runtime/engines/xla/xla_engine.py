@@ -24,7 +24,7 @@ _serving_lock = threading.Lock()
 
 
 def facts(platform: str) -> Accelerator | None:
-    """The devices of an accelerator's platform, as their driver or the system says."""
+    """Return the devices of an accelerator's platform, as their driver or the system says."""
     from aotc_runtime.engines.xla.xla_platforms import facts
 
     return facts(platform)
@@ -44,7 +44,7 @@ def machine(threads: int | None, devices: int | None) -> Machine | None:
 
 
 def start(platform: str, threads: int | None = None, devices: int | None = None) -> Device:
-    """The devices that bundles of this platform run on, the only platform of the process.
+    """Return the devices that bundles of this platform run on, the only platform of the process.
 
     Raises BackendError (AOTC-E758) where there is no such device that XLA can use, or bundles of
     another platform run in the process; and what `processor` raises.

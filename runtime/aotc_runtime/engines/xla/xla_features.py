@@ -42,7 +42,7 @@ class XlaFeatures(DeviceFeatures):
         return bool(buffer.is_deleted())
 
     def delete(self, buffer: Buffer) -> None:
-        """Give the memory of a donated buffer back that XLA could not reuse."""
+        """Free a donated buffer that XLA could not reuse."""
         buffer.delete()
 
     def to_dlpack(self, buffer: Buffer) -> Any:

@@ -8,7 +8,7 @@ from aotc_runtime.schema.host_facts import Accelerator
 
 
 def facts(platform: str) -> Accelerator | None:
-    """The devices of a platform, as their driver or the system says; None for others."""
+    """Return the devices of a platform, as their driver or the system says; None for others."""
     match platform:
         case "cuda":
             from aotc_runtime.engines.xla import cuda_facts as cuda

@@ -15,13 +15,13 @@ from aotc_runtime.engines.xla.xla_client import is_packed_in_xla
 
 
 def copied(buffer: Buffer) -> Array:
-    """A copy of what lies on an accelerator."""
+    """Return a copy of an accelerator's buffer."""
     array: Array = buffer._to_np_array_did_copy()[0]
     return array
 
 
 def joined(buffer: Buffer) -> Array:
-    """The pieces that several devices hold, put together; read-only."""
+    """Return the shards of several devices as one read-only array."""
     array = copied(buffer)
     array.flags.writeable = False
     return array
@@ -46,7 +46,7 @@ def converted(buffer: Buffer, aval: Aval) -> Array:
 
 
 def _unpacked(memory: bytes, count: int, *, is_signed: bool) -> bytes:
-    """Numbers of 4 bits, the lower half of a byte first, in a byte each."""
+    """Return numbers of 4 bits, the lower half of a byte first, in a byte each."""
     packed = np.frombuffer(memory, np.uint8)
     numbers = np.stack([packed & 15, packed >> 4], axis=1).reshape(-1)[:count]
     return (((numbers ^ 8) - 8) if is_signed else numbers).astype(np.uint8).tobytes()

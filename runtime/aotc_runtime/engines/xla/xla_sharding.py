@@ -111,7 +111,7 @@ class Placements:
 
 
 def _hlo_sharding(names: Any, mesh: Mesh, sharding: Sharding, rank: int) -> Any:
-    """A sharding over the places of a mesh."""
+    """Return a sharding over the places of a mesh."""
     sizes = mesh.sizes
     counts = [prod(sizes[name] for name in axes) for axes in sharding]
     if all(count == 1 for count in counts):
@@ -162,7 +162,7 @@ def tiles(sharding: Any, devices: int) -> Tiles | None:
 
 
 def usable_in_place(part: Array) -> Array:
-    """A part of an array as XLA can use it without a copy of its own: itself, or a copy."""
+    """Return a part of an array as XLA can use it without a copy of its own: itself, or a copy."""
     if part.flags.c_contiguous and part.ctypes.data % ALIGNMENT == 0:
         return part
     memory = np.empty(part.nbytes + ALIGNMENT, np.uint8)

@@ -19,9 +19,9 @@ class TpuDevice(Accelerated):
     platform = PLATFORM
 
     def make_client(self, xla_client: Any, devices: int) -> Any:
-        """The plugin's client. Raises XLA's error where it finds no device."""
+        """Return the plugin's client. Raises XLA's error where it finds no device."""
         start_plugin(xla_client, PLATFORM, str(library_of(PLUGIN, LIBRARY)))
         return xla_client.make_c_api_client(PLATFORM, {})
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
-        """Nothing: libtpu has made code of them."""
+        """Do nothing: libtpu compiled custom calls into the executable."""

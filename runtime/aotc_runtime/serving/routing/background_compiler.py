@@ -51,7 +51,7 @@ class BackgroundCompiler:
         self._spent = 0.0
 
     def find(self, sizes: SizesKey) -> Served | None:
-        """The executable of these sizes, if it is there."""
+        """Return the executable of these sizes, if it is there."""
         with self._lock:
             ready = self._ready.get(sizes)
             if ready is None:
@@ -61,7 +61,7 @@ class BackgroundCompiler:
             return ready.served
 
     def request(self, sizes: SizesKey) -> AotcError:
-        """Have one compiled, and return the error for a call that cannot wait for it.
+        """Start a compilation, and return the error for a call that cannot wait for it.
 
         AOTC-E614: it is being compiled, or will be when others are done; E615: that failed.
         """
@@ -81,7 +81,7 @@ class BackgroundCompiler:
             return refusal("AOTC-E614", where, state)
 
     def close(self) -> None:
-        """Give every executable back and start no other compilation."""
+        """Release every executable and start no other compilation."""
         with self._lock:
             self._compile = None  # and with it the weights
             self._ready.clear()

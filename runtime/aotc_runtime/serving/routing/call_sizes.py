@@ -85,7 +85,7 @@ def check_accepted(
 def no_profile(
     name: str, spec: EntryPoint, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
 ) -> AotcError:
-    """The error (AOTC-E611) for sizes that are accepted and that nothing serves."""
+    """Return the error (AOTC-E611) for sizes that are accepted and that nothing serves."""
     policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
     profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
     asked = sizes_text(sizes)
@@ -156,7 +156,7 @@ def _sizes_by_dimension(
 def _other_axes(
     name: str, tensors: Sequence[TensorSpec], shapes: Shapes, sizes: Sizes
 ) -> Iterator[Finding]:
-    """Axes that several dimensions make up, such as batch*seq, and that they do not."""
+    """Yield axes that several dimensions make up, such as batch*seq, and that they do not."""
     for tensor, shape in zip(tensors, shapes, strict=True):
         for axis, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
             if isinstance(wanted, int) or wanted == "?":
@@ -198,7 +198,7 @@ def shapes_at(
 
 
 def avals(dtypes: Sequence[DType], shapes: Sequence[Shape]) -> tuple[Aval, ...]:
-    """Shapes and dtypes on one device."""
+    """Return shapes and dtypes on one device."""
     return tuple(
         Aval(shape, numpy_dtype(dtype)) for dtype, shape in zip(dtypes, shapes, strict=True)
     )

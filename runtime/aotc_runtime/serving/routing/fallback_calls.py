@@ -108,7 +108,7 @@ class FallbackCalls:
         return call
 
     def _compiled(self, compiler: BackgroundCompiler, sizes: Sizes, key: SizesKey) -> RoutedCall:
-        """By an executable that was compiled for these sizes, or as calls do until it is there."""
+        """Route a call to its compiled executable, or by `meanwhile` until that exists."""
         served = compiler.find(key)
         if served is not None:
             return ExactCall(self._execution, served, Path.COMPILED, f"{self._name}[compiled]")

@@ -19,7 +19,7 @@ Sizes = Mapping[str, int]
 
 
 def own_axis(tensor: TensorSpec, dimension: str) -> int | None:
-    """The one axis that is the dimension; None if there is none, or others depend on it, too."""
+    """Return the axis that is the dimension; None without one, or if others depend on it."""
     using = [
         axis
         for axis in tensor.shape

@@ -24,7 +24,7 @@ def fill_value(text: str, dtype: DType) -> Array:
 
 
 def declared_fills(spec: EntryPoint) -> dict[int, Array]:
-    """By leaf, what padding is filled with."""
+    """Return the declared fill of padding by leaf."""
     texts: dict[str, str] = {}
     for policy in without_compiling(spec).values():
         if isinstance(policy, Pad):
@@ -36,7 +36,7 @@ def declared_fills(spec: EntryPoint) -> dict[int, Array]:
 
 
 def pad(array: Array, shape: Shape, fill: Array) -> Array:
-    """A new array of this shape that begins with the given one; the rest is filled."""
+    """Return a new array of this shape that begins with the given one; the rest is filled."""
     padded = np.empty(shape, array.dtype)
     inside = tuple(slice(size) for size in array.shape)
     for axis, size in enumerate(array.shape):
@@ -47,7 +47,7 @@ def pad(array: Array, shape: Shape, fill: Array) -> Array:
 
 
 def cut(array: Array, shape: Shape) -> Array:
-    """A new, read-only array: the beginning of the given one."""
+    """Return a new, read-only array: the beginning of the given one."""
     kept = np.array(array[tuple(slice(size) for size in shape)], order="C")
     kept.setflags(write=False)
     return kept

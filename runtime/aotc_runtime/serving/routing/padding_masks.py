@@ -27,7 +27,7 @@ class Mask(Struct, frozen=True):
     dimensions: frozenset[str]
 
     def array(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
-        """For a call with these sizes, in the shape of its profile."""
+        """Return the mask of a call with these sizes, in the shape of its profile."""
         return padded_arrays.mask(self.axes, shape, {name: sizes[name] for name in self.dimensions})
 
 
@@ -39,12 +39,12 @@ class Length(Struct, frozen=True):
     dtype: np.dtype[Any]
 
     def array(self, shape: tuple[int, ...], sizes: Mapping[str, int]) -> Array:
-        """For a call with these sizes."""
+        """Return the length of a call with these sizes."""
         return np.full(shape, sizes[self.dimension], self.dtype)
 
 
 def masks_of(spec: EntryPoint) -> tuple[Mask | Length, ...]:
-    """Every mask and length that an entry point takes."""
+    """Return every mask and length that an entry point takes."""
     names = masks_and_lengths(spec)
     leaf_of = {p.name: next(leaf_indices(p.tree)) for p in spec.parameters if p.name in names}
     dimensions_of: dict[str, set[str]] = {}
@@ -72,7 +72,7 @@ def on_device(
     shapes: Sequence[tuple[int, ...]],
     sizes: Mapping[str, int],
 ) -> list[tuple[int, DeviceArray]]:
-    """Masks and lengths for a call of exactly these sizes, by leaf."""
+    """Return masks and lengths for a call of exactly these sizes, by leaf."""
     found = []
     for mask in masks:
         array = mask.array(shapes[mask.leaf], sizes)
@@ -82,7 +82,7 @@ def on_device(
 
 
 def masks_by_profile(resident: ResidentEntryPoint) -> dict[int, list[tuple[int, DeviceArray]]]:
-    """By number of the profile, the masks and lengths for calls of exactly its sizes."""
+    """Return masks and lengths for calls of exactly a profile's sizes, by its number."""
     masks = masks_of(resident.spec)
     return {
         number: on_device(profile.device, masks, profile.record.input_shapes, profile.record.sizes)

@@ -195,5 +195,5 @@ class SplitCall:
 
 
 def on_host(device: Device, result: Result, aval: Aval) -> Array:
-    """A result as numpy."""
+    """Return a result as numpy."""
     return result if type(result) is np.ndarray else device.to_numpy(result, aval)

@@ -52,7 +52,7 @@ class Router:
         self.split = sorted(name for name, p in policies.items() if p is OutOfProfilePolicy.SPLIT)
 
     def choose(self, sizes: Sizes) -> Route | None:
-        """The route of a call with these sizes; None if there is none."""
+        """Return the route of a call with these sizes; None if there is none."""
         profile = self._covering(sizes)
         if profile is not None:
             return Direct(profile, dict(sizes))
@@ -63,7 +63,7 @@ class Router:
         return None
 
     def pieces(self, sizes: Sizes, dimension: str) -> dict[int, int]:
-        """Sizes that a call like this may have in a dimension, each with the profile it takes."""
+        """Return the possible sizes of such a call in a dimension, each with its profile."""
         found = {}
         for size in {profile[dimension] for profile in self._profiles}:
             profile = self._covering({**sizes, dimension: size})
@@ -119,7 +119,7 @@ def add_up(total: int, pieces: Collection[int]) -> list[int] | None:
 
 
 def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
-    """For each place, the sums up to the limit that the sizes from there on make, as bits."""
+    """Return, as bits, the sums up to the limit that the sizes from each index on can make."""
     mask = (1 << (limit + 1)) - 1
     sums = [1]
     for size in reversed(sizes):
@@ -134,12 +134,12 @@ def _sums_of_tails(sizes: Sequence[int], limit: int) -> list[int]:
 def router_of(
     profiles: Sequence[ProfileRecord], policies: Mapping[str, OutOfProfilePolicy]
 ) -> Router:
-    """For profiles of a bundle, which are tried in the order of their cost."""
+    """Return a router over a bundle's profiles, tried in the order of their cost."""
     return Router([profile.sizes for profile in profiles], by_cost(profiles), policies)
 
 
 def by_cost(profiles: Sequence[ProfileRecord]) -> list[int]:
-    """The numbers of these profiles, the cheapest first."""
+    """Return the numbers of these profiles, the cheapest first."""
     return sorted(range(len(profiles)), key=lambda index: _cost(profiles[index]))
 
 

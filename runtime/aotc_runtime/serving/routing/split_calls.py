@@ -9,12 +9,12 @@ Array = np.ndarray[Any, Any]
 
 
 def axis_of(axes: Sequence[int | str], dimension: str) -> int | None:
-    """The axis that is this dimension."""
+    """Return the axis that is this dimension."""
     return axes.index(dimension) if dimension in axes else None
 
 
 def piece(array: Array, axis: int, start: int, stop: int) -> Array:
-    """A view of what lies between two positions of an axis, C-contiguous (a copy if it has to)."""
+    """Return a C-contiguous part between two positions of an axis, if possible a view."""
     return np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
 
 

@@ -54,7 +54,7 @@ class SymbolicCompiler:
         self._has_matched = False
 
     def __call__(self, sizes: dict[str, int]) -> Served:
-        """An executable for these sizes that may serve.
+        """Return an executable for these sizes that may serve.
 
         Raises BackendError (AOTC-E756): it does not compile, the module gives other results than
         recorded, or there is no memory for a call.

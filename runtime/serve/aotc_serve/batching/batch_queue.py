@@ -53,7 +53,7 @@ async def in_thread[T](pool: Executor, work: Callable[..., T], *arguments: objec
 
 
 class Call(Protocol):
-    """Calls a model. spans: of the requests that are served, if they are traced."""
+    """Calls a model; `spans` are those of the served requests, if they are traced."""
 
     def __call__(
         self, model: Model, arrays: list[Array], spans: Sequence[Span], masks: Masks = None, /
@@ -103,7 +103,7 @@ OTHERS_MOST = 1024
 
 
 class BatchQueues:
-    """All queues of a server. delay: seconds that a request may wait for others."""
+    """All queues of a server; a request may wait `delay` seconds for others."""
 
     def __init__(self, delay: float, pool: Executor, metrics: Metrics, call: Call) -> None:
         self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
@@ -256,7 +256,7 @@ class _BatchQueue:
         self._start_if_due()
 
     def _together(self, chosen: list[WaitingRequest]) -> list[Any]:
-        """In a thread: what each request gets, or the error that it gets instead."""
+        """Return, in a thread, the result or the error of each request."""
         model, plan, started = self._model, self._plan, perf_counter()
         if len(chosen) == 1:
             return [self._each(chosen[0])]

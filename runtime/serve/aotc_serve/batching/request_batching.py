@@ -57,10 +57,10 @@ KNOWN_MOST = 4096
 
 
 class Plan(Struct, frozen=True):
-    """The batching of a model's requests. dimension: along which.
+    """The batching of a model's requests along one `dimension`.
 
-    inputs, outputs: the axis of each.  largest: what is joined at most.  mixed: padded dimensions
-    in which requests of one call may differ.
+    `inputs` and `outputs` have the axis of each, `largest` is the greatest joined size, and `mixed`
+    lists padded dimensions in which requests of one call may differ.
     """
 
     dimension: str
@@ -71,20 +71,20 @@ class Plan(Struct, frozen=True):
 
 
 class Sized(Struct, frozen=True):
-    """A request's sizes. rows: in the dimension that is joined along.  mixed: in the plan's."""
+    """The sizes of a request: `rows` along the joined dimension, `mixed` in the plan's others."""
 
     rows: int
     mixed: tuple[int, ...]
     others: Others
 
     def sizes(self, plan: Plan) -> dict[str, int]:
-        """By dimension."""
+        """Return the sizes by dimension."""
         mixed = zip(plan.mixed, self.mixed, strict=True)
         return dict(sorted([*self.others, *mixed, (plan.dimension, self.rows)]))
 
 
 def plan_of(model: Model) -> Plan | None:
-    """The plan of a model; None if none of its dimensions was proven to be split."""
+    """Return the plan of a model; None if none of its dimensions was proven to be split."""
     spec = model.entry_point.spec
     passed = [spec.inputs[leaf] for leaf in model.entry_point.passed]
     donates = any(parameter.donated for parameter in spec.parameters)
@@ -241,7 +241,7 @@ def _fits(mixed: Sequence[int], column: Sequence[int]) -> bool:
 def joined(
     model: Model, plan: Plan, requests: Sequence[tuple[Sized, Sequence[Array]]]
 ) -> tuple[list[Array], Masks]:
-    """The arguments of one call for all of them, and its masks, if they differ in their sizes."""
+    """Return a call's joined arguments, and its masks if the requests' sizes differ."""
     if len({sized.mixed for sized, _ in requests}) == 1:
         arrays = [
             np.concatenate([each[place] for _, each in requests], axis)
@@ -272,7 +272,7 @@ def joined(
 def taken_apart(
     model: Model, plan: Plan, results: Sequence[Array], requests: Sequence[Sized]
 ) -> list[list[Array]]:
-    """The results of each request."""
+    """Return the results of each request."""
     spec = model.entry_point.spec
     found, start = list[list[Array]](), 0
     is_mixed = len({sized.mixed for sized in requests}) > 1

@@ -39,7 +39,7 @@ class Role(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The bundle that a channel names. described: the size and the digest of its root index."""
+    """The bundle that a channel names; `described` has the size and digest of its root index."""
 
     path: str
     described: TargetFile
@@ -71,7 +71,7 @@ class Current(Struct, frozen=True):
 
 
 def path_of(channel: str, name: str) -> str:
-    """Where TUF's targets metadata name the bundle of this name."""
+    """Return the path that TUF's targets metadata have for a bundle of this name."""
     return f"{channel}/{name}"
 
 
@@ -131,7 +131,7 @@ def check_newest(current: Current, name: str, version: str, index: bytes) -> Ite
 
 
 def _first_root(channel: Channel, folder: Path) -> bytes:
-    """The root metadata that the policy trusts. Raises TrustError (AOTC-E330)."""
+    """Return the root metadata that the policy trusts. Raises TrustError (AOTC-E330)."""
     path = folder / channel.root_file
     try:
         return read_file(path, metadata_sources.MOST_BYTES)

@@ -31,9 +31,9 @@ def require_tuf() -> None:
 def require_newest(
     channel: Channel, folder: Path, name: str, version: str, index: bytes
 ) -> Current:
-    """Check that the channel names this bundle: verification step 11.
+    """Check that the channel names this bundle (verification step 11).
 
-    folder: of the policy.  index: the document whose digest is the root digest; its signer is
+    `folder` is the policy's. `index` is the document whose digest is the root digest; its signer is
     known. Raises TrustError (AOTC-E327 to E335).
     """
     require_tuf()

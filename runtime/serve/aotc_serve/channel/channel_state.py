@@ -127,7 +127,7 @@ def collected(work: Path) -> Files:
 
 
 def roots(work: Path) -> dict[int, Path]:
-    """The root metadata that were seen, by version. work: what `kept` laid out."""
+    """Return the root metadata seen so far, by version; `work` is the directory of `kept`."""
     return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
 
 

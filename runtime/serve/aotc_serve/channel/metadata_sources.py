@@ -58,9 +58,9 @@ class Mirror(FetcherInterface):
 
 
 class Server(FetcherInterface):
-    """An HTTP server. Redirects are errors: the policy alone names who is asked.
+    """An HTTP server that rejects redirects, because the policy alone names the source.
 
-    seconds: for all files together.
+    `seconds` is the timeout of all files together.
     """
 
     def __init__(self, seconds: float) -> None:

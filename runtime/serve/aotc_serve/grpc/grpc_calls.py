@@ -33,9 +33,9 @@ CONNECTIONS_MAX = 4096
 
 
 class Call:
-    """A call, from its header until its answer was taken.
+    """A call, from its header until its response was taken.
 
-    refused: why it is not waited for any longer.
+    `refused` is the reason why the server no longer waits for it.
     """
 
     __slots__ = ("claim", "connection", "refused", "since", "task")
@@ -49,11 +49,11 @@ class Call:
 
 
 class Connection:
-    """A connection with calls. peer: as gRPC names it.
+    """A connection with calls; `peer` is gRPC's name of the client.
 
-    waiting: calls without a message, the oldest first.  delivered: bytes of messages.
-    claim: of what has arrived of the messages of those that wait.  unread_before, since: bytes that
-    were unread at a time, for its pace.
+    `waiting` has calls without a message, oldest first; `delivered` counts bytes of messages.
+    `claim` covers the received bytes of waiting calls. `unread_before` bytes were unread at the
+    time `since`, from which the pace is measured.
     """
 
     def __init__(self, peer: str, claim: Claim) -> None:
@@ -64,7 +64,7 @@ class Connection:
         self.since = 0.0
 
     def unread(self, most: int) -> int | None:
-        """Bytes that have arrived and were not delivered; None if the socket is not known."""
+        """Return the number of received, undelivered bytes; None if the socket is unknown."""
         found = received(self.number, self.peer)
         if found is None:
             return None
@@ -91,7 +91,7 @@ class Calls:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, peer: str) -> Call:
-        """A call waits for its message. Raises ServerError (AOTC-E766).
+        """Begin a call that waits for its message. Raises ServerError (AOTC-E766).
 
         Where too many wait, the one that has waited longest is refused: clients that are silent
         keep no others out.
@@ -110,19 +110,19 @@ class Calls:
         return call
 
     def on_received(self, call: Call, size: int) -> None:
-        """The call waits for its message no longer."""
+        """End the wait of a call for its message."""
         call.connection.delivered += size + HEADER_BYTES
         call.claim.is_whole = True
         self._wait_no_longer(call)
 
     def is_answered(self, call: Call) -> None:
-        """The answer of the call waits for the client."""
+        """Note that the response of a call waits for the client."""
         call.since = asyncio.get_running_loop().time()
         self._answered[call] = None
         self._check_later(LOOK_SECONDS)
 
     def end(self, call: Call) -> None:
-        """The call is over, whatever came of it."""
+        """End the call, whatever its outcome."""
         self._wait_no_longer(call)
         self._answered.pop(call, None)
         call.claim.close()
@@ -137,7 +137,7 @@ class Calls:
                 connection.calibrate()
 
     def _refuse(self, call: Call, error: AotcError) -> None:
-        """Have the call raise an error in place of waiting."""
+        """Make the call raise an error in place of waiting."""
         self._wait_no_longer(call)
         call.refused = error
         if call.task is not None:

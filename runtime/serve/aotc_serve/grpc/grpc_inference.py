@@ -58,7 +58,7 @@ VARINT_BYTES_MAX = 10
 
 
 def prepare(model: Model, request: InferRequest, tensor_bytes_max: int, take: Take) -> Prepared:
-    """Arguments from raw contents, or from typed ones.
+    """Return arguments from raw contents, or from typed ones.
 
     Names, datatypes and shapes are compared with the model's before any value is read.
     Raises ServerError (AOTC-E761, E763, E766, E767), ShapeError (AOTC-E606, E612).
@@ -133,7 +133,7 @@ def _count(data: Array) -> int:
 
 
 def _pieces(data: Array, port: Port) -> Iterator[Array]:
-    """The varints, cut behind the last byte of one. Raises ServerError (AOTC-E761)."""
+    """Yield the varints, cut behind the last byte of one. Raises ServerError (AOTC-E761)."""
     start = 0
     while start < data.size:
         piece = data[start : start + PIECE_BYTES]
@@ -145,7 +145,7 @@ def _pieces(data: Array, port: Port) -> Iterator[Array]:
 
 
 def _values(data: Array) -> Array:
-    """The numbers whose varints these bytes are."""
+    """Return the numbers whose varints these bytes are."""
     ends = np.flatnonzero(data < 0x80)
     if ends.size == data.size:
         return data.astype(np.uint64)
@@ -173,7 +173,7 @@ def _cast(port: Port, values: Array) -> Array:
 
 
 def encode_response(outcome: Outcome, take: Take) -> bytes:
-    """The message of an answer. Raises ServerError (AOTC-E766)."""
+    """Return the message of an answer. Raises ServerError (AOTC-E766)."""
     model, prepared = outcome.model, outcome.prepared
     take(COSTS.grpc_answer * sum(outcome.arrays[place].nbytes for place, _ in prepared.outputs))
     answer = messages.InferResponse(

@@ -168,7 +168,7 @@ _POOL.AddSerializedFile(_file().SerializeToString())
 
 
 def message(name: str) -> Any:
-    """The class of a message."""
+    """Return the class of a message."""
     found = _POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
     return message_factory.GetMessageClass(found)
 

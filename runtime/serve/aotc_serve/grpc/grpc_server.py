@@ -148,7 +148,7 @@ class _Calls:
         )
 
     def _guarded(self, handler: Handler) -> Callable[[Any, Any], Awaitable[None]]:
-        """The handler, with statuses for everything that it raises."""
+        """Return the handler, with statuses for everything that it raises."""
 
         async def guarded(_: Any, context: Any) -> None:
             refused = await self._answer(handler, context)
@@ -185,7 +185,7 @@ class _Calls:
         return None
 
     async def _message(self, context: Any, call: Call) -> bytes:
-        """The message of a call. Raises ServerError: AOTC-E761, E764, E766."""
+        """Return the message of a call. Raises ServerError: AOTC-E761, E764, E766."""
         try:
             message = await context.read()
         except asyncio.CancelledError:
@@ -202,7 +202,7 @@ class _Calls:
         return message
 
     def _parsed(self, name: str, answer: Answer) -> Handler:
-        """A handler of a small message, which protobuf may parse."""
+        """Return a handler of a small message, which protobuf may parse."""
         kind = messages.message(f"{name}Request")
 
         async def parsed(message: bytes, _: Any) -> tuple[bytes, Claim]:
@@ -300,7 +300,7 @@ class _Calls:
 
 
 async def _model_of(data: memoryview) -> tuple[str, str]:
-    """The model that a message names, and its version. Raises ServerError (AOTC-E761)."""
+    """Return the model that a message names, and its version. Raises ServerError (AOTC-E761)."""
     try:
         found = model_of(data)
     except WireError as error:

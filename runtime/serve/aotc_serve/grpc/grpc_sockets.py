@@ -59,7 +59,7 @@ def cut(peers: set[str]) -> None:
 
 @contextmanager
 def _opened(number: int) -> Iterator[socket.socket]:
-    """A socket by its number, for a moment: as long as two have it, none can close it."""
+    """Yield a duplicate of a socket by its number, which nothing else can close."""
     with socket.socket(fileno=os.dup(number)) as found:
         yield found
 

@@ -42,7 +42,7 @@ class Contents(Struct):
 
 
 class InputTensor(Struct):
-    """An input. contents: None without any."""
+    """An input; `contents` is None if the message has none."""
 
     name: str = ""
     datatype: str = ""
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _chosen(number: int, kind: int, value: int | memoryview) -> Parameter:
-    """The value of an InferParameter."""
+    """Return the value of an InferParameter."""
     if number == 3:
         return _text(value)
     if number == 4 and kind == FIXED64:

@@ -80,7 +80,7 @@ class Rest:
         self._service, self._control, self._change = service, control, change
 
     def application(self) -> ASGIApp:
-        """All routes; those of inference requests are found without asking the others first."""
+        """Return all routes; those of inference requests are found first."""
         others, infer = self._routes(), self._guarded(self.infer)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,7 +124,7 @@ class Rest:
         return answer
 
     def _reader(self, body: memoryview, length: int | None, claim: Claim) -> Read:
-        """Make a function that reads a request. length: of the JSON before binary data."""
+        """Return a parser of requests with `length` bytes of JSON before binary data."""
         limits = self._service.limits
 
         def read(model: Model) -> Prepared:
@@ -167,7 +167,7 @@ class Rest:
         return found
 
     def _guarded(self, endpoint: Endpoint) -> Endpoint:
-        """The endpoint, with answers for everything that it raises."""
+        """Return the endpoint, with answers for everything that it raises."""
         infer = endpoint == self.infer
 
         async def guarded(request: Request) -> Response:
@@ -189,7 +189,7 @@ class Rest:
         return guarded
 
     async def infer(self, request: Request) -> Response:
-        """An inference request."""
+        """Return an inference request."""
         traces = self._service.traces
         if traces is None:
             return await self._infer(request, ())
@@ -214,16 +214,16 @@ class Rest:
         return await _while_connected(request, answering)
 
     async def live(self, _: Request) -> Response:
-        """The process answers."""
+        """Report that the process is alive."""
         return encode_json({"live": True})
 
     async def ready(self, _: Request) -> Response:
-        """Every bundle has matched its fixtures, and the server is not about to end."""
+        """Report whether every bundle has matched its fixtures and the server is not stopping."""
         is_ready = self._service.is_ready
         return encode_json({"ready": is_ready}, 200 if is_ready else 503)
 
     async def model_ready(self, request: Request) -> Response:
-        """The model serves."""
+        """Report whether the model serves."""
         path = request.path_params
         name, version = path["name"], path.get("version", "")
         is_ready = self._service.repository.is_model_ready(name, version)
@@ -249,7 +249,7 @@ class Rest:
         )
 
     async def index(self, request: Request) -> Response:
-        """Every model and version."""
+        """Return every model and version."""
         wanted = await self._small_document(request)
         rows = self._service.repository.index()
         if wanted.get("ready"):
@@ -269,7 +269,7 @@ class Rest:
         return encode_json({})
 
     async def metrics(self, _: Request) -> Response:
-        """For Prometheus."""
+        """Return the metrics in Prometheus's text format."""
         text = await asyncio.to_thread(self._service.metrics.text)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

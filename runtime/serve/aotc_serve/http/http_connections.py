@@ -84,7 +84,7 @@ class _Transport:
 
 
 def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: Headers) -> bytes:
-    """The header of a request, as one that asks for no other protocol has it."""
+    """Return the header of a request, as one that asks for no other protocol has it."""
     version = parser.get_http_version().encode("ascii")
     lines = [b"%s %s HTTP/%s" % (parser.get_method(), url, version)]
     for name, value in headers:
@@ -99,9 +99,9 @@ def without_upgrade(parser: httptools.HttpRequestParser, url: bytes, headers: He
 def bounded(
     limits: Limits, metrics: Metrics, memory: Memory, at_once: AtOnce | None = None
 ) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol, within these limits.
+    """Return uvicorn's protocol with these limits.
 
-    at_once: is asked before the application is.
+    `at_once` is called before the application.
     """
     admitted: set[Bounded] = set()
     # Those without a whole request that is not answered yet, the longest first.
@@ -369,7 +369,7 @@ def bounded(
             self.on_response_complete()
 
         def _ask(self, app: Any) -> None:
-            """Let the application, or an answer in its place, have the request that was held."""
+            """Pass the held request to the application, or answer it in its place."""
             held, self._held = self._held or (), None
             if self._is_full:
                 return

@@ -30,9 +30,9 @@ that is sent is a write of its own, which wakes the client, and a turn of the ev
 
 
 class Parts(Response):
-    """An answer of several parts, the large ones not copied: the JSON header, then tensors.
+    """A response of a JSON header and tensors, of which large ones are not copied.
 
-    claim: of the memory that they hold until the client has taken a large answer.
+    `claim` holds their memory until the client has received a large response.
     """
 
     def __init__(self, header: bytes, parts: list[memoryview], claim: Claim) -> None:
@@ -130,7 +130,7 @@ def header_length(given: Sequence[tuple[bytes, bytes]]) -> int | None:
 
 
 def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]:
-    """The JSON, and the binary data behind it. Raises ServerError (AOTC-E761)."""
+    """Return a request's JSON and the binary data behind it. Raises ServerError (AOTC-E761)."""
     if length is None:
         return data, data[:0]
     if length > len(data):

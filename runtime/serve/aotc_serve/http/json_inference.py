@@ -66,7 +66,7 @@ class Request(Struct, forbid_unknown_fields=True):
 class Form(Struct, frozen=True):
     """The parsed JSON before binary tensors, with the offset of each tensor.
 
-    inputs: place, tensor, shape, first and last byte.
+    `inputs` has the index, the tensor, the shape, and the first and last byte of each.
     """
 
     id: str
@@ -86,7 +86,7 @@ SHAPE_BYTES_MAX, ID_MAX = 1024, 2**16
 
 
 def read_request(header: bytes | memoryview) -> Request:
-    """The JSON of a request. Raises ServerError (AOTC-E761)."""
+    """Return the JSON of a request. Raises ServerError (AOTC-E761)."""
     if len(header) > OBJECTS_MAX and bytes(header).count(b"{") > OBJECTS_MAX:
         raise invalid_request("request", "more", f"at most {OBJECTS_MAX} objects")
     try:
@@ -108,7 +108,7 @@ def shape_of(tensor: Tensor, where: str) -> list[int]:
 def prepare(
     model: Model, request: Request, data: memoryview, tensor_bytes_max: int, take: Take
 ) -> Prepared:
-    """Arguments from JSON, and from the binary data behind it.
+    """Return arguments from JSON, and from the binary data behind it.
 
     Names, datatypes and shapes are compared with the model's before any value is read.
     Raises ServerError (AOTC-E761, E763, E766, E767), ShapeError (AOTC-E606, E612).
@@ -213,7 +213,7 @@ FORM_BYTES_MAX, FORMS_MOST = 1024, 128
 
 
 def _form(model: Model, request: Request, found: Prepared) -> Form | None:
-    """The form of a request that was found good; None if its tensors are JSON."""
+    """Return the form of a request that was found good; None if its tensors are JSON."""
     inputs, start = [], 0
     for tensor in request.inputs:
         if tensor.data is not UNSET:
@@ -227,7 +227,7 @@ def _form(model: Model, request: Request, found: Prepared) -> Form | None:
 
 
 def json_answer(outcome: Outcome, take: Take) -> tuple[bytes, list[memoryview]]:
-    """The JSON of an answer, and the binary data behind it. Raises ServerError: AOTC-E766, E769."""
+    """Return a response's JSON and binary data. Raises ServerError: AOTC-E766, E769."""
     outputs: list[dict[str, Any]] = []
     parts: list[memoryview] = []
     for place, binary in outcome.prepared.outputs:

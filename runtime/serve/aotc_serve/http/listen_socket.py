@@ -88,7 +88,7 @@ def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
 
 
 def raise_file_limit(connections: int) -> None:
-    """Let this process have a descriptor for each connection, as far as it may."""
+    """Raise this process's limit of open files to one for each connection, if allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + 1024
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -21,7 +21,7 @@ STEP_BYTES = 2**21
 
 
 class Body(Struct, frozen=True):
-    """The bytes of a request. claim: of the memory that they hold."""
+    """The bytes of a request, and the claim on their memory."""
 
     data: memoryview
     claim: Claim
@@ -30,11 +30,11 @@ class Body(Struct, frozen=True):
 async def read_body(
     request: Request, limits: Limits, memory: Memory, header: int = 0, most: int | None = None
 ) -> Body:
-    """Return the whole body. The caller closes its claim when it is done with the body.
+    """Return the whole body; the caller closes its claim when it is done with the body.
 
-    header: bytes before the first tensor, which is put at an aligned address.  most: bytes;
-    by default the limit of bodies.
-    Raises ServerError: AOTC-E763, E764, E766; ClientDisconnect.
+    `header` counts bytes before the first tensor, which is put at an aligned address. `most` is a
+    number of bytes, by default the limit of bodies. Raises ServerError: AOTC-E763, E764, E766;
+    ClientDisconnect.
     """
     stated = _stated(request)
     most = limits.body if most is None else most
@@ -53,12 +53,12 @@ async def read_body(
                 claim.is_whole = True
                 claim.take(len(part))
                 return Body(memoryview(part), claim)
-            room = _Room(claim, stated, header)
+            buffer = _BodyBuffer(claim, stated, header)
             pace = 0
             while True:
-                room.add(part)
-                if room.size > most:
-                    raise _too_large(room.size, most, limits)
+                buffer.add(part)
+                if buffer.size > most:
+                    raise _too_large(buffer.size, most, limits)
                 if memory.is_scarce and claim.total <= memory.small:
                     # What is left is for small requests, which take no long time.
                     end = min(end, began + limits.header_seconds)
@@ -68,7 +68,7 @@ async def read_body(
                     pace = 0
                     timeout.reschedule(min(end, loop.time() + limits.header_seconds))
                 if is_last:
-                    return Body(room.whole(), claim)
+                    return Body(buffer.whole(), claim)
                 part, is_last = await _part(request)
     except TimeoutError:
         claim.close()
@@ -88,8 +88,8 @@ async def read_body(
         raise
 
 
-class _Room:
-    """The bytes of a body that have arrived. stated: how many there will be; -1 if not stated."""
+class _BodyBuffer:
+    """The received bytes of a body; `stated` is its Content-Length, or -1."""
 
     def __init__(self, claim: Claim, stated: int, header: int) -> None:
         self._claim, self._stated, self._header = claim, stated, header
@@ -114,7 +114,7 @@ class _Room:
         self._place[start : self.size] = part
 
     def whole(self) -> memoryview:
-        """All of it. Raises ServerError (AOTC-E766), MemoryError."""
+        """Return the whole body. Raises ServerError (AOTC-E766), MemoryError."""
         self._claim.is_whole = True
         if self._place is not None:
             return self._place
@@ -127,7 +127,7 @@ class _Room:
 
 
 async def _part(request: Request) -> tuple[bytes, bool]:
-    """The next bytes, and whether they are the last. Raises ClientDisconnect."""
+    """Return the next bytes, and whether they are the last. Raises ClientDisconnect."""
     message = await request.receive()
     if message["type"] == "http.disconnect":
         raise ClientDisconnect
@@ -135,16 +135,16 @@ async def _part(request: Request) -> tuple[bytes, bool]:
 
 
 def _stated(request: Request) -> int:
-    """The stated length; -1 without one. The parser of HTTP has refused any that lies."""
+    """Return the stated length; -1 without one. The parser of HTTP has refused any that lies."""
     text = dict(request.scope["headers"]).get(b"content-length", b"")
     return int(text) if text.isdigit() else -1
 
 
 def _aligned(size: int, header: int) -> memoryview:
     """Room for a body whose byte at `header` lies at an aligned address."""
-    room: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size + ALIGNMENT, np.uint8)
-    start = -(room.__array_interface__["data"][0] + header) % ALIGNMENT
-    return room[start : start + size].data
+    buffer: np.ndarray[Any, np.dtype[np.uint8]] = np.empty(size + ALIGNMENT, np.uint8)
+    start = -(buffer.__array_interface__["data"][0] + header) % ALIGNMENT
+    return buffer[start : start + size].data
 
 
 def json_too_large(size: int, limits: Limits) -> AotcError:

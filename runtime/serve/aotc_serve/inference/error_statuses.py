@@ -68,7 +68,7 @@ def fault() -> ServerError:
 
 
 def error_document(error: AotcError) -> dict[str, Any]:
-    """The protocol's body of an error, with our code and findings beside its text."""
+    """Return the body of an error response, with its code and findings beside the text."""
     return {
         "error": " | ".join(map(sentence, error.findings)),
         "code": error.code,
@@ -99,10 +99,10 @@ def not_allowed(cause: str = BY_SERVER) -> AotcError:
 
 
 def refuse_parameters(parameters: Iterable[str]) -> None:
-    """Raises ServerError (AOTC-E767) where a client would say what is loaded.
+    """Reject parameters of a request to load or unload.
 
-    parameters: of a request to load or unload. `unload_dependents`, which clients always send,
-    says nothing here.
+    Raises ServerError (AOTC-E767) for all but `unload_dependents`, which clients always send and
+    which has no effect here.
     """
     given = [name[:100] for name in parameters if name != "unload_dependents"]
     if given:

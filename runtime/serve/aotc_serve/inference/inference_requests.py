@@ -32,7 +32,7 @@ class Prepared(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """The result of a request. parameters: of the answer, with its executable and path."""
+    """The result of a request, and the response's parameters, with executable and path."""
 
     model: Model
     prepared: Prepared
@@ -43,7 +43,7 @@ class Outcome(Struct, frozen=True):
 def placed(
     model: Model, arrays: Sequence[Array | None], name: str, datatype: str
 ) -> tuple[int, Port]:
-    """The place of an input. Raises ServerError (AOTC-E761), ShapeError (AOTC-E606)."""
+    """Return the place of an input. Raises ServerError (AOTC-E761), ShapeError (AOTC-E606)."""
     place = model.place_of.get(name)
     if place is None:
         raise refusal(
@@ -95,7 +95,7 @@ def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
 
 
 def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
-    """All arguments. Raises ServerError (AOTC-E761) if one is missing."""
+    """Return all arguments. Raises ServerError (AOTC-E761) if one is missing."""
     missing = [port.name for port, array in zip(model.inputs, arrays, strict=True) if array is None]
     if missing:
         raise refusal(
@@ -158,6 +158,6 @@ def refuse_what_is_not_offered(parameters: Mapping[str, Any], where: str) -> Non
 
 
 def outcome(model: Model, prepared: Prepared, answer: Answer, **more: Any) -> Outcome:
-    """Return the result of a call. more: parameters beside the profile."""
+    """Return the result of a call; `more` are parameters beside the profile."""
     parameters = {"profile": answer.executable, "path": answer.path.value, **more}
     return Outcome(model, prepared, answer.result, parameters)

@@ -43,14 +43,14 @@ def take_nothing(size: int) -> None:
 
 
 def datatype_of(dtype: DType) -> str:
-    """The protocol's name; for types that it has none for, the manifest's in capitals."""
+    """Return the protocol's name; for types that it has none for, the manifest's in capitals."""
     return _FLOATS.get(dtype, dtype.value.upper())
 
 
 class Port(Struct, frozen=True):
-    """A tensor that an entry point takes or gives. shape: -1 where a dimension varies.
+    """An input or output tensor of an entry point; its shape has -1 where a dimension varies.
 
-    within: the least and the greatest value of types that have fewer than the byte that holds one.
+    `within` has the least and greatest value of types narrower than the byte that holds one.
     """
 
     name: str
@@ -67,7 +67,7 @@ BYTES_WITHIN = {DType.BOOL: (0, 1), DType.INT4: (-8, 7), DType.UINT4: (0, 15)}
 def from_bytes(
     port: Port, shape: Sequence[int], data: memoryview | bytes, take: Take = take_nothing
 ) -> Array:
-    """The tensor whose little-endian elements these bytes are, as a view where it is aligned.
+    """Return the tensor of little-endian bytes, as a view if they are aligned.
 
     Raises ServerError: AOTC-E761, E766.
     """
@@ -98,10 +98,10 @@ def from_bytes(
 def from_json(
     port: Port, shape: Sequence[int], raw: bytes | Raw, take: Take = take_nothing
 ) -> Array:
-    """The tensor of a JSON list, flat or nested as its shape. Raises ServerError: AOTC-E761, E766.
+    """Return the tensor of a JSON list, flat or nested. Raises ServerError: AOTC-E761, E766.
 
-    raw: JSON that was found valid. Its brackets and commas are compared with the shape before any
-    value is read, and values are read in pieces: no list of Python's is as long as the text.
+    `raw` is valid JSON. Its brackets and commas are compared with the shape before any value is
+    read, and values are read in chunks, so that no Python list is as long as the text.
     """
     element: Any = _ELEMENTS.get(port.dtype.kind)
     if port.dtype.name in ("int4", "uint4"):
@@ -162,7 +162,7 @@ _NO_NEST = bytes(set(range(256)) - set(b"[],"))
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:
-    """The text, cut at commas."""
+    """Yield the text, cut at commas."""
     start = 0
     while start < len(text):
         end = text.find(b",", start + PIECE_BYTES)
@@ -175,7 +175,7 @@ _ELEMENTS = {"b": bool, "i": int, "u": int, "f": float, "V": float}
 
 
 def from_values(port: Port, shape: Sequence[int], values: Sequence[Any]) -> Array:
-    """The tensor of numbers, or of lists of them. Raises ServerError (AOTC-E761)."""
+    """Return the tensor of numbers, or of lists of them. Raises ServerError (AOTC-E761)."""
     where, dtype = f"input {port.name}", port.dtype
     wide: Any = dtype
     if dtype.kind in "fV":
@@ -208,13 +208,13 @@ def _shaped(array: Array, shape: Sequence[int], port: Port) -> Array:
 
 
 def to_bytes(array: Array) -> memoryview:
-    """The elements as little-endian bytes, without a copy where they lie so."""
+    """Return the elements as little-endian bytes, without a copy where they lie so."""
     flat = np.ascontiguousarray(array).reshape(-1)
     return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def to_json(port: Port, array: Array) -> bytes:
-    """The elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
+    """Return the elements as one flat JSON list. Raises ServerError (AOTC-E769)."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         raise invalid_request(

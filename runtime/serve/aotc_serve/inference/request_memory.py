@@ -17,13 +17,11 @@ from aotc_runtime.base.errors import refusal
 class Costs(Struct, frozen=True):
     """Bytes of memory for each unit, measured and rounded up.
 
-    connection: an open connection of HTTP, with the task of a request that waits for its body.
-    header: a byte of a header; field: one of its fields; pipelined: a request behind another.
-    json: a byte of a JSON document, which becomes text, strings and slices of it.
-    json_value: a number of a JSON answer.
-    grpc_connection: an open connection of gRPC.  grpc_call: a call of gRPC.
-    grpc_field: a field of a message.
-    grpc_answer: a byte of an answer, which is joined, and copied by grpc.
+    `connection` is an open HTTP connection with the task of a request that waits for its body,
+    `header` a byte of a header, `field` a header field, `pipelined` a request behind another,
+    `json` a byte of a JSON document with its text and slices, and `json_value` a number of a JSON
+    response. `grpc_connection` is an open connection, `grpc_call` a call, `grpc_field` a field of a
+    message, and `grpc_answer` a byte of a response, which is joined, and copied by grpc.
     """
 
     connection: int = 2**14
@@ -119,10 +117,10 @@ class Memory:
 
 
 class Claim:
-    """The reserved memory of one request or answer, released when it is closed or collected.
+    """The reserved memory of one request or response, released when it is closed or collected.
 
-    is_whole: whether all of the request has arrived.  is_waiting: whether it is what waits on a
-    connection, and never small, so that many connections leave room for others.
+    `is_whole` states that the request has arrived. A claim that `is_waiting` on a connection never
+    counts as small, so that many connections leave room for others.
     """
 
     __slots__ = ("_is_waiting", "_memory", "is_whole", "total")
@@ -156,7 +154,7 @@ class Claim:
             self.give_back(self.total - size)
 
     def close(self) -> None:
-        """Give everything back. Closed again, it has nothing to give."""
+        """Release the claim; closing it again has no effect."""
         size, self.total = self.total, 0
         if size:
             self._memory.give_back(size)

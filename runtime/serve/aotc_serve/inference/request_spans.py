@@ -34,14 +34,14 @@ FAULT = 500
 
 
 class Traces:
-    """Makes spans. tracer: by default that of this process."""
+    """Makes spans with a tracer, by default that of this process."""
 
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("aotc_runtime")
 
     @contextmanager
     def request(self, protocol: str, carrier: Carrier) -> Iterator[Span]:
-        """The span of an inference request; its parent is the one that the carrier names."""
+        """Yield the span of an inference request, below the span that the carrier names."""
         parent = propagate.extract(dict(_texts(carrier)), Context())
         name = NAMES[protocol]
         with self._tracer.start_as_current_span(

@@ -24,10 +24,10 @@ Masks = Mapping[int, Array] | None
 
 
 class Model:
-    """An entry point of a bundle. name: as the server's index lists it.
+    """An entry point of a bundle, under the name that the server's index lists.
 
-    inputs, outputs: their tensors, in the order of the entry point's leaves.
-    forms: the JSON of requests that was found good, for `aotc_serve.inference.inference_requests`.
+    `inputs` and `outputs` are tensors in the order of the entry point's leaves. `forms` caches the
+    JSON of valid requests, for `aotc_serve.inference.inference_requests`.
     """
 
     def __init__(self, bundle: LoadedBundle, entry_name: str, name: str) -> None:
@@ -51,10 +51,10 @@ class Model:
         self._flatten = flattener(spec.result, f"{entry_name} result")
 
     def call(self, arrays: list[Array], masks: Masks = None) -> Answer:
-        """Call the entry point; the answer's result is the list of its output arrays.
+        """Call the entry point and return a result with the list of its output arrays.
 
-        masks: in place of those that the loader passes, by leaf. Raises what the call of an entry
-        point raises.
+        `masks` replace those that the loader passes, by leaf. Raises the errors of the entry
+        point's call.
         """
         if masks is not None:
             found = answer_with_masks(self.entry_point, arrays, masks)
@@ -105,7 +105,7 @@ class Model:
 
 
 def port_of(tensor: TensorSpec) -> Port:
-    """The protocol's view of one tensor."""
+    """Return the protocol's view of one tensor."""
     shape = tuple(axis if isinstance(axis, int) else -1 for axis in tensor.shape)
     name = tensor.path or RESULT
     within = BYTES_WITHIN.get(tensor.dtype)

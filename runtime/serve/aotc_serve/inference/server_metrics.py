@@ -51,7 +51,7 @@ class Metrics:
         memory: Callable[[], float],
         bundles: Callable[[], Iterable[LoadedBundle]],
     ) -> None:
-        """Set the sources of gauges. requests: in flight. memory: theirs, in bytes."""
+        """Set the sources of gauges: `requests` in flight, and their `memory` in bytes."""
         under_way = Gauge(
             "aotc_server_requests", "Inference requests under way", registry=self._registry
         )
@@ -94,7 +94,7 @@ class Metrics:
         self._turned_away.labels(code).inc()
 
     def refused(self, codes: Sequence[str]) -> None:
-        """Count a bundle that was not loaded. codes: of what was found."""
+        """Count a bundle that failed to load with these codes."""
         self._refused.labels(codes[0]).inc()
 
     def joined(self, model: str, requests: int) -> None:
@@ -109,7 +109,7 @@ class Metrics:
                     yield sample.name, family.documentation, sample.labels, sample.value
 
     def text(self) -> bytes:
-        """All of it as Prometheus reads it."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
 

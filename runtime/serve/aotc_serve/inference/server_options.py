@@ -15,15 +15,14 @@ PACE_BYTES = 2**14
 
 
 class Limits(Struct, frozen=True):
-    """Limits of requests. Sizes in bytes, times in seconds.
+    """Limits of requests: sizes in bytes, times in seconds.
 
-    body: Size of a request.  json: Size of its JSON, without binary data.  tensor: Size of an
-    input.  memory: Size of all requests and responses in flight.  requests: Number of requests in
-    flight; more are rejected.  connections: Number of HTTP connections; above it, the one that has
-    waited longest for a complete request is closed.
-    header_seconds: Timeout for receiving a request header.  body_seconds: Timeout for its body.
-    call_seconds: Timeout for the model call.  write_seconds: Timeout for sending the response.
-    idle_seconds: Timeout between requests.  age_seconds: Maximum age of a gRPC connection.
+    `body` limits a request, `json` its JSON without binary data, `tensor` an input, and `memory`
+    all requests and responses in flight. More than `requests` in flight are rejected; above
+    `connections`, the one that has waited longest for a complete request is closed. Timeouts are
+    `header_seconds` and `body_seconds` for receiving a request, `call_seconds` for the model,
+    `write_seconds` for sending the response, and `idle_seconds` between requests. `age_seconds` is
+    the maximum age of a gRPC connection.
     """
 
     body: int = 64 * MIB
@@ -51,10 +50,10 @@ class OnRevoked(StrEnum):
 class Options(Struct, frozen=True):
     """Options of a server.
 
-    grpc_port: None for no gRPC.  store: Artifact store for bundles of registries, as of
-    `aotc_runtime.load`.  ca: CA certificates of registries.  control: Whether clients may load and
-    unload bundles.  max_delay: Milliseconds that a request may wait for a batch; None for no
-    batching.  traces: Whether to export OpenTelemetry spans.
+    `grpc_port` is None without gRPC. `store` is the artifact store for bundles of registries, as of
+    `aotc_runtime.load`, and `ca` has certificates of registries. With `control`, clients may load
+    and unload bundles. A request waits at most `max_delay` milliseconds for a batch; None disables
+    batches. `traces` exports OpenTelemetry spans.
     """
 
     bundles: tuple[str, ...]
@@ -212,13 +211,13 @@ def _number(
 
 
 def size_of(text: str) -> int:
-    """Parse a size such as `64M` and return bytes. Raises ValueError."""
+    """Parse a size such as `64M` and return bytes. Raises ArgumentTypeError."""
     units = {"K": 2**10, "M": MIB, "G": 2**30}
     unit = units.get(text[-1:].upper(), 1)
-    size = int(text[:-1] if unit > 1 else text) * unit
-    if size < 1:
-        raise ValueError
-    return size
+    number = text[:-1] if unit > 1 else text
+    if not number.isdecimal() or len(number) > 15 or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 64M")
+    return int(number) * unit
 
 
 def options_of(given: argparse.Namespace) -> Options:

@@ -34,7 +34,7 @@ _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 
 
 class Credentials(Struct, frozen=True):
-    """identity: a token that a token server exchanges, in place of the password."""
+    """A login; `identity` is a token to exchange at a token server in place of a password."""
 
     user: str = ""
     password: str = ""
@@ -78,7 +78,7 @@ class _Given(Struct):
 
 
 def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """The credentials for a registry; `NOBODY` where there are none. host: with its port.
+    """Return the credentials for a host with its port, or `NOBODY`.
 
     Raises RegistryError (AOTC-E773) for a file or a helper that cannot be used.
     """
@@ -112,7 +112,7 @@ def credentials_for(host: str, environment: Mapping[str, str] = os.environ) -> C
 
 
 def _config_file(environment: Mapping[str, str]) -> Path | None:
-    """None for a user without a home, such as a container's number that no name belongs to."""
+    """Return Docker's configuration file; None for a user without a home directory."""
     if named := environment.get("REGISTRY_AUTH_FILE", ""):
         return Path(named)
     if folder := environment.get("DOCKER_CONFIG", ""):

@@ -31,7 +31,7 @@ REPOSITORY_CHARACTERS_MAX = 255
 
 
 class Reference(Struct, frozen=True):
-    """A place in a registry. host: with its port, if it has one. tag, digest: empty if not said."""
+    """A reference to a registry; `host` includes the port, `tag` and `digest` may be empty."""
 
     host: str
     repository: str
@@ -50,7 +50,7 @@ class Reference(Struct, frozen=True):
 
     @property
     def server(self) -> str:
-        """Where the registry answers, with its port: Docker Hub's is not its name."""
+        """Return the registry's host with its port; Docker Hub's differs from its name."""
         return HUB_SERVER if self.host in HUB_NAMES else self.host
 
     @property
@@ -65,7 +65,7 @@ class Reference(Struct, frozen=True):
         return self.digest or self.tag
 
     def at(self, digest: str) -> Reference:
-        """This reference, pinned to a digest."""
+        """Return this reference, pinned to a digest."""
         return replace(self, tag="", digest=digest)
 
 

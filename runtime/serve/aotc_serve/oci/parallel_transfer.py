@@ -12,7 +12,7 @@ THREADS = 4
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """An `OnBytes` that does nothing."""
+    """Do nothing, as an `OnBytes`."""
 
 
 class Counted:

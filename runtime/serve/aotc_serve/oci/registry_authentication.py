@@ -54,7 +54,7 @@ class Login:
     def authenticate(
         self, purpose: str, challenge: str, refused: dict[str, str], progress: Progress
     ) -> None:
-        """The registry has refused a request that said this of us: have something to say.
+        """Get credentials after the registry rejected a request with this header.
 
         Raises RegistryError (AOTC-E773) if there is nothing that it would take, or E772 and what
         the client raises if its token server does not answer.
@@ -113,7 +113,7 @@ class Login:
         return token
 
     def _require_safe(self, realm: str) -> None:
-        """A token server is one with TLS, or the registry itself where that is on loopback."""
+        """Require TLS of a token server, unless it is the registry itself on loopback."""
         try:
             parts = urlsplit(realm)
             place, secrets = f"{parts.scheme}://{parts.netloc}", parts.username

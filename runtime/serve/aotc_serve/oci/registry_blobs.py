@@ -29,7 +29,7 @@ class Sink(Protocol):
     """Where a blob is put."""
 
     def written(self) -> int:
-        """The number of bytes that are present, from the start."""
+        """Return the number of bytes that are present, from the start."""
 
     def restart(self) -> None:
         """Drop what is there."""
@@ -38,7 +38,7 @@ class Sink(Protocol):
         """Append. Raises AotcError if the place has no room."""
 
     def digest(self) -> str:
-        """The digest of the bytes that are there."""
+        """Return the digest of the bytes that are there."""
 
 
 def push_blob(
@@ -203,7 +203,7 @@ def _mapped(view: memoryview) -> Body:
 def fetch_blob(
     repository: Repository, digest: str, size: int, sink: Sink, progress: Progress = NO_PROGRESS
 ) -> None:
-    """Have a blob in a sink, from where that left off; its size and digest are the ones asked for.
+    """Fetch a blob into a sink, resuming where that ends, and check its size and digest.
 
     Raises RegistryError (AOTC-E772 to E775), IntegrityError (AOTC-E201, E203), and what the sink
     raises.
@@ -234,7 +234,7 @@ def fetch_blob(
 
 
 def _read(repository: Repository, digest: str, size: int, sink: Sink, progress: Progress) -> None:
-    """The rest of a blob into the sink, as far as this connection goes."""
+    """Read the rest of a blob into the sink, as far as this connection delivers it."""
     where = f"{repository.where}@{digest}"
     start = sink.written()
     extra = {"Range": f"bytes={start}-"} if start else {}

@@ -76,7 +76,7 @@ PULL, PUSH = "pull", "push"
 
 
 class RetryableError(Exception):
-    """A request failed and may succeed later. seconds: the delay that the registry asks for."""
+    """A request failed and may succeed after `seconds`, the delay that the registry requests."""
 
     def __init__(self, text: str, seconds: float | None = None) -> None:
         super().__init__(text)
@@ -86,7 +86,7 @@ class RetryableError(Exception):
 class RetryLimits(Struct, frozen=True):
     """Retries of a request, with exponential backoff and jitter, in seconds.
 
-    patience: seconds without progress after which a registry is given up, whatever it asks for.
+    A registry without progress for `patience` seconds is given up, whatever delay it requests.
     """
 
     most: int = 6
@@ -105,7 +105,7 @@ ONCE = RetryLimits(most=1)
 
 
 class Stored(Struct, frozen=True):
-    """A manifest as a registry gave it. digest: of these bytes."""
+    """A manifest from a registry, and the digest of these bytes."""
 
     digest: str
     data: bytes
@@ -252,7 +252,7 @@ class Repository:
         raise refusal("AOTC-E775", self.where, said)
 
     def read(self, response: Response, most: int, what: str) -> bytes:
-        """All of an answer. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
+        """Return a whole response. Raises RegistryError (AOTC-E775) if it is larger, or encoded."""
         self.require_plain(response, what)
         data = bytearray()
         while piece := response.read(min(2**20, most + 1 - len(data))):
@@ -319,7 +319,7 @@ class Repository:
     def _redirected(
         self, response: Response, url: str, headers: dict[str, str], progress: Progress
     ) -> Iterator[Response]:
-        """Where a blob is stored; nobody there is told who asks."""
+        """Yield the response of a blob's storage, which gets no credentials."""
         for _ in range(REDIRECTS_MAX):
             url = self._safe(self._joined(url, response.header("Location")))
             with self.http.request("GET", url, headers, None, progress) as response:
@@ -332,7 +332,7 @@ class Repository:
         return refusal("AOTC-E775", self.where, found, cause="registry-redirect-is-not-safe")
 
     def _safe(self, url: str) -> str:
-        """A place with TLS; or without, on loopback, from a registry there."""
+        """Return a URL with TLS, or one on loopback that a registry there redirects to."""
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
@@ -353,7 +353,7 @@ class Repository:
             raise self._unsafe("an invalid address") from None
 
     def upload_place(self, response: Response, url: str) -> str:
-        """Where an upload goes on: at the registry. Raises RegistryError (AOTC-E775)."""
+        """Return the URL where an upload continues. Raises RegistryError (AOTC-E775)."""
         location = response.header("Location")
         if not location:
             found = f"{response.status_line} without Location"
@@ -369,7 +369,7 @@ class Repository:
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
 
     def _said(self, response: Response) -> str:
-        """A refusal in the registry's words, as far as these can be printed."""
+        """Return the registry's error message, without what cannot be printed."""
         text = bytearray()
         try:
             while len(text) < 512 and (piece := response.read(512)):

@@ -39,7 +39,7 @@ _NEXT = re.compile(r"<([^>]{1,2048})>\s*;\s*rel=\"?next\"?")
 
 
 class Target(Struct, frozen=True):
-    """A target that is there whole. name: by its manifest."""
+    """A complete target, under the name in its manifest."""
 
     name: str
     reference: Descriptor
@@ -60,7 +60,7 @@ class Listing(Struct, frozen=True):
     documents: Mapping[str, bytes]
 
     def layers(self) -> dict[str, Descriptor]:
-        """Blobs besides the documents, by digest: executables, weights and the like."""
+        """Return blobs besides the documents, by digest: executables, weights and the like."""
         found = {layer.digest: layer for target in self.targets for layer in target.image.layers}
         return {digest: found[digest] for digest in sorted(found)}
 
@@ -118,7 +118,7 @@ class Memory:
         self.data = bytearray()
 
     def written(self) -> int:
-        """The number of bytes written."""
+        """Return the number of bytes written."""
         return len(self.data)
 
     def restart(self) -> None:
@@ -198,7 +198,7 @@ def target_name(config: bytes, where: str) -> str:
 
 
 def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
-    """A blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
+    """Return a blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
     if reference.size > most:
         where = f"{repository.where}@{reference.digest}"
         expected = f"at most {most} bytes"
@@ -231,7 +231,7 @@ def _attestations(
 
 
 def _manifest(data: bytes, root: str) -> AttestationManifest | None:
-    """An attestation that a bundle may have; None for other documents."""
+    """Return an attestation that a bundle may have; None for other documents."""
     try:
         manifest = decode_foreign(
             data, AttestationManifest, where="", marks=limits.ATTESTATION_MARKS_MAX
@@ -250,7 +250,7 @@ class _Referrer(Struct, frozen=True):
 
 
 class _Referrers(Struct, frozen=True):
-    """manifests: null from registries that write an empty list so."""
+    """The list of referrers; some registries write an empty one as null."""
 
     manifests: tuple[_Referrer, ...] | None
 
@@ -260,7 +260,7 @@ class _Tags(Struct, frozen=True):
 
 
 def referrers(repository: Repository, root: str) -> list[str]:
-    """Digests of manifests that may be attestations of a root, each once, nothing of them believed.
+    """Return unverified digests of a root's possible attestations, each once.
 
     In the order of the index that stands in for the referrers API, and after these, what else a
     registry's API has; where it has none, by tags as skopeo copies them.

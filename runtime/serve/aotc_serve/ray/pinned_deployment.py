@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +26,7 @@ LIMITS = Limits()
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Options of `serve`, for each replica. replicas: how many there are."""
+    """Options of `serve` for each replica, and the number of replicas."""
 
     bundle: str
     trust: str
@@ -46,9 +47,9 @@ class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
 class Pinned(Struct, frozen=True):
     """The configuration of every replica.
 
-    reference: a path, or `oci://…@sha256:…`.  policy: read where the deployment was made, so that
-    all nodes apply the same rules.  settings: with the digest that was verified there; each replica
-    verifies it again.  delay: seconds that requests wait for a batch; None for no batches.
+    `reference` is a path or `oci://…@sha256:…`. `policy` was read where the deployment was made, so
+    that all nodes apply the same rules. `settings` have the digest that was verified there; each
+    replica verifies it again. Requests wait `delay` seconds for a batch; None disables batches.
     """
 
     reference: str
@@ -69,7 +70,7 @@ def arguments_of(given: Mapping[str, Any]) -> Arguments:
         if isinstance(values.get(name), str):
             try:
                 values[name] = size_of(values[name])
-            except ValueError:
+            except argparse.ArgumentTypeError:
                 raise _unfit(name, values[name], "a size such as 64M") from None
     try:
         return msgspec.convert(values, Arguments, strict=False)

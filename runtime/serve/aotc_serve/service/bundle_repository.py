@@ -18,16 +18,16 @@ from aotc_runtime.verification.policy_reader import read_policy
 from aotc_serve.inference.inference_requests import NAME_MAX
 from aotc_serve.inference.served_models import Model
 from aotc_serve.oci.oci_references import is_reference
-from aotc_serve.service.bundle_places import (
-    Place,
+from aotc_serve.service.policy_recheck import is_refused_by_policy, revocations
+from aotc_serve.service.served_loading import Settings, Trust, is_tag, loaded, named_by
+from aotc_serve.service.served_sources import (
     Release,
+    ServedSource,
     Standing,
-    looks_of,
+    file_state_of,
     newest_first,
     references_in,
 )
-from aotc_serve.service.policy_recheck import is_refused_by_policy, revocations
-from aotc_serve.service.served_loading import Settings, Trust, is_tag, loaded, named_by
 
 Tell = Callable[[str, dict[str, object]], None]
 """Says what happened: a word for it, and what belongs to it."""
@@ -57,7 +57,7 @@ class Repository:
         tell: Tell,
         on_revoked: Callable[[], None] = lambda: None,
     ) -> None:
-        """policies: one for all, or one for each. Raises ServerError (AOTC-E780)."""
+        """Take one policy for all, or one for each. Raises ServerError (AOTC-E780)."""
         if len(policies) not in (1, len(references)):
             found = f"{len(policies)} policies for {len(references)} bundles"
             cause = "number-of-policies-does-not-match"
@@ -66,8 +66,8 @@ class Repository:
         self._given = list(zip(references, every, strict=True))
         self._settings, self._tell, self._on_revoked = settings, tell, on_revoked
         self._lock = threading.Lock()
-        self._places: dict[str, Place] = {}
-        self._named: dict[str, list[Place]] = {}
+        self._places: dict[str, ServedSource] = {}
+        self._named: dict[str, list[ServedSource]] = {}
         self._is_ready = False
 
     # Loading
@@ -142,11 +142,11 @@ class Repository:
                 continue
             for reference in references:
                 if reference not in self._places:
-                    self._places[reference] = Place(reference, trust)
+                    self._places[reference] = ServedSource(reference, trust)
         return findings
 
     def _load_each(
-        self, places: Sequence[Place], *, strict: bool, is_start: bool = False
+        self, places: Sequence[ServedSource], *, strict: bool, is_start: bool = False
     ) -> list[Finding]:
         """Load each source independently, and return the errors.
 
@@ -165,22 +165,22 @@ class Repository:
             raise failed
         return findings
 
-    def _is_unchanged(self, place: Place, looks: tuple[object, ...]) -> bool:
-        """Return whether files, now `looks`, and the tag are unchanged (RegistryError)."""
+    def _is_unchanged(self, place: ServedSource, state: tuple[object, ...]) -> bool:
+        """Return whether files, now `state`, and the tag are unchanged (RegistryError)."""
         served = place.release
-        if served is None or place.was != looks:
+        if served is None or place.was != state:
             return False
         return not is_tag(place.reference) or (
             named_by(place.reference, self._settings) == served.bundle.root_digest
         )
 
-    def _tell_refused(self, place: Place, error: AotcError) -> None:
+    def _tell_refused(self, place: ServedSource, error: AotcError) -> None:
         served = place.release
         serving = served.bundle.version if served is not None else "nothing"
         facts = {"bundle": place.reference, "serving": serving, **_reasons(error)}
         self._tell("refused", facts)
 
-    def _load(self, place: Place, *, tells: bool) -> None:
+    def _load(self, place: ServedSource, *, tells: bool) -> None:
         """Load a new or changed bundle beside the served one, and replace that when ready.
 
         With `tells`, an event reports an error. Raises an AotcError.
@@ -190,11 +190,11 @@ class Repository:
         if is_reference(place.reference):
             # A registry may take its time, and is asked again where it does not answer.
             self._tell("looking", {"bundle": place.reference})
-        looks: tuple[object, ...] = ()
+        state: tuple[object, ...] = ()
         try:
             with _as_refusal(place.reference):
-                looks = looks_of(place)
-                if self._is_unchanged(place, looks):
+                state = file_state_of(place)
+                if self._is_unchanged(place, state):
                     place.refused = place.revoked = ()
                     return
                 bundle = loaded(place.reference, place.trust, self._settings)
@@ -211,16 +211,16 @@ class Repository:
             if tells:
                 self._tell_refused(place, error)
             if served is not None:
-                self._judge(place, served, looks, error)
+                self._check_revocation(place, served, state, error)
             raise
-        self._take(place, release, looks)
+        self._take(place, release, state)
 
-    def _judge(
-        self, place: Place, served: Release, looks: tuple[object, ...], error: AotcError
+    def _check_revocation(
+        self, place: ServedSource, served: Release, state: tuple[object, ...], error: AotcError
     ) -> None:
-        """Note whether the policy refuses what serves. error: why nothing was loaded."""
+        """Note whether the policy rejects what serves, after a load failed with `error`."""
         bundle = served.bundle
-        is_same_file = not is_tag(place.reference) and place.was[1:] == looks[1:]
+        is_same_file = not is_tag(place.reference) and place.was[1:] == state[1:]
         try:
             trust = place.trust
             policy = read_policy(trust) if isinstance(trust, Path) else trust
@@ -235,7 +235,7 @@ class Repository:
             self._tell("revoked", {"bundle": place.reference, **facts, "codes": codes})
             self._on_revoked()
 
-    def _release(self, place: Place, bundle: LoadedBundle) -> Release:
+    def _release(self, place: ServedSource, bundle: LoadedBundle) -> Release:
         """Raises ServerError (AOTC-E780) for names that another bundle has."""
         release = Release(bundle)
         for other in self._places.values():
@@ -249,10 +249,10 @@ class Repository:
                 raise refusal("AOTC-E780", place.reference, found)
         return release
 
-    def _take(self, place: Place, release: Release, looks: tuple[object, ...]) -> None:
+    def _take(self, place: ServedSource, release: Release, state: tuple[object, ...]) -> None:
         bundle = release.bundle
         place.releases[bundle] = release
-        place.refused, place.was, place.standing = (), looks, Standing.READY
+        place.refused, place.was, place.standing = (), state, Standing.READY
         place.revoked = ()
         place.is_unloaded = False
         place.names = {bundle.name, *release.models}
@@ -279,9 +279,9 @@ class Repository:
 
     # Looking up
 
-    def _index(self, arriving: tuple[Place, Release] | None = None) -> None:
+    def _index(self, arriving: tuple[ServedSource, Release] | None = None) -> None:
         """Name the places by what they serve; one dictionary takes the other's place at once."""
-        named: dict[str, list[Place]] = {}
+        named: dict[str, list[ServedSource]] = {}
         for place in self._places.values():
             served = [place.release, arriving[1] if arriving and arriving[0] is place else None]
             for name in {name for release in served if release for name in release.models}:
@@ -317,17 +317,17 @@ class Repository:
         raise self._unknown(name, version)
 
     def find(self, name: str, version: str = "") -> Model:
-        """The model, to look at. Raises ServerError: AOTC-E762, E766."""
+        """Return a model for inspection. Raises ServerError: AOTC-E762, E766."""
         with self.serving(name, version) as model:
             return model
 
     def versions(self, name: str) -> list[str]:
-        """The versions of a model that serve, the highest first."""
+        """Return the versions of a model that serve, the highest first."""
         releases = [place.release for place in self._named.get(name, ())]
         return [release.bundle.version for release in releases if release is not None]
 
     def index(self) -> list[IndexEntry]:
-        """A row for each model and version; a place that never served is named by its reference."""
+        """Return a row for each model and version; a source that never served has its reference."""
         rows = []
         for place in list(self._places.values()):
             release = place.release
@@ -342,7 +342,7 @@ class Repository:
         return rows
 
     def bundles(self) -> list[LoadedBundle]:
-        """Every bundle that serves."""
+        """Return every bundle that serves."""
         releases = [place.release for place in list(self._places.values())]
         return [release.bundle for release in releases if release is not None]
 
@@ -377,8 +377,8 @@ class Repository:
         for bundle in self.bundles():
             bundle.close()
 
-    def _places_of(self, name: str) -> list[Place]:
-        """The places that serve a bundle or model of that name, or did."""
+    def _places_of(self, name: str) -> list[ServedSource]:
+        """Return the places that serve a bundle or model of that name, or did."""
         found = [place for place in self._places.values() if name in place.names]
         if not found:
             raise self._unknown(name, "")

@@ -98,10 +98,10 @@ FORGOTTEN = 0.98
 
 
 class Asked(Struct, frozen=True):
-    """An inference request.
+    """An inference request of `size` bytes.
 
-    size: its bytes.  claim: of the memory that it holds; closed when nothing uses that any more,
-    which may be after the answer.  spans: the request's, if it is traced.
+    `claim` holds its memory and is closed when nothing uses it any more, which may be after the
+    response. `spans` are the request's, if it is traced.
     """
 
     protocol: str
@@ -145,7 +145,7 @@ class Service:
         delay: float | None = None,
         traces: Traces | None = None,
     ) -> None:
-        """delay: seconds that requests wait for a batch; None for no batches."""
+        """Make requests wait `delay` seconds for a batch; None disables batches."""
         self.repository, self.metrics = repository, metrics
         self.traces, self._call = traces, caller(traces)
         self.memory = Memory(limits.memory)
@@ -172,19 +172,19 @@ class Service:
         return self._requests
 
     def enter(self) -> None:
-        """A request begins; `leave` has to follow. Raises ServerError (AOTC-E766)."""
+        """Begin a request, which ends with `leave`. Raises ServerError (AOTC-E766)."""
         if self._requests >= self.limits.requests:
             raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
         self._requests += 1
 
     def leave(self) -> None:
-        """A request has ended."""
+        """End a request."""
         self._requests -= 1
 
     async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
         """Answer an inference request.
 
-        read: makes arguments of what the protocol carried.  write: makes what it carries of the
+        `read` makes arguments of the protocol's message, and `write` makes the response of the
         outcome; both run in a thread.
 
         Raises an AotcError, and nothing else.
@@ -278,7 +278,7 @@ class Service:
         return answer
 
     def _enter(self, asked: Asked) -> None:
-        """A request begins, or gives back what it holds. Raises ServerError (AOTC-E766)."""
+        """Begin a request, or release what it holds. Raises ServerError (AOTC-E766)."""
         try:
             self.enter()
         except AotcError:
@@ -288,7 +288,7 @@ class Service:
     def _alone[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
     ) -> asyncio.Future[tuple[T, str]]:
-        """All of it in one thread."""
+        """Return the whole report in one thread."""
         loop = asyncio.get_running_loop()
         future = self._pool.submit(self._answer, asked, read, write)
         # When nobody waits any longer the thread may still run, and use what the request holds.
@@ -341,7 +341,7 @@ class Service:
             return answered, model.name
 
     def _answer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> tuple[T, str]:
-        """In a thread, or at once where that is known to be quick: the answer, the model's name."""
+        """Return the response and the model's name, computed in a thread unless it is quick."""
         started = perf_counter()
         try:
             with self.repository.serving(asked.name, asked.version) as model:
@@ -367,7 +367,7 @@ class Service:
         asked.claim.close()
 
     def _known(self, name: str) -> str:
-        """The model's name for counters, which must not grow with what clients make up."""
+        """Return the model's name for counters, which must not grow with what clients make up."""
         try:
             return self.repository.find(name).name
         except AotcError:

@@ -44,7 +44,7 @@ def is_tag(reference: str) -> bool:
 
 
 def named_by(reference: str, settings: Settings) -> str:
-    """The root digest that a tag names now. Raises RegistryError."""
+    """Return the root digest that a tag names now. Raises RegistryError."""
     with Repository(parse(reference), HttpClient(settings.ca), tries=TRIES) as repository:
         return resolve(repository).digest
 

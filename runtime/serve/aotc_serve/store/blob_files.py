@@ -30,7 +30,7 @@ NO_LINK = os.O_CLOEXEC | os.O_NOFOLLOW
 
 @contextmanager
 def temporary() -> Iterator[Path]:
-    """A folder for the time of a command. Raises ResourceError (AOTC-E560)."""
+    """Yield a folder for the time of a command. Raises ResourceError (AOTC-E560)."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="aotc-")
     except OSError as error:
@@ -40,7 +40,7 @@ def temporary() -> Iterator[Path]:
 
 
 class FileSink:
-    """The end of a file, and the hash of all that it holds. shown: for messages."""
+    """The end of a file, and the hash of all its bytes; `shown` is its name in messages."""
 
     def __init__(self, descriptor: int, shown: str) -> None:
         self._descriptor, self._shown = descriptor, shown
@@ -53,7 +53,7 @@ class FileSink:
             raise unusable(shown, error) from error
 
     def written(self) -> int:
-        """The number of bytes written."""
+        """Return the number of bytes written."""
         return self._written
 
     def restart(self) -> None:
@@ -95,7 +95,7 @@ class BlobFiles:
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
     def size(self, digest: str) -> int | None:
-        """The size of a blob's file, in bytes; None if there is none."""
+        """Return the size of a blob's file, in bytes; None if there is none."""
         try:
             return self.path(digest).stat(follow_symlinks=False).st_size
         except OSError:
@@ -106,7 +106,7 @@ class BlobFiles:
         return self.size(digest) == size
 
     def make(self) -> None:
-        """Have the folders. Raises ResourceError (AOTC-E560)."""
+        """Create the folders. Raises ResourceError (AOTC-E560)."""
         try:
             for name in (BLOBS, PARTIAL, BUNDLES):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ class BlobFiles:
                 sink.write(data)
 
     def write_record(self, name: str, data: bytes) -> None:
-        """Put a small file in place, whole. Raises ResourceError (AOTC-E560)."""
+        """Write a small file atomically. Raises ResourceError (AOTC-E560)."""
         self.make()
         path, partial = self.folder / BUNDLES / name, self.folder / PARTIAL / name
         try:
@@ -206,7 +206,7 @@ class BlobFiles:
 
     @contextmanager
     def alone(self, patience: float) -> Iterator[bool]:
-        """Yield whether the folder is locked exclusively. patience: the timeout, in seconds."""
+        """Yield whether the folder is locked exclusively within `patience` seconds."""
         with self._lock(fcntl.LOCK_EX, patience) as is_held:
             yield is_held
 
@@ -231,7 +231,7 @@ class BlobFiles:
 
 
 def _locked(path: Path, wait: Callable[[float], None]) -> int:
-    """A descriptor of the file, which this process alone has locked. Raises OSError."""
+    """Return a descriptor of the file, which this process alone has locked. Raises OSError."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import Descriptor
-from aotc_runtime.loader.bundle_sources import Looked
+from aotc_runtime.loader.bundle_sources import InspectedBundle
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import streamed_bundle
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle
@@ -40,7 +40,7 @@ def fetch(
 
 
 @contextmanager
-def look(
+def inspect(
     place: str,
     policy: TrustPolicy | None,
     now: float,
@@ -48,8 +48,8 @@ def look(
     full: bool,
     ca: Path | None,
     on_bytes: OnBytes,
-) -> Iterator[Looked]:
-    """`BundleSource.look` of references to registries: without weights unless they are wanted."""
+) -> Iterator[InspectedBundle]:
+    """Open a bundle in a registry, as `BundleSource.inspect`; weights are fetched with `full`."""
     reference = parse(place)
     accept = ACCEPT_ALL
     if policy is not None:
@@ -66,7 +66,7 @@ def look(
         source = store.source(listing.root.digest, shown, streamed_bundle.PassedMap, unread)
         if source is None:
             raise refusal("AOTC-E560", str(folder), "", cause="artifact-store-is-in-use")
-        yield Looked(source, shown, place, unread)
+        yield InspectedBundle(source, shown, place, unread)
 
 
 def _but_weights(layer: Descriptor) -> bool:

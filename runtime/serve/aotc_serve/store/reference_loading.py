@@ -46,7 +46,7 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def store_at(place: Place) -> Store:
-    """The store that a caller passes or names; None for the default one."""
+    """Return the store that a caller passes or names; None for the default one."""
     if isinstance(place, Store):
         return place
     return Store(default_folder() if place is None else place)
@@ -88,7 +88,7 @@ def fetched(
 def _needed(
     store: Store, place: Reference, policy: TrustPolicy, target: str | None, ask: AskHost | None
 ) -> Set[str]:
-    """The blobs of a bundle that a load here takes, where the store has all of them; else none."""
+    """Return the blobs that a load here takes, if the store has all of them; else none."""
     found = store.bundle(place.digest) if place.digest else None
     if found is None or not found.targets or found.lost:
         return frozenset()

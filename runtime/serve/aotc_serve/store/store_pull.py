@@ -32,8 +32,8 @@ type Choose = Callable[[Listing], Listing]
 class Accept(NamedTuple):
     """Callbacks that accept a bundle before more of it is fetched.
 
-    attested: With the root and its attestations alone, whose author nothing is known of yet.
-    chosen: With all documents; returns what to fetch.
+    `attested` gets the root and its attestations, before any signer is known; `chosen` gets all
+    documents, and returns what to fetch.
     """
 
     attested: Callable[[Listing], object]
@@ -57,9 +57,9 @@ ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
 
 
 def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
-    """Fetch a bundle that the policy's keys signed, within limits: verification steps 1 to 4.
+    """Fetch a bundle that the policy's keys signed, within limits (verification steps 1 to 4).
 
-    now: seconds since the epoch.  name: for messages.
+    `now` is in seconds since the epoch; `name` is for messages.
     """
 
     def vouched(listing: Listing) -> None:
@@ -76,7 +76,7 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
 def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
     """Fetch the target that a load here takes, if the policy accepts the bundle and it fits.
 
-    now, name: as of `signed_by`.  ask: as of `choose`.
+    `now` and `name` are as in `signed_by`, `ask` as in `choose`.
     """
     signed = signed_by(policy, now, name)
 
@@ -155,7 +155,7 @@ def _copied(have: BlobSource, digest: str, size: int, sink: FileSink) -> bool:
 
 
 def make_room(store: Store, listing: Listing, size: int) -> None:
-    """Have the store within its limit once this bundle is in it. Raises AOTC-E561."""
+    """Free space so that the store keeps its limit with this bundle. Raises AOTC-E561."""
     if store.limit is None:
         return
     needed = size + sum(map(len, listing.documents.values()))

@@ -142,7 +142,7 @@ class Store:
     def document[T](
         self, reference: Entry | oci_layout.Descriptor, type_: type[T], most: int
     ) -> T | None:
-        """A document that is there and is what its digest says; None otherwise."""
+        """Return a stored document whose digest matches; None otherwise."""
         data = self.data(reference, most)
         if data is None:
             return None
@@ -152,7 +152,7 @@ class Store:
             return None
 
     def data(self, reference: Entry | oci_layout.Descriptor, most: int) -> bytes | None:
-        """The bytes of a small blob, if they are what its digest says; None otherwise."""
+        """Return the bytes of a small blob if its digest matches; None otherwise."""
         try:
             data = read_file(self.files.path(reference.digest), most)
         except OSError:
@@ -197,7 +197,7 @@ class Store:
         return MappedBundle(name, members)
 
     def keep(self, root: Entry, attestations: Collection[Entry]) -> None:
-        """Have a record of a bundle, whose blobs are there. Attestations that it had stay."""
+        """Record a bundle whose blobs are stored, and keep its earlier attestations."""
         before = self.bundle(root.digest)
         joined = {entry.digest: entry for entry in attestations}
         if before is not None:
@@ -206,7 +206,7 @@ class Store:
         self.files.write_record(self._record(root.digest).name, data)
 
     def size_bytes(self) -> int:
-        """The size of all blobs."""
+        """Return the size of all blobs."""
         return sum(size for _, size in self._all(BLOBS))
 
     def prune(
@@ -271,7 +271,7 @@ def sizes_of(*references: Entry | oci_layout.Descriptor) -> dict[str, int]:
 
 
 def _size(bundles: Collection[StoredBundle]) -> int:
-    """The bytes of all blobs that bundles refer to, each counted once."""
+    """Return the bytes of all blobs that bundles refer to, each counted once."""
     blobs: dict[str, int] = {}
     for each in bundles:
         blobs |= each.blobs

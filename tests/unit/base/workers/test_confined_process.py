@@ -1,4 +1,4 @@
-"""What a process for a model file cannot do, tried in one."""
+"""Tests of the sandbox of processes for model files, from inside."""
 
 import json
 import os

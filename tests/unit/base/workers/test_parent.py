@@ -49,7 +49,7 @@ def linger(job, progress):
 
 
 def run(code: str, within: Path, **more: Any) -> Any:
-    """What a worker of this code answers to 41."""
+    """Return what a worker of this code answers to 41."""
     return worker_parent.run(
         [sys.executable, "-c", HEADER + code],
         41,

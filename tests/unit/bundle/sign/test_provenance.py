@@ -18,7 +18,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 
 @pytest.fixture(scope="module")
 def statements(digits_bundle: tuple[Path, Path]) -> dict[str, dict[str, Any]]:
-    """What `aotc build --key` signed, by predicate type."""
+    """Return what `aotc build --key` signed, by predicate type."""
     _, envelopes = read_unverified(open_bundle(digits_bundle[0]))
     found = [json.loads(base64.b64decode(json.loads(each)["payload"])) for each in envelopes]
     return {each["predicateType"]: each for each in found}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.base.temporary_files import create_whole, uninterrupted
+from aotc.base.temporary_files import create_all_or_none, uninterrupted
 from aotc.bundle.write.atomic_files import write_atomically, write_folder_atomically
 
 OLD = {"oci-layout": b"old", "blobs/a": b"old blob"}
@@ -82,7 +82,7 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is brought to disk, by its name, and "rename"."""
+    """Return what is brought to disk, by its name, and "rename"."""
     found, fsync = list[str](), os.fsync
 
     def synced(descriptor: int) -> None:
@@ -152,9 +152,9 @@ def test_without_links_file_is_renamed(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(errno.EPERM, "no links on FAT")
 
     monkeypatch.setattr(os, "link", no_links)
-    create_whole((tmp_path / "a", b"1", 0o644))
+    create_all_or_none((tmp_path / "a", b"1", 0o644))
     with pytest.raises(FileExistsError):
-        create_whole((tmp_path / "a", b"2", 0o644))
+        create_all_or_none((tmp_path / "a", b"2", 0o644))
     assert contents(tmp_path) == {"a": b"1"}
 
 

@@ -22,7 +22,7 @@ from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import ImageDescriptor, Index, Platform
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.formats.tar_archive import BLOCK, read_members
-from aotc_runtime.system.streamed_bundle import look_into, pass_file
+from aotc_runtime.system.streamed_bundle import open_streamed, pass_file
 from aotc_runtime.verification.bundle_examination import read_unverified
 
 GIB = 2**30
@@ -101,10 +101,10 @@ def test_a_folder_has_as_many_files_as_the_limit_and_no_more(tmp_path: Path) -> 
     (tmp_path / "layout" / oci_layout.LAYOUT_FILE).touch()
     for number in range(limits.BLOBS_MAX - 1):
         (blobs / f"{number:064x}").touch()
-    assert len(look_into(tmp_path / "layout").members) == limits.BLOBS_MAX
+    assert len(open_streamed(tmp_path / "layout").members) == limits.BLOBS_MAX
     (blobs / ("f" * 64)).touch()
     with refused("AOTC-E109"):
-        look_into(tmp_path / "layout")
+        open_streamed(tmp_path / "layout")
 
 
 FULL = """
@@ -186,4 +186,4 @@ def test_a_manifest_is_read_up_to_its_limit(more: int, code: str, tmp_path: Path
     blob.touch()
     os.truncate(blob, size)
     with refused(code):
-        read_unverified(look_into(folder))
+        read_unverified(open_streamed(folder))

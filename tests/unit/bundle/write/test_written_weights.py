@@ -17,7 +17,7 @@ from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import map_file
-from aotc_runtime.system.streamed_bundle import look_into, pass_file
+from aotc_runtime.system.streamed_bundle import open_streamed, pass_file
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
@@ -51,8 +51,8 @@ def test_weights_are_written_whole_wherever_they_are_held(held: str, tmp_path: P
 
 
 def parts(bundle: Path, folder: Path, *, spoiled: bool) -> TargetParts:
-    """What the bundle holds, weights in files of their own; of one of them another byte."""
-    contents, _ = read_unverified(look_into(bundle))
+    """Return what the bundle holds, weights in files of their own; of one of them another byte."""
+    contents, _ = read_unverified(open_streamed(bundle))
     (manifest,) = contents.manifests.values()
     blobs = []
     for digest, (media_type, _) in references(manifest).items():
@@ -71,8 +71,8 @@ def test_known_digests_give_same_bundle(digits_bundle: Bundle, tmp_path: Path, f
     made = pack(
         tmp_path / "made", form, assemble([parts(digits_bundle[0], tmp_path, spoiled=False)])
     )
-    assert made.root_digest == read_unverified(look_into(digits_bundle[0]))[0].root_digest
-    assert read_unverified(look_into(made.path))[0].root_digest == made.root_digest
+    assert made.root_digest == read_unverified(open_streamed(digits_bundle[0]))[0].root_digest
+    assert read_unverified(open_streamed(made.path))[0].root_digest == made.root_digest
 
 
 @pytest.mark.parametrize("form", Form)

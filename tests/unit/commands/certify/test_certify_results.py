@@ -1,4 +1,4 @@
-"""What a certificate says is what was found, and what did not pass is a finding."""
+"""Tests that certificates state the results, and that failures are diagnostics."""
 
 from datetime import UTC, datetime
 

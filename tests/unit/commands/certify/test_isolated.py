@@ -1,4 +1,4 @@
-"""How a run ends is a result: it passes, differs, is refused, crashes or does not end."""
+"""Tests of the results of a certification run: passed, different, rejected, crashed, timed out."""
 
 import ast
 import sys
@@ -75,7 +75,7 @@ def test_what_xla_refuses_is_a_result(built_elsewhere: Made, running_jaxlib: str
 
 
 def script(folder: Path, text: str) -> Path:
-    """What stands in an interpreter's place, and does not end as one would."""
+    """Return a script in an interpreter's place that ends abnormally."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)

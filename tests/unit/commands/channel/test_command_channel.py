@@ -307,7 +307,7 @@ def test_what_ends_soon_is_noted(aotc: Run, folder: Path) -> None:
     assert aotc("channel", "status", "channel").stderr == ""
     aotc("channel", "rotate", "channel", "--key", "root.key", "--days", "29")
     told = aotc("channel", "status", "channel")
-    assert told.stderr.startswith("note: root ends on ")
+    assert told.stderr.startswith("note: root expires on ")
     assert len(aotc("channel", "status", "channel", "--json").document["notes"]) == 1
 
 

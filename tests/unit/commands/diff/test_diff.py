@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from aotc.base.errors import UsageError
-from aotc.base.evidence import Place
+from aotc.base.evidence import LibraryWork
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
 from aotc.commands.diff.bundle_diff import Change, Diff, diff
 from aotc.commands.diff.diff_rules import parse_rules, violations
@@ -377,7 +377,7 @@ def test_results_that_were_recorded_elsewhere_are_another_parity(base: Review) -
     assert change == (f"f for {V3} recorded results", "false", "true")
 
 
-def placed(old: Review, *places: Place) -> Review:
+def placed(old: Review, *places: LibraryWork) -> Review:
     """The same bundle, as if the first executable's work was done by these."""
     (profile, *rest) = profiles_of(old)
     compiled = msgspec.structs.replace(profile.compiled, placement=places)
@@ -385,9 +385,9 @@ def placed(old: Review, *places: Place) -> Review:
 
 
 def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Review) -> None:
-    one, two = (placed(base, Place(name="XLA", steps={"kernel": n})) for n in (1, 2))
+    one, two = (placed(base, LibraryWork(name="XLA", steps={"kernel": n})) for n in (1, 2))
     assert "placement" not in kinds(diff(one, two, lines_max=9))
-    library = Place(name="LAPACK", steps={"lapack_spotrf_ffi": 1})
+    library = LibraryWork(name="LAPACK", steps={"lapack_spotrf_ffi": 1})
     found = diff(one, placed(base, library), lines_max=9)
     assert changes(found, "placement") == [(f"{PLACES[0]} LAPACK lapack_spotrf_ffi", "-", "1")]
 

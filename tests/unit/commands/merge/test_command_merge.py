@@ -37,7 +37,7 @@ def two(aotc: Run, one: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def policy(aotc: Run, digits_bundle: Bundle, two: Path, tmp_path: Path) -> Path:
-    """Who signed either of the two is trusted."""
+    """Return a policy that trusts the signers of both."""
     aotc("trust", "init", "--key", "k.pub", "--name", "digits")
     text = Path("trust.toml").read_text("utf-8")
     keys = digits_bundle[1].read_text()
@@ -46,7 +46,7 @@ def policy(aotc: Run, digits_bundle: Bundle, two: Path, tmp_path: Path) -> Path:
 
 
 def predicate(path: str) -> dict[str, Any]:
-    """What the only signature of a bundle says of its making."""
+    """Return what the only signature of a bundle says of its making."""
     _, (envelope, *_) = read_unverified(open_bundle(path))
     payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
     found: dict[str, Any] = payload["predicate"]

@@ -88,7 +88,7 @@ def test_wrong_entry_is_told(damage: str, storage: Path, server: Server, tmp_pat
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What servers are asked for."""
+    """Return the requests to servers."""
     names: list[str] = []
     read, write = HttpBlobs.read, HttpBlobs.write
 

@@ -106,7 +106,7 @@ def page_read(found: Review) -> Read:
 
 def test_a_page_without_a_policy_says_that_nobody_was_asked(digits_bundle: Bundle) -> None:
     page = read_page(bytes_of(digits_bundle[0]))
-    assert "No trust policy was asked" in paragraphs(page)
+    assert "No signature was verified" in paragraphs(page)
     assert {"signatures were not checked", "not checked"} <= {*page.texts("span")}
     assert "accepted by a policy" not in page.texts("span")
 
@@ -160,7 +160,7 @@ def test_a_bundle_without_evidence_says_that_it_has_none(lm_review: Review) -> N
     targets = {n: ReviewedTarget(t.manifest, None) for n, t in lm_review.targets.items()}
     bare = replace(lm_review, targets=targets, claims=(), envelopes=())
     said = paragraphs(read_page(render(page_of(bare, None, time.time(), None))))
-    for what in ("what was traced", "who does the work", "no provenance"):
+    for what in ("what was traced", "evidence of the libraries", "no provenance"):
         assert what in said, what
     assert "it is unsigned" in said
 

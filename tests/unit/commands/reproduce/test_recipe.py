@@ -1,4 +1,4 @@
-"""What statements of provenance say of a build: of one, and of one only."""
+"""Tests of recipes from provenance statements about exactly one build."""
 
 import json
 from typing import Any

@@ -104,8 +104,8 @@ def test_all_executables_count_alike_however_long_they_take() -> None:
 def test_notes_name_what_was_chosen_what_was_not_and_where_the_order_decides() -> None:
     choice = engine_choice(ORDER, {"xla": XLA}, {"iree": "crashed"}, "latency")
     engines = {"arm": ["iree"], "box": ["xla"]}
-    not_tuned, listed = {"arm": "it is cpu x86_64"}, {"arm": "iree", "box": "xla"}
-    told = [*notes(not_tuned, {}, listed, {"box": choice}, engines)]
+    untuned_targets, listed = {"arm": "it is cpu x86_64"}, {"arm": "iree", "box": "xla"}
+    told = [*notes(untuned_targets, {}, listed, {"box": choice}, engines)]
     assert told[0] == (
         "not tuned: this host cannot run target arm: it is cpu x86_64; the order of its engines "
         "decides: iree"

@@ -17,7 +17,7 @@ from aotc.commands.tune.tuning_variants import (
     unsuited,
 )
 from aotc.compile.cpu.cpu_kind import CANDIDATES
-from aotc.pipeline.build_tuning import not_tuned
+from aotc.pipeline.build_tuning import untuned_targets
 from aotc_runtime.schema.bundle_manifest import Target
 
 HOST = Target(
@@ -54,7 +54,7 @@ def test_suited_ignores_who_compiles_and_needs_a_processor() -> None:
 def test_if_this_host_can_run_no_target_tuning_is_refused_naming_each() -> None:
     other = msgspec.structs.replace(NOWHERE, name="elsewhere")
     with pytest.raises(CompileError) as caught:
-        not_tuned(Measure(), [NOWHERE, other])
+        untuned_targets(Measure(), [NOWHERE, other])
     assert [finding.code for finding in caught.value.findings] == ["AOTC-E911"] * 2
     finding = caught.value.findings[0]
     assert finding.where == "--tune for nowhere"
@@ -63,8 +63,8 @@ def test_if_this_host_can_run_no_target_tuning_is_refused_naming_each() -> None:
 
 def test_of_several_targets_those_this_host_cannot_run_stay_as_they_are() -> None:
     anywhere = msgspec.structs.replace(HOST, name="anywhere", features=("sse2",))
-    assert list(not_tuned(Measure(), [NOWHERE, anywhere])) == ["nowhere"]
-    assert not_tuned(None, [NOWHERE]) == {}
+    assert list(untuned_targets(Measure(), [NOWHERE, anywhere])) == ["nowhere"]
+    assert untuned_targets(None, [NOWHERE]) == {}
 
 
 OF_XLA = CANDIDATES

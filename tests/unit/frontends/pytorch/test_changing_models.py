@@ -102,7 +102,7 @@ def specs(document: Any) -> Any:
 
 
 def first_tensor(document: Any) -> Any:
-    """What the graph knows of its first output."""
+    """Return what the graph knows of its first output."""
     name = graph(document)["outputs"][0]["as_tensor"]["name"]
     return graph(document)["tensor_values"][name]
 

@@ -78,7 +78,7 @@ def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
 
 
 def entries(data: bytes) -> list[int]:
-    """Where each entry of the directory begins."""
+    """Return where each entry of the directory begins."""
     _, size, count = model_archive._directory(data)
     at, found = len(data) - END - size, []
     for _ in range(count):
@@ -383,7 +383,7 @@ def test_booleans_are_0_and_1() -> None:
 
 
 def _passed(kind: str, value: object) -> Any:
-    """What callers pass is another kind of value."""
+    """Change the type of an input that callers pass."""
 
     def change(document: Any) -> None:
         (spec,) = document["graph_module"]["signature"]["input_specs"][3:]

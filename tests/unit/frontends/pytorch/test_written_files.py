@@ -23,7 +23,7 @@ def read(name: str, *, enable_x64: bool = False, signature: str | None = None) -
 
 
 def call(model: Model, name: str, suffix: str = "") -> float:
-    """How far the model's results are from torch's at most."""
+    """Return how far the model's results are from torch's at most."""
     recorded = np.load(FILES / f"{name}.npz")
     given = [
         jnp.asarray(recorded[key]).astype(jax.dtypes.canonicalize_dtype(spec.dtype))

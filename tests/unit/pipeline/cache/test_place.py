@@ -29,7 +29,7 @@ def test_no_home_needs_a_cache_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def found(place: Path | str) -> str:
-    """Why a folder is refused; empty if it is not."""
+    """Return why a folder is refused; empty if it is not."""
     try:
         open_store(str(place), None, {})
     except UsageError as error:
@@ -51,7 +51,7 @@ def test_a_new_folder_is_its_users_alone(tmp_path: Path) -> None:
         ("x" * 300, "too long"),
         ("file", "not a directory"),
         ("file/below", "not a directory"),
-        ("everybody's", "everybody"),
+        ("everybody's", "every user"),
     ],
 )
 def test_unusable_cache_is_refused_with_reason(name: str, why: str, tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_an_entry_of_another_user_is_not_used(tmp_path: Path) -> None:
     assert (store.get(sha256(b"key")), store.read_record("ab") or b"") == (None, b"")
 
 
-@pytest.mark.parametrize(("mode", "why"), [(0o755, ""), (0o777, "everybody")])
+@pytest.mark.parametrize(("mode", "why"), [(0o755, ""), (0o777, "every user")])
 def test_a_link_inside_leads_to_what_counts(tmp_path: Path, mode: int, why: str) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk").chmod(mode)

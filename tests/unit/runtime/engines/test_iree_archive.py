@@ -54,7 +54,7 @@ def module(
 
 
 def refused(data: bytes, architecture: str = "x86_64") -> str:
-    """Why it is no module for the architecture; "" if it is one."""
+    """Return why it is no module for the architecture; "" if it is one."""
     try:
         require_module(memoryview(data), architecture)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What lies exactly at a limit, or holds nothing, is accepted."""
+"""Tests that values exactly at a limit, and empty ones, are accepted."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""What `verify` says of a choice among targets."""
+"""Tests of the report of `verify` on a choice among targets."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ IMAGE = np.zeros((8, 64), np.float32)
 
 
 def descriptors() -> int:
-    """How many are open, but for those of objects that nothing refers to any more."""
+    """Return the number of open descriptors, without those of unreferenced objects."""
     gc.collect()
     return len([*Path("/proc/self/fd").iterdir()])
 

@@ -1,4 +1,4 @@
-"""What an executable is known by."""
+"""Tests of the labels of executables."""
 
 from hypothesis import given
 from hypothesis import strategies as st

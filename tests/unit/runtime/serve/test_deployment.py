@@ -64,7 +64,7 @@ def test_rejected_bundle_is_not_deployed(digits_bundle: Bundle, tmp_path: Path) 
 
 
 def load(place: Path, what: Any) -> list[str]:
-    """What a replica does; what it has said then."""
+    """Load as a replica does, and return its output."""
     said: list[str] = []
     repository = Repository(
         [str(place)], [what.policy], what.settings, lambda event, _: said.append(event)

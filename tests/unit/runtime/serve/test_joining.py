@@ -139,7 +139,7 @@ def served(joins: Bundle, encoder_bundle: Bundle) -> Iterator[Served]:
 
 
 def at_once(ask: Callable[[int], Any], count: int) -> list[Any]:
-    """What so many clients got that ask at the same time."""
+    """Return the responses of this many clients that call at the same time."""
     found: list[Any] = [None] * count
     together = threading.Barrier(count)
 

@@ -1,4 +1,4 @@
-"""What a policy revokes of a bundle that serves, without its files."""
+"""Tests of revoking a served bundle by its policy, without its files."""
 
 from pathlib import Path
 

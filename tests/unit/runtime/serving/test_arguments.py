@@ -1,4 +1,4 @@
-"""What a call accepts: arrays, numbers, pytrees and parameters."""
+"""Tests of accepted arguments: arrays, numbers, pytrees and parameters."""
 
 import copy
 from collections import OrderedDict, namedtuple

@@ -1,4 +1,4 @@
-"""What an entry point counts: calls, their latency, padding and shapes."""
+"""Tests of an entry point's counters: calls, their latency, padding and shapes."""
 
 import json
 import pathlib

@@ -83,7 +83,7 @@ def test_of_many_calls_that_donate_one_array_exactly_one_is_served(train: Loaded
 
 
 def _at_once(count: int, call: Callable[[], Any]) -> list[str]:
-    """What became of so many calls that begin together: "served" or an error code."""
+    """Return what became of so many calls that begin together: "served" or an error code."""
     barrier = threading.Barrier(count)
     outcomes: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What is run before a bundle is called ready, and how its results are compared."""
+"""Tests of the fixtures that run before a bundle is ready, and of their comparison."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a loaded bundle holds: weights in place, and nothing after it is closed."""
+"""Tests of the memory of a loaded bundle: weights in place, and nothing after it is closed."""
 
 import gc
 import os
@@ -117,7 +117,7 @@ def test_xla_uses_aligned_tensors_in_place(name: str, request: pytest.FixtureReq
 
 
 def ranges(path: Path) -> list[tuple[int, int]]:
-    """Where a file is mapped into this process."""
+    """Return where a file is mapped into this process."""
     found = []
     for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
         if line.endswith(str(path.resolve())):

@@ -1,4 +1,4 @@
-"""What the host is: memory from files that are given, the rest from jaxlib itself."""
+"""Tests of the host's facts: memory from given files, the rest from jaxlib."""
 
 import os
 import platform

@@ -14,7 +14,12 @@ import pytest
 from aotc_runtime.base.digest import chunks_of, sha256, sha256_each
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.system.read_progress import LARGE_BYTES, bytes_at, line_of_progress
-from aotc_runtime.system.streamed_bundle import CHUNK_BYTES, ignore_progress, look_into, pass_file
+from aotc_runtime.system.streamed_bundle import (
+    CHUNK_BYTES,
+    ignore_progress,
+    open_streamed,
+    pass_file,
+)
 
 from .test_store import as_archive, as_folder
 
@@ -88,7 +93,7 @@ def test_an_empty_file_has_no_pieces(tmp_path: Path) -> None:
 @pytest.mark.parametrize("write", [as_archive, as_folder])
 def test_inspected_bundle_holds_little(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
-    assert dict(look_into(path).members) == dict(open_bundle(path).members)
+    assert dict(open_streamed(path).members) == dict(open_bundle(path).members)
 
 
 class Terminal(io.StringIO):

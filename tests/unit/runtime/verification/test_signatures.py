@@ -6,7 +6,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.base import limits
 from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.verification.public_keys import PublicKey, Trials, load_public_key
-from aotc_runtime.verification.root_signatures import is_signed_by, who_signed
+from aotc_runtime.verification.root_signatures import is_signed_by, match_signatures
 from tests.hostile.tampering import authenticated, envelope
 
 from ..samples import refused
@@ -22,7 +22,7 @@ def opened(*pairs: tuple[str, bytes], payload: bytes = b"payload") -> SignedPayl
 def makers(signed: SignedPayload, keys: dict[str, PublicKey] = KEYS) -> list[tuple[str, str]]:
     return [
         (claimed, maker.id if maker else "")
-        for claimed, maker in who_signed(signed, keys, Trials())
+        for claimed, maker in match_signatures(signed, keys, Trials())
     ]
 
 

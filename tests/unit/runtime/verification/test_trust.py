@@ -277,18 +277,18 @@ POLICY: dict[str, Any] = {"schema": 1, "name": "digits", "keys": [{"public_key":
 @pytest.mark.parametrize(
     ("change", "where", "expected", "found"),
     [
-        ({"schema": "1"}, "p schema", "1", "'1'"),
+        ({"schema": "1"}, "p schema", "1", '"1"'),
         ({"keys": [{"public_key": 1}]}, "p keys[0].public_key", "a non-empty string", "1"),
         ({"thresold": 1}, "p thresold", "one of: schema, name, keys, threshold", "an unknown key"),
         ({"keys": [{"pem": "x"}]}, "p keys[0].pem", "one of: public_key", "an unknown key"),
         ({"limits": {"bytes": 1}}, "p limits.bytes", "one of: blob_bytes", "an unknown key"),
         ({"threshold": 0}, "p threshold", "an integer of at least 1", "0"),
         ({"accepts": {"jaxlib": []}}, "p accepts.jaxlib", "a non-empty array", "[]"),
-        ({"keys": "x" * 100}, "p keys", "an array", "'" + "x" * 76 + "..."),
+        ({"keys": "x" * 100}, "p keys", "an array", '"' + "x" * 76 + "..."),
         ({"name": {"public_key": "x"}}, "p name", "a non-empty string", "{'public_key': 'x'}"),
         ({"name": ["x"]}, "p name", "a non-empty string", "['x']"),
         ({"limits": 4096}, "p limits", "a table", "4096"),
-        ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", "'ci'"),
+        ({"revoked": {"keys": ["ci"]}}, "p revoked.keys[0]", "a key's id, 64 hexadecimal", '"ci"'),
         (
             {"minimum_build_time": datetime(2026, 1, 1)},
             "p minimum_build_time",
@@ -326,7 +326,7 @@ roots = [
     with pytest.raises(TrustError) as refused:
         read_policy(path)
     found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
-    assert found.pop(":1 schema").found == "no value"
+    assert found.pop(":1 schema").found == "no such key"
     assert sorted(found) == [
         ":11 keys[0].not_after",
         ":15 revoked.roots[0]",
@@ -361,7 +361,7 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
     ("rules", "place", "expected"),
     [
         ('"top1" = 0.9', "metrics.top1", 'such as "classify.top1"'),
-        ("classify.top1 = 0.9", "metrics.classify", "a number"),
+        ("classify.top1 = 0.9", "metrics.classify", 'such as "classify.top1"'),
         ('"classify.top1" = "0.9"', 'metrics."classify.top1"', "a number"),
         ('"classify.top1" = true', 'metrics."classify.top1"', "a number"),
         ('"classify.top1" = nan', 'metrics."classify.top1"', "a finite number"),
@@ -382,3 +382,21 @@ def test_metrics_of_functions_and_whole_numbers_are_read(tmp_path: Path) -> None
     rules = '"classify.my.metrics:f1" = 1'
     text = f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n"
     assert read_policy(written(tmp_path, text)).metrics == {"classify.my.metrics:f1": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        ("precisions = []", "add a value; without the key, everything is accepted"),
+        ('precisions = "int8"', 'write `["int8"]`'),
+        ("minimum_build_time = 2026-01-01", "write it as 2026-01-01T00:00:00Z"),
+        ("metrics = { classify.top1 = 0.9 }", 'write the key in quotes, such as `"classify.top1"`'),
+        ("[entry_points]\n[targets]", "pass the policy that `aotc trust init` wrote"),
+        ("name = 1 2", "correct the syntax on this line; strings are written in quotes"),
+    ],
+)
+def test_hints_name_what_to_write(rules: str, hint: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"{rules}\n{policy_text('digits', [PEM], 1)}")
+    with pytest.raises(TrustError) as refused:
+        read_policy(path)
+    assert [finding.hint for finding in refused.value.findings] == [hint]

@@ -33,7 +33,7 @@ def shapes_of(spec: EntryPoint) -> list[Shapes]:
 
 
 def refused(name: str, spec: EntryPoint, shapes: list[tuple[int, ...]]) -> ShapeError:
-    """What a call with these shapes is told, as no profile serves it."""
+    """Return what a call with these shapes is told, as no profile serves it."""
     try:
         sizes = solve(name, spec.inputs, tuple(shapes), shapes_of(spec))
     except ShapeError as error:

@@ -1,4 +1,4 @@
-"""Where the bundles of a server come from, and what serves of each."""
+"""The sources of a server's bundles, and the releases that serve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYOUT = "oci-layout"
 
 
 class Standing(StrEnum):
-    """Where a place stands: as the protocol's index tells it."""
+    """The state of a source, as the protocol's index names it."""
 
     LOADING = "LOADING"
     READY = "READY"
@@ -26,20 +26,19 @@ class Standing(StrEnum):
 
 
 class Release:
-    """A bundle as it serves. models: by every name that they answer to."""
+    """A bundle that serves; `models` has its models by every name that they answer to."""
 
     def __init__(self, bundle: LoadedBundle) -> None:
         self.bundle = bundle
         self.models = models_of(bundle)
 
 
-class Place:
-    """Where a bundle comes from, and what serves of it.
+class ServedSource:
+    """A bundle's source, and the releases of it that serve.
 
-    reference: as the user has it, a path or `oci://…`.  trust: the policy, or its file.
-    was: what the files looked like when they were last loaded.  refused: why the last load failed.
-    is_unloaded: by somebody, who may load it again.  revoked: why the policy does not accept what
-    serves, or did serve, any longer.
+    `reference` is the user's path or `oci://…`, `trust` a policy or its file. `was` is the state of
+    the files at the last load, `refused` the errors of a failed one, and `revoked` the reasons why
+    the policy no longer accepts what serves. An operator set `is_unloaded`, and may load it again.
     """
 
     def __init__(self, reference: str, trust: Trust) -> None:
@@ -61,7 +60,7 @@ class Place:
 
 
 def references_in(reference: str) -> list[str]:
-    """The bundle itself; of a folder that is none, the bundles in it."""
+    """Return the reference, or the bundles in a folder that is not itself a bundle."""
     folder = Path(reference)
     if is_reference(reference) or not folder.is_dir() or (folder / LAYOUT).exists():
         return [reference]
@@ -75,25 +74,25 @@ def references_in(reference: str) -> list[str]:
     return found
 
 
-def newest_first(place: Place) -> tuple[bool, object]:
-    """Return the sort key of places: the highest version last, invalid ones first."""
+def newest_first(place: ServedSource) -> tuple[bool, object]:
+    """Return a sort key: the highest version last, invalid ones first."""
     release = place.release
     version = release.bundle.version if release is not None else ""
     key = version_key(version)
     return key is not None, key if key is not None else version
 
 
-def looks_of(place: Place) -> tuple[object, ...]:
-    """Return what changes with the bundle and policy files: identity, sizes and times."""
+def file_state_of(place: ServedSource) -> tuple[object, ...]:
+    """Return the identity, size and time of each bundle and policy file, to notice changes."""
     files = [place.trust] if isinstance(place.trust, Path) else []
-    looks: list[object] = []
+    state: list[object] = []
     if not is_reference(place.reference):
         files += [Path(place.reference), Path(place.reference) / "index.json"]
     for file in files:
         try:
             found = file.stat()
         except OSError:
-            looks.append(None)
+            state.append(None)
         else:
-            looks.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
-    return tuple(looks)
+            state.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+    return tuple(state)
