@@ -368,6 +368,17 @@ def test_numbers_without_an_end_stay_so(name: str, engine: Any, rows: int) -> No
     assert np.allclose(found[finite], plain[finite], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("engine", ON_GRAPHS)
+@pytest.mark.parametrize("name", ["8 bits by column", "4 bits by block"])
+def test_largest_numbers_times_small_scales_stay_finite(name: str, engine: Any) -> None:
+    program, given = RIGHT[name], X[:1].copy()
+    given[0, ::9] = np.finfo(np.float32).max / 4
+    (numbers, scales) = program.weights
+    program = program._replace(weights=(numbers, scales / 1000), inputs=(given,))
+    found, plain, _ = results_of(program, engine.name)
+    assert np.isfinite(plain).all() and _same(found, plain)
+
+
 WRONG: Mapping[str, tuple[Program, Program]] = {
     "a scale": (
         ALL["4 bits by column"],

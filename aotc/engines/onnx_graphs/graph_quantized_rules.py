@@ -21,6 +21,10 @@ _EXACT = 2**24
 _FLOAT32 = 1
 """MatMulNBits's number of a precision in which it multiplies."""
 
+_SHIFT = 2.0**24
+"""A power of two by which left factors are smaller and scales larger. Engines that multiply by the
+scales behind the sum exceed float32's range with the left factor's largest numbers otherwise."""
+
 _BLOCKS = (128, 64, 32, 16)
 """Sizes of blocks that MatMulNBits takes, in order of preference."""
 
@@ -128,8 +132,11 @@ def _weighted(rule: Rule) -> list[Tensor]:
         or 0 in (size, columns)
         or scale.shape[-2] != 1
     ):
+        if others and not graph.names.kernels.operators and numbers.name in graph.names.fixed:
+            left, scale = _shifted_scales(graph, left, scale)
         right = graph.full(_widened(graph, numbers, scale, others[1:]), numbers.shape)
         return [product(rule, left, graph.reshape(right, (depth, columns)))]
+    left, scale = _shifted_scales(graph, left, scale)
     last = (len(numbers.shape) - 1, *range(len(numbers.shape) - 1))
     scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
     scale = graph.reshape(scale, (columns, prod(many), 1))
@@ -149,6 +156,12 @@ def _weighted(rule: Rule) -> list[Tensor]:
     whole = (*left.shape[:-1], columns)
     made = graph.node("MatMulNBits", [left, *inputs], whole, "f32", accuracy_level=_FLOAT32, **how)
     return [graph.reshape(made, result)]
+
+
+def _shifted_scales(graph: Graph, left: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Divide a left factor by `_SHIFT`, and multiply the scales of the right one with it."""
+    left = graph.each("Mul", left, graph.like(1 / _SHIFT, left))
+    return left, graph.each("Mul", scale, graph.like(_SHIFT, scale))
 
 
 def _flat(rule: Rule, place: int) -> Tensor:
