@@ -253,6 +253,11 @@ STRICT: Mapping[str, Program] = {
     "scales of the summed axis": Program(
         with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:3, :COLUMNS],)
     ),
+    "scales of the summed axis, rounded": Program(
+        lambda w, s, x: rounded(with_scales_of_rows(w, s, x) + 1, np.float32(0.1)),
+        (W8[:COLUMNS], ROW),
+        (X[:3, :COLUMNS],),
+    ),
     "scales of the summed axis, one column": Program(
         with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
     ),
