@@ -166,7 +166,7 @@ WEIGHTED: Mapping[str, Program] = {
     ),
     "turned": Program(lambda w, s, x: x @ (wide(w) * s[:, None]).T, (W8.T.copy(), ROW), (X,)),
     "several axes": Program(
-        lambda w, s, x: jnp.einsum("abk,knm->abnm", x.reshape(1, 5, -1), wide(w) * s),
+        lambda w, s, x: jnp.einsum("abk,knm->abnm", x[None], wide(w) * s),
         (W8.reshape(DEPTH, 6, 8), ROW.reshape(6, 8)),
         (X,),
     ),
@@ -251,7 +251,12 @@ STRICT: Mapping[str, Program] = {
         (X[:, :COLUMNS],),
     ),
     "scales of the summed axis": Program(
-        with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)
+        with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:3, :COLUMNS],)
+    ),
+    "scales of the summed axis, rounded": Program(
+        lambda w, s, x: rounded(with_scales_of_rows(w, s, x) + 1, np.float32(0.1)),
+        (W8[:COLUMNS], ROW),
+        (X[:3, :COLUMNS],),
     ),
     "scales of the summed axis, one column": Program(
         with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
@@ -280,7 +285,10 @@ STRICT: Mapping[str, Program] = {
 }
 """Programs that are no such products, or whose results another operator changes."""
 
-RIGHT = {**WEIGHTED, **FOUR, **WHOLE, **ROUNDED, **CHAINS}
+FEW = {f"{name}, three rows": each._replace(inputs=(X[:3],)) for name, each in WEIGHTED.items()}
+"""OpenVINO multiplies up to four rows with the numbers of 8 bits themselves."""
+
+RIGHT = {**WEIGHTED, **FEW, **FOUR, **WHOLE, **ROUNDED, **CHAINS}
 ALL = {**RIGHT, **STRICT}
 NEW = ("MatMulNBits", "MatMulInteger", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul")
 

@@ -178,10 +178,23 @@ def _is_paired(operation: Operation) -> bool:
     one, other = (maker(_source(each), DEQUANTIZE) for each in operation.operands)
     if one is None or other is None or _source(one.operands[1]).size != 1:
         return False
-    one.attributes["paired"] = other.attributes["paired"] = operation.name
     free = _free(operation) if operation.operands[1].made_by is other else ()
+    if _axes(other.operands[1]) not in ((), free):
+        return False  # one dequantized factor alone has ONNX Runtime round the other to 8 bits
+    one.attributes["paired"] = other.attributes["paired"] = operation.name
     other.attributes["free"] = free if other.attributes.get("free", free) == free else ()
     return True
+
+
+def _axes(scale: Value) -> tuple[int, ...]:
+    """Return the axes along which scales differ."""
+    if _source(scale).size == 1:
+        return ()
+    made_by, places = maker(scale, "stablehlo.broadcast_in_dim"), range(len(scale.shape))
+    sizes: tuple[int, ...] = scale.shape
+    if made_by is not None:
+        places, sizes = made_by.attributes["broadcast_dimensions"], made_by.operands[0].shape
+    return tuple(int(axis) for axis, size in zip(places, sizes, strict=True) if size != 1)
 
 
 def _free(operation: Operation) -> tuple[int, ...]:
