@@ -116,7 +116,7 @@ def open_result(path: Path) -> BufferedReader:
             return os.fdopen(descriptor, "rb")
         os.close(descriptor)
     except OSError as error:
-        raise bad_result(path, error.strerror) from error
+        raise bad_result(path, os.strerror(error.errno or 0)) from error
     raise bad_result(path, "a link or a special file")
 
 
