@@ -182,7 +182,9 @@ def test_a_target_file_that_is_replaced_after_the_plan_is_not_read_again(project
     target.parent.mkdir()
     own = (TARGETS / "cpu-x86-64-v3.toml").read_text().replace("cpu-x86-64-v3", "mine", 1)
     target.write_text(own)
-    (project / "program.py").write_text(PROGRAM.replace("CHANGE", "pass"))
+    of_platform = "x = lax.platform_dependent(x, cpu=lambda x: x, default=lambda x: -x)"
+    program = "from jax import lax\n" + PROGRAM.replace("CHANGE", of_platform)
+    (project / "program.py").write_text(program)
     manifest = project / "changing.toml"
     manifest.write_text(MANIFEST.replace("cpu-x86-64-v3", "mine"))
 
