@@ -1,5 +1,5 @@
-"""Clients that go at any moment, while requests are joined and the bundle is replaced: all others
-get what is theirs.
+"""Cancelled requests, joined with others, while the bundle is replaced by forged and genuine ones:
+every other client gets its own answers.
 """
 
 import contextlib
@@ -21,6 +21,8 @@ from waiting import until
 
 from tests.conftest import Bundle
 from tests.unit.runtime.serve.conftest import joins
+
+from .tampering import flipped
 
 __all__ = ["joins"]
 
@@ -44,7 +46,7 @@ def request_of(number: float, rows: int) -> tuple[bytes, bytes]:
 
 
 def storm(served: Served, seed: int, is_over: threading.Event) -> None:
-    """Send all of some requests or a part, and go by a reset or an end."""
+    """Send all of some requests or a part, and close by a reset or an end."""
     random = Random(seed)
     resets = cycle((True, True, False))
     while not is_over.wait(PAUSE):
@@ -100,6 +102,21 @@ def held(served: Served) -> set[float]:
     return {float(n) for n in re.findall(r"^aotc_server_request(?:s|_bytes) (\S+)", text, re.M)}
 
 
+FORGED: tuple[Callable[[bytes], bytes], ...] = (
+    flipped,
+    lambda data: data[: len(data) // 2],
+    lambda data: data + bytes(2**15),
+    lambda data: b"",
+)
+
+
+def swap(served: Served, data: bytes, place: Path) -> None:
+    """Put another file in the place of the bundle, and have it loaded."""
+    (place.parent / "next").write_bytes(data)
+    (place.parent / "next").replace(place)
+    served.process.send_signal(signal.SIGHUP)
+
+
 @pytest.mark.parametrize("options", [(), ("--max-delay", "5")], ids=["alone", "joined"])
 def test_cancellation_is_isolated(options: tuple[str, ...], joins: Bundle, tmp_path: Path) -> None:
     place, is_over, wrong = tmp_path / "joins.aotb", threading.Event(), list[object]()
@@ -111,9 +128,11 @@ def test_cancellation_is_isolated(options: tuple[str, ...], joins: Bundle, tmp_p
             try:
                 with running(clients):
                     for number in range(SWAPS):
-                        shutil.copyfile(joins[0], tmp_path / "next")
-                        (tmp_path / "next").replace(place)
-                        served.process.send_signal(signal.SIGHUP)
+                        for forged in FORGED:
+                            count = len(served.said("refused")) + 1
+                            swap(served, forged(joins[0].read_bytes()), place)
+                            assert "AOTC-E" in served.wait_for("refused", count)["reason"]
+                        swap(served, joins[0].read_bytes(), place)
                         served.wait_for("serving", number + 2)
             finally:
                 is_over.set()

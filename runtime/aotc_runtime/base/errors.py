@@ -120,14 +120,9 @@ class RegistryError(AotcError):
 
 
 def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks.
+    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks."""
+    from aotc_runtime.base.codes import FAMILIES, family_in
 
-    Where the catalogue cannot be imported for lack of memory or descriptors, it is ResourceError.
-    """
-    try:
-        from aotc_runtime.base.codes import FAMILIES, family_in
-    except (MemoryError, OSError):
-        return ResourceError
     return family_in(FAMILIES, code).error
 
 
@@ -143,16 +138,11 @@ def finding(
 ) -> Finding:
     """Return a finding with the catalogue's texts of a code, or of one of its causes.
 
-    `expected` and `hint` replace the catalogue's; `values` fill its placeholders. Where the
-    catalogue cannot be read for lack of memory or descriptors, its texts are missing.
+    `expected` and `hint` replace the catalogue's; `values` fill its placeholders.
     """
-    try:
-        from aotc_runtime.base.codes import codes
+    from aotc_runtime.base.codes import codes
 
-        texts = codes()
-    except (MemoryError, OSError):
-        return Finding(code, where, expected or "", found, hint or "")
-    return texts[code].of(cause).finding(code, where, found, expected, hint, values)
+    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
 
 
 def refusal(
@@ -165,9 +155,16 @@ def refusal(
     hint: str | None = None,
     **values: object,
 ) -> AotcError:
-    """Return the exception for one `finding`, which has the same arguments."""
-    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
-    return family_of(code)(made)
+    """Return the exception for one `finding`, which has the same arguments.
+
+    Where memory or descriptors do not suffice to import the catalogue, it is a ResourceError
+    without the catalogue's texts.
+    """
+    try:
+        made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
+        return family_of(code)(made)
+    except (MemoryError, OSError):
+        return ResourceError(Finding(code, where, expected or "", found, hint or ""))
 
 
 def raise_if(findings: Iterable[Finding]) -> None:

@@ -97,7 +97,8 @@ class Calls:
         keep no others out.
         """
         if len(self._waiting) >= max(self._limits.requests, 1):
-            self._refuse(next(iter(self._waiting)), _full())
+            error = refusal("AOTC-E766", "server", "calls without a message")
+            self._refuse(next(iter(self._waiting)), error)
         connection = self._connections.pop(peer, None)
         if connection is None:
             connection = Connection(peer, Claim(self._memory))
@@ -182,7 +183,10 @@ class Calls:
         is_silent = now - connection.since >= limits.header_seconds
         for call in list(connection.waiting):
             if is_silent or now - call.since >= limits.body_seconds:
-                self._refuse(call, _late(limits))
+                pace = f"{PACE_BYTES} bytes in each {limits.header_seconds:g} s"
+                expected = f"a message within {limits.body_seconds:g} s, {pace}"
+                found = "an incomplete message"
+                self._refuse(call, refusal("AOTC-E764", "request", found, expected=expected))
         return unread is not None or not connection.waiting
 
     async def _find(self, connections: list[Connection]) -> None:
@@ -203,17 +207,3 @@ class Calls:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _full() -> AotcError:
-    return refusal("AOTC-E766", "server", "calls without a message")
-
-
-def _late(limits: Limits) -> AotcError:
-    return refusal(
-        "AOTC-E764",
-        "request",
-        "an incomplete message",
-        expected=f"a message within {limits.body_seconds:g} s, {PACE_BYTES} bytes in each "
-        f"{limits.header_seconds:g} s",
-    )

@@ -111,11 +111,16 @@ def bounded(
         """One connection."""
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
+            self._given, self._is_gone, self._is_full = (args, kwargs), True, True
+
+        def _initialize(self) -> None:
+            super().__init__(*self._given[0], **self._given[1])
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = self._header_fields = 0
-            self._is_full = self._has_begun = self._is_ending = self._is_whole = False
+            self._is_full = self._has_begun = self._is_ending = self._is_whole = self._is_gone = (
+                False
+            )
             self._header_claim = Claim(memory, is_waiting=True)
             self._queue_claim = Claim(memory, is_waiting=True)
             # What the requests hold that wait behind another one.
@@ -132,16 +137,18 @@ def bounded(
             self._answered: RequestResponseCycle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(_Transport(transport))  # type: ignore[arg-type]
             sock = transport.get_extra_info("socket")
             if sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1) != ESTABLISHED:
-                # Answering requests whose client has gone would delay all others in the queue.
-                self._is_full = True
+                # What is done for a client that has gone delays all others in the queue.
                 transport.abort()
                 return
-            if len(admitted) >= limits.connections and not self._make_room():
-                self._refuse_full()
-                return
+            self._initialize()
+            super().connection_made(_Transport(transport))  # type: ignore[arg-type]
+            if len(admitted) >= limits.connections:
+                if not waiting:
+                    self._refuse_full()
+                    return
+                next(iter(waiting)).evict()
             try:
                 memory.connect()
             except AotcError:
@@ -152,6 +159,8 @@ def bounded(
             self._start_header()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            if self._is_gone:
+                return
             self._leave()
             self._header_claim.close()
             self._queue_claim.close()
@@ -165,12 +174,6 @@ def bounded(
             if answered is not None and not answered.response_complete:
                 answered.disconnected = True
                 answered.message_event.set()
-
-        def _make_room(self) -> bool:
-            longest = next(iter(waiting), None)
-            if longest is not None:
-                longest.evict()
-            return longest is not None
 
         def _leave(self) -> None:
             waiting.pop(self, None)
