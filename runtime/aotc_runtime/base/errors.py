@@ -133,11 +133,16 @@ def finding(
 ) -> Finding:
     """Return a finding with the catalogue's texts of a code, or of one of its causes.
 
-    `expected` and `hint` replace the catalogue's; `values` fill its placeholders.
+    `expected` and `hint` replace the catalogue's; `values` fill its placeholders. Where the
+    catalogue cannot be read for lack of memory or descriptors, its texts are missing.
     """
-    from aotc_runtime.base.codes import codes
+    try:
+        from aotc_runtime.base.codes import codes
 
-    words = codes()[code].of(cause).words(expected, hint, values)
+        texts = codes()
+    except (MemoryError, OSError):
+        return Finding(code, where, expected or "", found, hint or "")
+    words = texts[code].of(cause).words(expected, hint, values)
     return Finding(code=code, where=where, found=found, **words)
 
 
