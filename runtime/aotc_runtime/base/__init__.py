@@ -35,11 +35,5 @@ class Finding(Struct, frozen=True):
 
     def to_json(self) -> dict[str, str]:
         """Return the finding's fields as JSON-able text."""
-        return {
-            "code": self.code,
-            "title": encodable(self.title),
-            "where": encodable(self.where),
-            "expected": encodable(self.expected),
-            "found": encodable(self.found),
-            "hint": encodable(self.hint),
-        }
+        names = ("code", "title", "where", "expected", "found", "hint")
+        return {name: encodable(getattr(self, name)) for name in names}
