@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.base.codes import FAMILIES, codes
-from aotc_runtime.base.codes import Cause, Family, family_in, readable
+from aotc.base.codes import FAMILIES, Family, codes, family_in
+from aotc_runtime.base.codes import Cause, readable
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "errors.md"
 
@@ -67,7 +67,7 @@ def _exit_codes() -> Iterator[str]:
 
 def _section(family: Family) -> str:
     name = f"{family.error.__module__}.{family.error.__name__}"
-    listed = sorted(code for code in codes() if family_in(FAMILIES, code) == family)
+    listed = sorted(code for code in codes() if family_in(code) == family)
     return (
         f"\n## {family.ranges} {family.title} (`{name}`)\n\n"
         "| code | title | explanation | what to do |\n|---|---|---|---|\n"

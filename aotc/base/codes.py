@@ -6,37 +6,66 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import aotc_runtime.base.codes
-from aotc.base.errors import (
-    AbortedError,
-    BudgetExceededError,
-    BuildManifestError,
-    CaptureError,
-    CompileError,
-    FleetError,
-    HungUpError,
-    ParityError,
-    ReproducibilityError,
-    TerminatedError,
-    UsageError,
-)
-from aotc_runtime.base.codes import Code, Family, read_codes
+from aotc.base.errors import family_of
+from aotc_runtime.base.codes import Code, read_codes
+from aotc_runtime.base.errors import AotcError
+
+
+class Family(NamedTuple):
+    """Codes with one exception class, and so one exit code.
+
+    Attributes:
+        prefixes: What its codes begin with.
+        title: The heading on the page of error codes.
+    """
+
+    prefixes: tuple[str, ...]
+    title: str
+
+    @property
+    def error(self) -> type[AotcError]:
+        """The exception class."""
+        return family_of(self.prefixes[0])
+
+    @property
+    def ranges(self) -> str:
+        """The codes in short: "E50x, E51x"."""
+        return ", ".join(p.removeprefix("AOTC-").ljust(4, "x") for p in self.prefixes)
+
 
 FAMILIES: tuple[Family, ...] = (
-    *aotc_runtime.base.codes.FAMILIES,
-    Family(UsageError, ("AOTC-E0",), "usage"),
-    Family(BuildManifestError, ("AOTC-E80", "AOTC-E81"), "build manifest and target files"),
-    Family(CaptureError, ("AOTC-E82", "AOTC-E83", "AOTC-E84"), "capture"),
-    Family(CompileError, ("AOTC-E90", "AOTC-E91"), "compile"),
-    Family(ReproducibilityError, ("AOTC-E94",), "reproducibility"),
-    Family(ParityError, ("AOTC-E95",), "parity"),
-    Family(FleetError, ("AOTC-E96",), "fleets"),
-    Family(BudgetExceededError, ("AOTC-E97",), "budgets"),
-    Family(AbortedError, ("AOTC-E981",), "Ctrl-C"),
-    Family(TerminatedError, ("AOTC-E982",), "SIGTERM"),
-    Family(HungUpError, ("AOTC-E983",), "SIGHUP"),
+    Family(("AOTC-E1",), "bundle format"),
+    Family(("AOTC-E2",), "integrity"),
+    Family(("AOTC-E3",), "trust"),
+    Family(("AOTC-E4",), "runtime"),
+    Family(("AOTC-E50", "AOTC-E51"), "host"),
+    Family(("AOTC-E55",), "resources"),
+    Family(("AOTC-E56",), "stores"),
+    Family(("AOTC-E6",), "calls"),
+    Family(("AOTC-E70",), "readiness"),
+    Family(("AOTC-E75",), "backend"),
+    Family(("AOTC-E76", "AOTC-E78"), "server"),
+    Family(("AOTC-E77",), "registries"),
+    Family(("AOTC-E0",), "usage"),
+    Family(("AOTC-E80", "AOTC-E81"), "build manifest and target files"),
+    Family(("AOTC-E82", "AOTC-E83", "AOTC-E84"), "capture"),
+    Family(("AOTC-E90", "AOTC-E91"), "compile"),
+    Family(("AOTC-E94",), "reproducibility"),
+    Family(("AOTC-E95",), "parity"),
+    Family(("AOTC-E96",), "fleets"),
+    Family(("AOTC-E97",), "budgets"),
+    Family(("AOTC-E981",), "Ctrl-C"),
+    Family(("AOTC-E982",), "SIGTERM"),
+    Family(("AOTC-E983",), "SIGHUP"),
 )
+
+
+def family_in(code: str) -> Family:
+    """Return the family of a code of the catalogue."""
+    return next(family for family in FAMILIES if code.startswith(family.prefixes))
 
 
 @cache

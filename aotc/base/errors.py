@@ -4,45 +4,53 @@ The texts of the codes are in `error_codes.toml`, read by `aotc.base.codes`. Tha
 inside functions, because nothing needs it before there is something to report.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.errors import family_of as family_of
+from aotc_runtime.base.errors import raise_if as raise_if
 
 
 class UsageError(AotcError):
     """AOTC-E0xx: a command was given arguments it cannot work with."""
 
     exit_code = 2
+    prefixes = ("AOTC-E0",)
 
 
 class BuildManifestError(AotcError):
     """AOTC-E80x: the build manifest or a target file is invalid."""
 
     exit_code = 3
+    prefixes = ("AOTC-E80", "AOTC-E81")
 
 
 class CaptureError(AotcError):
     """AOTC-E82x: the program does something that cannot be shipped."""
 
     exit_code = 3
+    prefixes = ("AOTC-E82", "AOTC-E83", "AOTC-E84")
 
 
 class CompileError(AotcError):
     """AOTC-E90x, E91x: the compiler failed, crashed or was not available."""
 
     exit_code = 4
+    prefixes = ("AOTC-E90", "AOTC-E91")
 
 
 class ReproducibilityError(AotcError):
     """AOTC-E94x: a repeated build gave another bundle."""
 
     exit_code = 10
+    prefixes = ("AOTC-E94",)
 
 
 class ParityError(AotcError):
     """AOTC-E95x: an executable's results differ from plain JAX by more than the tolerance."""
 
     exit_code = 8
+    prefixes = ("AOTC-E95",)
 
 
 class EngineFailedError(ParityError):
@@ -53,38 +61,35 @@ class FleetError(AotcError):
     """AOTC-E96x: no target of a bundle runs on a host."""
 
     exit_code = 7
+    prefixes = ("AOTC-E96",)
 
 
 class BudgetExceededError(AotcError):
     """AOTC-E97x: a size, memory or time budget was exceeded."""
 
     exit_code = 9
+    prefixes = ("AOTC-E97",)
 
 
 class AbortedError(AotcError):
     """AOTC-E981: Ctrl-C (SIGINT) stopped the command; the exit code is the one that shells show."""
 
     exit_code = 130
+    prefixes = ("AOTC-E981",)
 
 
 class TerminatedError(AotcError):
     """AOTC-E982: SIGTERM stopped the command; the exit code is the one that shells show."""
 
     exit_code = 143
+    prefixes = ("AOTC-E982",)
 
 
 class HungUpError(AotcError):
     """AOTC-E983: SIGHUP stopped the command; the exit code is the one that shells show."""
 
     exit_code = 129
-
-
-def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code of the toolchain or the runtime, or raise KeyError."""
-    from aotc.base.codes import FAMILIES
-    from aotc_runtime.base.codes import family_in
-
-    return family_in(FAMILIES, code).error
+    prefixes = ("AOTC-E983",)
 
 
 def is_code(text: str) -> bool:
@@ -110,7 +115,8 @@ def finding(
     """
     from aotc.base.codes import codes
 
-    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
+    words = codes()[code].of(cause).words(expected, hint, values)
+    return Finding(code=code, where=where, found=found, **words)
 
 
 def refusal(
@@ -131,10 +137,3 @@ def refusal(
 def quoted(text: str, lines: Sequence[str]) -> str:
     """Return a text followed by lines that another program printed; `render` indents them."""
     return "\n".join([text, *(f"| {line}" for line in lines)])
-
-
-def raise_if(findings: Iterable[Finding]) -> None:
-    """Raise all findings as one error of the first one's class; return if there are none."""
-    collected = tuple(findings)
-    if collected:
-        raise family_of(collected[0].code)(*collected)

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 
@@ -9,6 +10,8 @@ from aotc_runtime.base.suggestions import closest
 from aotc_runtime.formats.toml_source import KeyPath
 
 SHOWN_CHARACTERS_MAX = 60
+
+_BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ def show(value: object) -> str:
 
 def spell(value: object) -> str:
     """Return a value as TOML writes it, shortened."""
-    return shorten(_spell(value))
+    return shorten(to_toml(value))
 
 
 def shorten(text: str) -> str:
@@ -94,19 +97,26 @@ def shorten(text: str) -> str:
     return text[: SHOWN_CHARACTERS_MAX - 3] + "..."
 
 
-def _spell(value: object) -> str:
+def to_toml(value: object) -> str:
+    """Return a value as TOML writes it in one line."""
     match value:
         case bool():
             return "true" if value else "false"
         case str():
-            return json.dumps(value, ensure_ascii=False)
+            # JSON's escapes of a string are TOML's, but for the one character TOML forbids.
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         case dict():
-            items = ", ".join(f"{key} = {_spell(item)}" for key, item in value.items())
+            items = ", ".join(f"{toml_key(key)} = {to_toml(item)}" for key, item in value.items())
             return f"{{ {items} }}" if items else "{}"
         case list() | tuple():
-            return f"[{', '.join(_spell(item) for item in value)}]"
+            return f"[{', '.join(to_toml(item) for item in value)}]"
         case _:
             return str(value)
+
+
+def toml_key(name: object) -> str:
+    """Return a key, quoted where TOML wants it: names of Python may have any letters."""
+    return str(name) if _BARE.match(str(name)) else to_toml(str(name))
 
 
 def _kind(value: object) -> str:

@@ -61,7 +61,7 @@ def _serve(
 
     import numpy as np
 
-    from aotc.commands.bench.bench_worker import peak_bytes
+    from aotc.base.workers.worker_child import peak_bytes
 
     given = np.load(case / "input.npy")
     started = time.monotonic()

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from aotc.base.codes import FAMILIES, codes
-from aotc_runtime.base.codes import Cause, family_in
+from aotc.base.codes import codes, family_in
+from aotc_runtime.base.codes import Cause
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import render
 
 SNAPSHOT = Path(__file__).parent / "interface" / "messages.txt"
@@ -46,11 +47,12 @@ def messages() -> str:
     """Return all messages, by family, each with the name of its cause."""
     text, heading = "", ""
     for code, name, row in rows():
-        family = family_in(FAMILIES, code)
+        family = family_in(code)
         if family.title != heading:
             heading = family.title
             text += f"{'=' * 8} {heading} ({family.ranges}, exit code {family.error.exit_code})\n\n"
-        finding = row.finding(code, "(where)", FOUND, None, None, SAMPLES)
+        words = row.words(None, None, SAMPLES)
+        finding = Finding(code=code, where="(where)", found=FOUND, **words)
         text += f"# {name}\n" if name else ""
         text += f"{render([finding])}\n  (explained) {row.explanation}\n\n"
     return text

@@ -114,3 +114,18 @@ def _leave(path: Path, data: bytes) -> None:
     part = path.with_suffix(".part")
     part.write_bytes(data)
     part.rename(path)
+
+
+def peak_bytes() -> int | None:
+    """Resident memory of this process at its highest.
+
+    Not from `getrusage`: that starts with what the parent had when it started this process.
+    """
+    try:
+        status = Path("/proc/self/status").read_text("utf-8")
+    except OSError:
+        return None
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None

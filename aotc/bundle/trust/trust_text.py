@@ -1,12 +1,12 @@
 """Writing trust policies."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_all_or_none
 from aotc.bundle.sign.signing_keys import read_key_file
+from aotc.config.manifest_problem import to_toml
 from aotc_runtime.verification.policy_reader import parse_policy
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 
@@ -18,18 +18,13 @@ def policy_text(
 
     `holders` are those of the keys, in order; empty if unknown.
     """
-    lines = ["schema = 1", f"name = {_quoted(name)}", f"threshold = {threshold}"]
+    lines = ["schema = 1", f"name = {to_toml(name)}", f"threshold = {threshold}"]
     for pem, holder in zip(public_keys, holders or [""] * len(public_keys), strict=True):
         lines += ["", "[[keys]]"]
         if holder:
-            lines += [f"holder = {_quoted(holder)}"]
+            lines += [f"holder = {to_toml(holder)}"]
         lines += [f'public_key = """\n{pem.strip()}\n"""']
     return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string, which has no surrogate pairs and no bare control characters."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def write_policy(

@@ -4,7 +4,7 @@ A frontend returns a `Model`: a function that jax can trace, and its weights. Fr
 like any program: profiles, policies, parity, targets, trust and reports know no frontends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,10 +91,6 @@ class Model:
 
 class Frontend(Protocol):
     """Reads model files of one kind."""
-
-    @property
-    def suffixes(self) -> Sequence[str]:
-        """Endings of the files that this frontend reads, with the dot: (".onnx",)."""
 
     def read(self, file: ModelFile) -> Model:
         """Read a model; nothing in the file is executed, and nothing is computed yet.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
 
 
 def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
+    from aotc.base.workers.worker_child import peak_bytes
     from aotc.commands.bench.bench_figures import Cold
 
     call = _caller(bundle, work)
@@ -90,6 +90,7 @@ def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
 
 
 def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
+    from aotc.base.workers.worker_child import peak_bytes
     from aotc.commands.bench.bench_figures import Steady, SteadyRun, Throughput
 
     steady: list[Steady] = []
@@ -140,18 +141,3 @@ def _calls_per_second(call: Callable[[], Any], threads: int, seconds: float) -> 
     with ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(calls) for _ in range(threads)]
         return sum(each.result() for each in running)
-
-
-def peak_bytes() -> int | None:
-    """Resident memory of this process at its highest.
-
-    Not from `getrusage`: that starts with what the parent had when it started this process.
-    """
-    try:
-        status = Path("/proc/self/status").read_text("utf-8")
-    except OSError:
-        return None
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return None

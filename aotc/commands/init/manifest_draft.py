@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,11 +26,11 @@ from aotc.commands.init.init_request import (
 )
 from aotc.config.field_types import is_function_reference, is_identifier
 from aotc.config.input_specs import WIDE_DTYPES, is_step
+from aotc.config.manifest_problem import to_toml, toml_key
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import closest, with_article
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_BARE = re.compile(r"\A[A-Za-z0-9_-]+\Z")
 
 DEFAULT_RANGE = (1, 64)
 DEFAULT_SIZES = (1, 8, 64)
@@ -417,35 +416,35 @@ def manifest_text(draft: Draft) -> str:
 
 def _lines(draft: Draft) -> Iterator[str]:
     yield "schema = 1"
-    yield f"name = {_value(draft.name)}"
+    yield f"name = {to_toml(draft.name)}"
     yield 'version = "0.1.0"'
-    yield f"targets = {_value(list(draft.targets))}"
+    yield f"targets = {to_toml(list(draft.targets))}"
     if draft.enable_x64:
         yield "enable_x64 = true"
     for name, source in draft.weights.items():
         yield ""
-        yield f"[weights.{_key(name)}]"
+        yield f"[weights.{toml_key(name)}]"
         kind = "init" if is_function_reference(source) else "source"
-        yield f"{kind} = {_value(source)}"
+        yield f"{kind} = {to_toml(source)}"
     for name, dimension in draft.dimensions.items():
         yield ""
-        yield f"[dimensions.{_key(name)}]"
+        yield f"[dimensions.{toml_key(name)}]"
         yield f"range = [{dimension.low}, {dimension.high}]  # accepted sizes, both ends included"
         profiles = dimension.profiles
         shown = list(profiles) if isinstance(profiles, tuple) else profiles
-        yield f"profiles = {_value(shown)}  # compiled; other sizes need out_of_profile"
-    at = f"entry_points.{_key(draft.entry_point)}"
+        yield f"profiles = {to_toml(shown)}  # compiled; other sizes need out_of_profile"
+    at = f"entry_points.{toml_key(draft.entry_point)}"
     yield ""
     yield f"[{at}]"
-    yield f"{'source' if draft.is_file else 'function'} = {_value(draft.function)}"
+    yield f"{'source' if draft.is_file else 'function'} = {to_toml(draft.function)}"
     if draft.weights:
-        yield f"bind = {_value({name: name for name in draft.weights})}"
+        yield f"bind = {to_toml({name: name for name in draft.weights})}"
     if draft.static:
-        yield f"static = {_value(dict(draft.static))}"
+        yield f"static = {to_toml(dict(draft.static))}"
     for parameter, leaves in _by_first_step(draft.inputs.items()).items():
-        yield f"inputs.{_key(str(parameter))} = {_input(leaves)}"
+        yield f"inputs.{toml_key(str(parameter))} = {to_toml(_input(leaves))}"
     if draft.donate:
-        yield f"donate = {_value(list(draft.donate))}  # calls return their new values"
+        yield f"donate = {to_toml(list(draft.donate))}  # calls return their new values"
     yield "tolerance = { rtol = 1e-5, atol = 1e-5 }  # against plain JAX"
     arrays = {
         "/".join(map(str, steps)): leaf
@@ -457,14 +456,14 @@ def _lines(draft: Draft) -> Iterator[str]:
     if draft.recorded is None:
         yield "seed = 0  # random inputs; `file` takes recorded ones"
     else:
-        yield f"file = {_value(draft.recorded.inputs)}"
+        yield f"file = {to_toml(draft.recorded.inputs)}"
         if draft.recorded.expected is not None:
-            yield f"expected = {_value(draft.recorded.expected)}"
+            yield f"expected = {to_toml(draft.recorded.expected)}"
     ranges = {path: [leaf.low, leaf.high] for path, leaf in arrays.items() if leaf.low is not None}
     if ranges:
         guessed = any(leaf.guessed for leaf in arrays.values())
         comment = "  # edit: the numbers that callers pass" if guessed else ""
-        yield f"ranges = {_value(ranges)}{comment}"
+        yield f"ranges = {to_toml(ranges)}{comment}"
 
 
 def _by_first_step(
@@ -477,44 +476,18 @@ def _by_first_step(
     return found
 
 
-def _input(leaves: Sequence[tuple[Steps, InputDraft]]) -> str:
+def _input(leaves: Sequence[tuple[Steps, InputDraft]]) -> Any:
     """Return an input of these leaves."""
     steps, leaf = leaves[0]
     if steps:
         below = _by_first_step(leaves)
         if isinstance(steps[0], int):
-            return f"[{', '.join(map(_input, below.values()))}]"
-        return _table((str(key), _input(each)) for key, each in below.items())
+            return [*map(_input, below.values())]
+        return {str(key): _input(each) for key, each in below.items()}
     match leaf:
         case ArrayInput():
-            return f"{{ shape = {_value(list(leaf.shape))}, dtype = {_value(leaf.dtype)} }}"
+            return {"shape": leaf.shape, "dtype": leaf.dtype}
         case LikeInput():
-            sizes = _value({name: name for name in leaf.sizes})
-            arguments = f", arguments = {sizes}" if leaf.sizes else ""
-            return f"{{ like = {_value(leaf.function)}{arguments} }}"
-    return "{}"
-
-
-def _value(value: Any) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            # JSON's escapes of a string are TOML's, but for the one character TOML forbids.
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case Mapping():
-            return _table((key, _value(item)) for key, item in value.items())
-        case list() | tuple():
-            return f"[{', '.join(_value(item) for item in value)}]"
-        case _:
-            return repr(value)
-
-
-def _table(items: Iterator[tuple[str, str]]) -> str:
-    inside = ", ".join(f"{_key(key)} = {text}" for key, text in items)
-    return f"{{ {inside} }}" if inside else "{}"
-
-
-def _key(name: str) -> str:
-    """Quoted where TOML wants it: names of Python may have any letters."""
-    return name if _BARE.match(name) else _value(name)
+            arguments = {name: name for name in leaf.sizes}
+            return {"like": leaf.function, **({"arguments": arguments} if arguments else {})}
+    return {}

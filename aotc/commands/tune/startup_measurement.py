@@ -41,8 +41,10 @@ def main() -> None:
         aotc_runtime.load(bundle, trust=policy)
     except aotc_runtime.AotcError as error:
         failed = error
-    taken = time.monotonic() - float(spawned), _peak_bytes()
-    from aotc.base.workers.worker_child import answer
+    seconds = time.monotonic() - float(spawned)
+    from aotc.base.workers.worker_child import answer, peak_bytes
+
+    taken = seconds, peak_bytes() or 0
 
     def told(*_: Any) -> tuple[float, int]:
         if failed is not None:
@@ -89,12 +91,3 @@ def measure(
             elif number:
                 started[engine].append(taken)
     return started, failed
-
-
-def _peak_bytes() -> int:
-    """Return the peak of resident memory; getrusage's includes that of the parent."""
-    for line in Path("/proc/self/status").read_text("utf-8").splitlines():
-        name, _, value = line.partition(":")
-        if name == "VmHWM":
-            return int(value.split()[0]) * 1024
-    return 0

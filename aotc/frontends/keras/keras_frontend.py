@@ -37,8 +37,6 @@ _WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
 class KerasFrontend:
     """Models of Keras's own layers and operations, saved by Keras 3 on any backend."""
 
-    suffixes = (".keras",)
-
     def read(self, file: ModelFile) -> Model:
         """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
 

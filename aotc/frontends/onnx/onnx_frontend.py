@@ -79,11 +79,6 @@ class _Parsed:
 class OnnxFrontend:
     """The frontend for ONNX."""
 
-    @property
-    def suffixes(self) -> Sequence[str]:
-        """Endings of the files that this frontend reads."""
-        return (".onnx",)
-
     def read(self, file: ModelFile) -> Model:
         """Return a model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
@@ -300,11 +295,8 @@ def _deciding(nodes: Sequence[Node]) -> set[str]:
 def _is_weight(name: str, value: Array, deciding: set[str]) -> bool:
     if name in deciding:
         return False
-    if value.dtype.kind in "iub" and value.dtype.itemsize > 1:
-        return bool(value.size > CONSTANT_INTS)
-    if value.dtype == np.bool_:
-        return bool(value.size > CONSTANT_INTS)
-    return bool(value.size > 1)
+    is_small = value.dtype in (np.int8, np.uint8) or value.dtype.kind not in "iub"
+    return bool(value.size > (1 if is_small else CONSTANT_INTS))
 
 
 def _narrow(name: str, value: Array, where: str) -> Array:

@@ -22,8 +22,6 @@ def damaged(
     where: str, found: str, *, expected: str = "an ONNX model", hint: str | None = None
 ) -> AotcError:
     """Return AOTC-E843: what the file holds is no model."""
-    if hint is None:
-        return refusal("AOTC-E843", where, found, expected=expected)
     return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
 
 
@@ -35,8 +33,6 @@ def lacks(
     hint: str = UNREAD,
 ) -> Finding:
     """Return AOTC-E844, to be raised with others."""
-    if expected is None:
-        return finding("AOTC-E844", where, found, hint=hint)
     return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 
 

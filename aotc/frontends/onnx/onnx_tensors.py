@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from aotc.capture.model_files.frontend_protocol import Array
 from aotc.frontends.onnx.onnx_refusals import damaged, lacking, shown
@@ -22,19 +21,6 @@ DTYPES: dict[int, np.dtype[Any]] = {
 
 _BITS = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 """Bits of types of less than a byte."""
-
-_FIELDS = {
-    TensorProto.FLOAT: "float_data",
-    TensorProto.COMPLEX64: "float_data",
-    TensorProto.DOUBLE: "double_data",
-    TensorProto.COMPLEX128: "double_data",
-    TensorProto.INT64: "int64_data",
-    TensorProto.UINT32: "uint64_data",
-    TensorProto.UINT64: "uint64_data",
-}
-"""Where a tensor without raw data has its elements; the others in int32_data."""
-
-_WIDTHS = {"float_data": np.float32, "double_data": np.float64}
 
 
 def dtype_of(kind: int, where: str) -> np.dtype[Any]:
@@ -52,17 +38,6 @@ def size_of(dimensions: tuple[int, ...], where: str) -> int:
     if any(size < 0 for size in dimensions):
         raise damaged(where, f"the shape {list(dimensions)}")
     return math.prod(dimensions)
-
-
-def _unpacked(raw: np.ndarray[Any, Any], count: int, bits: int, dtype: np.dtype[Any]) -> Array:
-    """Return elements of less than a byte, the first in a byte's lowest bits."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    parts: Array = (raw[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)[:count].astype(np.uint8)
-    if dtype == np.dtype(ml_dtypes.float4_e2m1fn):
-        return parts.view(dtype)
-    if dtype.name.startswith("int"):
-        parts = (parts ^ (1 << bits - 1)).astype(np.int8) - np.int8(1 << bits - 1)
-    return parts.astype(dtype)
 
 
 def _external(tensor: Any, needed: int, beside: Callable[[str], bytes], where: str) -> memoryview:
@@ -102,6 +77,7 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
     """
     kind = tensor.data_type
     dtype = dtype_of(kind, where)
+    made: Array
     shape = tuple(tensor.dims)
     count = size_of(shape, where)
     bits = _BITS.get(dtype.name, dtype.itemsize * 8)
@@ -114,26 +90,19 @@ def to_array(tensor: Any, beside: Callable[[str], bytes], where: str) -> Array:
         raw = _external(tensor, needed, beside, where) if external else tensor.raw_data
         if len(raw) != needed:
             raise damaged(where, f"{len(raw)} bytes of data", expected=f"{needed}, for its shape")
-        flat = np.frombuffer(raw, np.uint8)
-    else:
-        name = _FIELDS.get(kind, "int32_data")
-        elements = getattr(tensor, name)
-        pairs = 2 if kind in (TensorProto.COMPLEX64, TensorProto.COMPLEX128) else 1
-        stored = needed if is_packed else count * pairs
-        if len(elements) != stored:
-            raise damaged(where, f"{len(elements)} elements in {name}", expected=f"{stored}")
-        wide = _WIDTHS.get(name, np.uint64 if name == "uint64_data" else np.int64)
-        numbers = np.array(elements, wide)
-        if name in _WIDTHS or name == "int64_data" or kind == TensorProto.UINT64:
-            flat = numbers.view(np.uint8)
-        elif is_packed:
-            flat = numbers.astype(np.uint8)
-        elif dtype.kind in "iub":
-            flat = numbers.astype(dtype).view(np.uint8)
+        if is_packed:
+            of_raw = TensorProto(data_type=kind, dims=shape, raw_data=bytes(raw))
+            made = numpy_helper.to_array(of_raw)
         else:
-            flat = numbers.astype(f"u{dtype.itemsize}").view(np.uint8)
-    if is_packed:
-        return _unpacked(flat, count, bits, dtype).reshape(shape)
-    if dtype == np.bool_ and count and flat.max() > 1:
+            made = np.frombuffer(raw, dtype).reshape(shape)
+    else:
+        name = helper.tensor_dtype_to_field(kind)
+        elements = len(getattr(tensor, name))
+        pairs = 2 if dtype.kind == "c" else 1
+        stored = needed if is_packed else count * pairs
+        if elements != stored:
+            raise damaged(where, f"{elements} elements in {name}", expected=f"{stored}")
+        made = numpy_helper.to_array(tensor)
+    if dtype == np.bool_ and count and made.view(np.uint8).max() > 1:
         raise damaged(where, "a bool other than 0 and 1")
-    return flat.view(dtype).reshape(shape)
+    return made

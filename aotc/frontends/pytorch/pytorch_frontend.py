@@ -28,8 +28,6 @@ from aotc.frontends.pytorch.torch_symbols import described, evaluate, solved, sy
 class PyTorch:
     """Archives that `torch.export.save` of torch 2.9 or newer writes."""
 
-    suffixes = (".pt2",)
-
     def read(self, file: ModelFile) -> Model:
         """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
 

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 from jax import core
+from jax.export import symbolic_shape
 
 from aotc.frontends.pytorch.torch_schema import Sym, TensorMeta
 
@@ -177,30 +178,13 @@ def described(size: Sym) -> str:
     """Return an expression for messages: "4*s77 + 1"."""
     if isinstance(size.as_int, int):
         return str(size.as_int)
-    text = _text(size)
+    alone = symbol_of(size)
+    names = sorted(symbols_in(size)) if alone is None else [alone]
     try:
-        if len(text) <= LENGTH_MAX:
-            return _written(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        pass
-    return ascii(text)[:200]
-
-
-def _written(node: ast.expr) -> str:
-    match node:
-        case ast.Call(func=ast.Name(id="Symbol"), args=[ast.Constant(value=str(name))]):
-            return name
-        case ast.Call(func=ast.Name(id="Integer"), args=[number]):
-            return ast.unparse(number)
-        case ast.Call(func=ast.Name(id="Add"), args=terms):
-            return " + ".join(map(_written, terms))
-        case ast.Call(func=ast.Name(id="Mul"), args=factors):
-            sums = [isinstance(f, ast.Call) and ast.unparse(f.func) == "Add" for f in factors]
-            texts = map(_written, factors)
-            return "*".join(
-                f"({t})" if is_sum else t for t, is_sum in zip(texts, sums, strict=True)
-            )
-    return ast.unparse(node)
+        made = evaluate(size, dict(zip(names, symbolic_shape(", ".join(names)), strict=True)))
+    except ValueError:
+        made = None
+    return ascii(_text(size))[:200] if made is None else str(made)
 
 
 def symbols_in(size: Sym) -> set[str]:

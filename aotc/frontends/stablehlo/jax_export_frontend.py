@@ -27,8 +27,6 @@ EXPECTED = "the result of `jax.export.export(...)(...).serialize()`"
 class JaxExportFrontend:
     """Reads serialized `jax.export.Exported`s, of fixed and of symbolic sizes."""
 
-    suffixes = (".jax", ".jaxexport")
-
     def read(self, file: ModelFile) -> Model:
         """Return the exported function; leaves of its arguments are inputs, named by their paths.
 

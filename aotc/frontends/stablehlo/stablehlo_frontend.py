@@ -27,7 +27,6 @@ from aotc.frontends.stablehlo.module_probe import rewritten
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError
 
-SUFFIXES = (".mlir", ".mlirbc")
 CONSTANT_BYTES_MIN = 33
 """Constants of so many bytes become weights; jax keeps smaller ones in its modules, too."""
 
@@ -37,8 +36,6 @@ EXPECTED = f"a StableHLO module of at most version {stablehlo.get_current_versio
 
 class StablehloFrontend:
     """Reads modules with static sizes; one module is one profile."""
-
-    suffixes = SUFFIXES
 
     def read(self, file: ModelFile) -> Model:
         """Return a module's function, `main` unless the signature names another.

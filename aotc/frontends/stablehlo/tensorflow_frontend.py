@@ -79,8 +79,6 @@ type _Shapes = tuple[tuple[int, ...], ...]
 class TensorFlowFrontend:
     """Reads signatures that TensorFlow exported."""
 
-    suffixes = (".tfhlo",)
-
     def read(self, file: ModelFile) -> Model:
         """Read a model; see `aotc.capture.model_files.frontend_protocol.Frontend`.
 

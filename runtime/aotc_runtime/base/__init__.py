@@ -1,1 +1,39 @@
-"""Errors, codes, limits, digests and canonical JSON."""
+"""Errors, codes, limits, digests and canonical JSON.
+
+What errors and their texts have in common is here: each of the two modules needs it, and errors
+import the texts when there is something to report.
+"""
+
+from msgspec import Struct
+
+
+def encodable(text: str) -> str:
+    """Return text without bytes that are no UTF-8 (surrogates in Python).
+
+    File names may hold them, and JSON cannot.
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
+class Finding(Struct, frozen=True):
+    """One error: its code and title, its place, and what to do.
+
+    Attributes:
+        code: Stable, `AOTC-E…`.
+        where: The file with the key path, the blob, or the entry point.
+        expected, found: A value or a short noun phrase; empty where it would add nothing.
+        hint: What to do or type next; may be empty.
+        title: The catalogue's, by code and cause; empty in findings that other versions made.
+    """
+
+    code: str
+    where: str
+    expected: str
+    found: str
+    hint: str
+    title: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the finding's fields as JSON-able text."""
+        names = ("code", "title", "where", "expected", "found", "hint")
+        return {name: encodable(getattr(self, name)) for name in names}

@@ -1,40 +1,15 @@
-"""The catalogue of the runtime's error codes: texts from a data file, exception classes by range.
+"""The catalogue of the runtime's error codes: texts from a data file.
 
 `error_codes.toml` holds the texts. A load that succeeds neither imports this module nor reads that
 file: `aotc_runtime.base.errors` does both when there is something to report.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
-
-from aotc_runtime.base.errors import (
-    AotcError,
-    BackendError,
-    BundleFormatError,
-    Finding,
-    IncompatibleHostError,
-    IncompatibleRuntimeError,
-    IntegrityError,
-    ReadinessError,
-    RegistryError,
-    ResourceError,
-    ShapeError,
-    TrustError,
-)
-
-
-class ServerError(AotcError):
-    """AOTC-E76x, E78x: a server that rejects a request, or cannot start.
-
-    Defined here, and not beside the others, because nothing that loads a bundle raises it.
-    """
-
-    exit_code = 2
 
 
 class Cause(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,24 +30,15 @@ class Cause(Struct, frozen=True, forbid_unknown_fields=True):
     hint: str = ""
     expected: str = ""
 
-    def finding(
-        self,
-        code: str,
-        where: str,
-        found: str,
-        expected: str | None,
-        hint: str | None,
-        values: Mapping[str, object],
-    ) -> Finding:
-        """Return a finding with these texts, except those that the call site replaces."""
-        return Finding(
-            code=code,
-            where=where,
-            expected=self.expected.format_map(values) if expected is None else expected,
-            found=found,
-            hint=self.hint.format_map(values) if hint is None else hint,
-            title=self.title,
-        )
+    def words(
+        self, expected: str | None, hint: str | None, values: Mapping[str, object]
+    ) -> dict[str, str]:
+        """Return a finding's fields with these texts, except those that the call site replaces."""
+        return {
+            "expected": self.expected.format_map(values) if expected is None else expected,
+            "hint": self.hint.format_map(values) if hint is None else hint,
+            "title": self.title,
+        }
 
 
 def readable(text: str) -> str:
@@ -95,52 +61,9 @@ class Code(Cause, frozen=True, forbid_unknown_fields=True):
         return self.causes[cause] if cause else self
 
 
-class Family(NamedTuple):
-    """The codes that one exception class, with its exit code, stands for.
-
-    Attributes:
-        error: The exception class.
-        prefixes: What its codes begin with.
-        title: The heading on the page of error codes.
-    """
-
-    error: type[AotcError]
-    prefixes: tuple[str, ...]
-    title: str
-
-    @property
-    def ranges(self) -> str:
-        """The codes in short: "E50x, E51x"."""
-        return ", ".join(p.removeprefix("AOTC-").ljust(4, "x") for p in self.prefixes)
-
-
-FAMILIES: tuple[Family, ...] = (
-    Family(BundleFormatError, ("AOTC-E1",), "bundle format"),
-    Family(IntegrityError, ("AOTC-E2",), "integrity"),
-    Family(TrustError, ("AOTC-E3",), "trust"),
-    Family(IncompatibleRuntimeError, ("AOTC-E4",), "runtime"),
-    Family(IncompatibleHostError, ("AOTC-E50", "AOTC-E51"), "host"),
-    Family(ResourceError, ("AOTC-E55",), "resources"),
-    Family(ResourceError, ("AOTC-E56",), "stores"),
-    Family(ShapeError, ("AOTC-E6",), "calls"),
-    Family(ReadinessError, ("AOTC-E70",), "readiness"),
-    Family(BackendError, ("AOTC-E75",), "backend"),
-    Family(ServerError, ("AOTC-E76", "AOTC-E78"), "server"),
-    Family(RegistryError, ("AOTC-E77",), "registries"),
-)
-
-
 def read_codes(path: Path) -> dict[str, Code]:
     """Return the codes of a catalogue file."""
     return msgspec.toml.decode(path.read_bytes(), type=dict[str, Code])
-
-
-def family_in(families: Sequence[Family], code: str) -> Family:
-    """Return the family of a code. Raises KeyError if none has its range."""
-    for family in families:
-        if code.startswith(family.prefixes):
-            return family
-    raise KeyError(code)
 
 
 @cache

@@ -9,38 +9,15 @@ are imported inside functions, because a load that succeeds needs neither.
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from msgspec import Struct
-
-
-class Finding(Struct, frozen=True):
-    """One error: its code and title, its place, and what to do.
-
-    Attributes:
-        code: Stable, `AOTC-E…`.
-        where: The file with the key path, the blob, or the entry point.
-        expected, found: A value or a short noun phrase; empty where it would add nothing.
-        hint: What to do or type next; may be empty.
-        title: The catalogue's, by code and cause; empty in findings that other versions made.
-    """
-
-    code: str
-    where: str
-    expected: str
-    found: str
-    hint: str
-    title: str = ""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the finding's fields as JSON-able text."""
-        from aotc_runtime.base.rendering import to_json
-
-        return to_json(self)
+from aotc_runtime.base import Finding as Finding
 
 
 class AotcError(Exception):
     """Base of every error that aotc raises on purpose; carries findings, each of them once."""
 
     exit_code: ClassVar[int] = 1
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    """What the codes of a class begin with; each code has one class."""
 
     def __init__(self, *findings: Finding) -> None:
         if not findings:
@@ -63,67 +40,85 @@ class BundleFormatError(AotcError):
     """AOTC-E1xx: the bytes are not a well-formed bundle."""
 
     exit_code = 5
+    prefixes = ("AOTC-E1",)
 
 
 class IntegrityError(AotcError):
     """AOTC-E2xx: a digest, a size or the set of blobs is not what was signed."""
 
     exit_code = 5
+    prefixes = ("AOTC-E2",)
 
 
 class TrustError(AotcError):
     """AOTC-E3xx: nobody this policy trusts vouches for the bundle, or the policy refuses it."""
 
     exit_code = 5
+    prefixes = ("AOTC-E3",)
 
 
 class IncompatibleRuntimeError(AotcError):
     """AOTC-E4xx: built for another runtime (jaxlib, XLA) than the one running."""
 
     exit_code = 6
+    prefixes = ("AOTC-E4",)
 
 
 class IncompatibleHostError(AotcError):
     """AOTC-E50x, E51x: this host's processor or devices cannot run the executables."""
 
     exit_code = 7
+    prefixes = ("AOTC-E50", "AOTC-E51")
 
 
 class ResourceError(AotcError):
     """AOTC-E55x, E56x: too little memory or room, or another resource is missing."""
 
     exit_code = 7
+    prefixes = ("AOTC-E55", "AOTC-E56")
 
 
 class ShapeError(AotcError):
     """AOTC-E6xx: a call whose arguments, shapes or dtypes no executable serves."""
 
     exit_code = 2
+    prefixes = ("AOTC-E6",)
 
 
 class ReadinessError(AotcError):
     """AOTC-E70x: a fixture did not match; the bundle is not ready."""
 
     exit_code = 8
+    prefixes = ("AOTC-E70",)
 
 
 class BackendError(AotcError):
     """AOTC-E75x: XLA failed to load or to run an executable."""
 
     exit_code = 7
+    prefixes = ("AOTC-E75",)
+
+
+class ServerError(AotcError):
+    """AOTC-E76x, E78x: a server that rejects a request, or cannot start."""
+
+    exit_code = 2
+    prefixes = ("AOTC-E76", "AOTC-E78")
 
 
 class RegistryError(AotcError):
     """AOTC-E77x: a registry that cannot be reached, lets nobody in, or says what none may say."""
 
     exit_code = 11
+    prefixes = ("AOTC-E77",)
 
 
 def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks."""
-    from aotc_runtime.base.codes import FAMILIES, family_in
-
-    return family_in(FAMILIES, code).error
+    """Return the exception class of a code. Raises KeyError for one that no imported class has."""
+    for error in AotcError.__subclasses__():
+        if code.startswith(error.prefixes):
+            return error
+    raise KeyError(code)
 
 
 def finding(
@@ -138,11 +133,17 @@ def finding(
 ) -> Finding:
     """Return a finding with the catalogue's texts of a code, or of one of its causes.
 
-    `expected` and `hint` replace the catalogue's; `values` fill its placeholders.
+    `expected` and `hint` replace the catalogue's; `values` fill its placeholders. Where the
+    catalogue cannot be read for lack of memory or descriptors, its texts are missing.
     """
-    from aotc_runtime.base.codes import codes
+    try:
+        from aotc_runtime.base.codes import codes
 
-    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
+        texts = codes()
+    except (MemoryError, OSError):
+        return Finding(code, where, expected or "", found, hint or "")
+    words = texts[code].of(cause).words(expected, hint, values)
+    return Finding(code=code, where=where, found=found, **words)
 
 
 def refusal(
@@ -155,16 +156,9 @@ def refusal(
     hint: str | None = None,
     **values: object,
 ) -> AotcError:
-    """Return the exception for one `finding`, which has the same arguments.
-
-    Where memory or descriptors do not suffice to import the catalogue, it is a ResourceError
-    without the catalogue's texts.
-    """
-    try:
-        made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
-        return family_of(code)(made)
-    except (MemoryError, OSError):
-        return ResourceError(Finding(code, where, expected or "", found, hint or ""))
+    """Return the exception for one `finding`, which has the same arguments."""
+    made = finding(code, where, found, cause=cause, expected=expected, hint=hint, **values)
+    return family_of(code)(made)
 
 
 def raise_if(findings: Iterable[Finding]) -> None:

@@ -8,12 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime.base.errors import Finding
-
-
-def _encodable(text: str) -> str:
-    """File names may hold bytes that are no UTF-8 (surrogates in Python), which JSON cannot."""
-    return text.encode(errors="backslashreplace").decode()
+from aotc_runtime.base import Finding, encodable
 
 
 def printable(text: str) -> str:
@@ -22,7 +17,7 @@ def printable(text: str) -> str:
     Every character that steers a terminal, starts a line or is invisible is written as its escape.
     All text that comes from a file, a registry or a request goes through here before it is printed.
     """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _encodable(text))
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in encodable(text))
 
 
 def say(*lines: str) -> None:
@@ -102,23 +97,11 @@ def sentence(finding: Finding) -> str:
     return printable(f"{told}; {finding.hint}" if finding.hint else told)
 
 
-def to_json(finding: Finding) -> dict[str, str]:
-    """Return a finding as JSON."""
-    return {
-        "code": finding.code,
-        "title": _encodable(finding.title),
-        "where": _encodable(finding.where),
-        "expected": _encodable(finding.expected),
-        "found": _encodable(finding.found),
-        "hint": _encodable(finding.hint),
-    }
-
-
 def refusal(
     findings: Sequence[Finding], exit_code: int, extra: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the JSON document of a command that failed."""
-    listed = [to_json(finding) for finding in findings]
+    listed = [finding.to_json() for finding in findings]
     return {"ok": False, "exit_code": exit_code, **extra, "findings": listed}
 
 
@@ -154,7 +137,7 @@ def _all_encodable(value: Any) -> Any:
         case list() | tuple():
             return [_all_encodable(item) for item in value]
         case str():
-            return _encodable(value)
+            return encodable(value)
         case _:
             return value
 

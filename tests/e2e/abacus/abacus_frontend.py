@@ -12,8 +12,6 @@ from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, 
 class BeadsFrontend:
     """Reads `.beads` files: `{"kernel": [[...]], "bias": [...]}`."""
 
-    suffixes = (".beads",)
-
     def read(self, file: ModelFile) -> Model:
         """Return the function `image @ kernel + bias`. Raises CaptureError (AOTC-E843)."""
         try:

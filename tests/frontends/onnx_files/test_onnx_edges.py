@@ -165,6 +165,18 @@ def test_constant_places_are_cut_to_a_size_that_varies(operator: str) -> None:
         np.testing.assert_array_equal(found, x * table[:size])
 
 
+@pytest.mark.parametrize("end", [0, -(1 << 40)])
+def test_a_slice_backwards_ends_before_its_end_where_sizes_vary(end: int) -> None:
+    at = {"start": -1, "end": end, "axis": 0, "step": -1}
+    given = {name: np.array([number]) for name, number in at.items()}
+    got = read(simple([N("Slice", ["x", *at], ["y"])], ("n",), **given))
+    shape = jax.export.symbolic_shape("n", constraints=["n >= 2"])
+    every = jax.export.export(jax.jit(got.function))({}, jax.ShapeDtypeStruct(shape, np.float32))
+    x = floats(0, 1, 2, 3)
+    wanted = x[::-1] if end else x[:0:-1]
+    np.testing.assert_array_equal(every.call({}, x)["y"], wanted)
+
+
 def test_a_convolution_of_a_size_that_varies_is_padded_to_the_same() -> None:
     """Never by less than nothing, where a step is longer than the kernel."""
     kernel = np.random.default_rng(0).normal(size=(4, 2, 3, 2)).astype(np.float32)

@@ -212,8 +212,6 @@ def slice_(
 
 def _bounded(at: Any, size: Any, low: Any, high: Any) -> Any:
     """Return a position that counts from the end where it is negative, within bounds."""
-    if isinstance(at, int) and isinstance(size, int):
-        return min(max(at + size if at < 0 else at, low), high)
     if isinstance(at, int) and at >= 1 << 30:
         return high
     if isinstance(at, int) and at <= -(1 << 30):
@@ -221,7 +219,7 @@ def _bounded(at: Any, size: Any, low: Any, high: Any) -> Any:
     if at is size:
         return high
     if isinstance(at, int) and at == 0:
-        return low
+        return 0
     at = at + size if at < 0 else at
     return core.max_dim(core.min_dim(at, high), low)
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jax.scipy.ndimage import map_coordinates
+from jax import core, lax
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
@@ -39,17 +37,6 @@ class Window:
         return tuple((k - 1) * d + 1 for k, d in zip(self.size, self.dilations, strict=True))
 
 
-def _above(size: Any, least: int) -> Any:
-    """Return the larger one of a size, which may be symbolic, and a number."""
-    return max(size, least) if isinstance(size, int) else jax.core.max_dim(size, least)
-
-
-def _below(size: Any, most: Any) -> Any:
-    """Return the smaller one of two sizes, which may be symbolic."""
-    known = isinstance(size, int) and isinstance(most, int)
-    return min(size, most) if known else jax.core.min_dim(size, most)
-
-
 def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
     """Return the window of a node over axes of these sizes."""
     dims = len(space)
@@ -67,7 +54,7 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
         pads = []
         for length, wide, step in zip(space, reach, strides, strict=True):
             count = -(-length // step)
-            total = _above((count - 1) * step + wide - length, 0)
+            total = core.max_dim((count - 1) * step + wide - length, 0)
             less = total // 2
             pads.append((less, total - less) if auto == "SAME_UPPER" else (total - less, less))
         return Window(size, strides, dilations, tuple(pads), (0,) * dims)
@@ -81,8 +68,8 @@ def window_of(call: Call, space: Sequence[Any], size: Sequence[int]) -> Window:
             room = length + low + high - wide
             count = -(-room // step) + 1
             # A window begins in the array, or in the padding before it.
-            count = _below(count, -(-(length + low) // step))
-            extra[axis] = _above((count - 1) * step - room, 0)
+            count = core.min_dim(count, -(-(length + low) // step))
+            extra[axis] = core.max_dim((count - 1) * step - room, 0)
     return Window(size, strides, dilations, both, tuple(extra))
 
 
@@ -220,46 +207,3 @@ def _global(call: Call, x: Value, *, reduce: Callable[..., Any]) -> Value:
 
 operator("GlobalAveragePool")(partial(_global, reduce=jnp.mean))
 operator("GlobalMaxPool")(partial(_global, reduce=jnp.max))
-
-
-@operator("DeformConv")
-def deform_conv(
-    call: Call, x: Value, w: Value, offset: Value, bias: Value = None, mask: Value = None
-) -> Value:
-    x, w, offset = map(call.traced, (x, w, offset))
-    if x.ndim != 4:
-        call.lacks("DeformConv over another number of axes than two")
-    size = tuple(call.attribute("kernel_shape") or w.shape[2:])
-    window = window_of(call, x.shape[2:], size)
-    groups, parts = call.attribute("group"), call.attribute("offset_group")
-    n, channels = x.shape[:2]
-    rows, columns = offset.shape[2:]
-    steps = window.strides
-    taps = [(a, b) for a in range(size[0]) for b in range(size[1])]
-    offset = offset.reshape(n, parts, len(taps), 2, rows, columns)
-    weight = None if mask is None else call.traced(mask).reshape(n, parts, len(taps), rows, columns)
-    sampled = []
-    for number, (a, b) in enumerate(taps):
-        row = (jnp.arange(rows) * steps[0] + a * window.dilations[0] - window.pads[0][0])[:, None]
-        column = jnp.arange(columns) * steps[1] + b * window.dilations[1] - window.pads[1][0]
-        y = row + offset[:, :, number, 0]
-        z = column + offset[:, :, number, 1]
-        found = _between(x.reshape(n, parts, channels // parts, *x.shape[2:]), y, z)
-        if weight is not None:
-            found = found * weight[:, :, number][:, :, None]
-        sampled.append(found.reshape(n, channels, rows, columns))
-    stacked = jnp.stack(sampled, 2).reshape(n, groups, channels // groups, len(taps), rows, columns)
-    kernel = w.reshape(groups, w.shape[0] // groups, channels // groups, len(taps))
-    result = jnp.einsum("ngcthw,gotc->ngohw", stacked, kernel.swapaxes(2, 3))
-    result = result.reshape(n, w.shape[0], rows, columns)
-    return result if bias is None else result + _along_channels(call.traced(bias), 4)
-
-
-def _between(x: Any, y: Any, z: Any) -> Any:
-    """Interpolate (n, parts, channels, rows, columns) linearly at (n, parts, …), zero outside."""
-
-    def sample(channel: Any, row: Any, column: Any) -> Any:
-        return map_coordinates(channel, [row, column], order=1)
-
-    places = (jnp.clip(at, -1, size) for at, size in zip((y, z), x.shape[3:], strict=True))
-    return jax.vmap(jax.vmap(jax.vmap(sample, (0, None, None))))(x, *places)

@@ -34,12 +34,8 @@ def _ends(
     if not ceil:
         return pad, pad
     count = -(-(size + 2 * pad - reach) // stride) + 1
-    if not isinstance(size, int):
-        count = jax.core.min_dim(count, -(-(size + pad) // stride))
-        return pad, jax.core.max_dim((count - 1) * stride + reach - size - pad, 0)
-    if (count - 1) * stride >= size + pad:
-        count -= 1
-    return pad, max((count - 1) * stride + reach - size - pad, 0)
+    count = jax.core.min_dim(count, -(-(size + pad) // stride))
+    return pad, jax.core.max_dim((count - 1) * stride + reach - size - pad, 0)
 
 
 def _strides(stride: Numbers, kernel: Sequence[int]) -> tuple[int, ...]:

@@ -200,8 +200,6 @@ def _bounded(value: Size | None, size: Size, otherwise: Size) -> Size:
     """Return an end of a slice as a number from 0, cut off at the size."""
     if value is None:
         return otherwise
-    if isinstance(value, int) and isinstance(size, int):
-        return min(max(value + size if value < 0 else value, 0), size)
     if isinstance(value, int) and value >= 2**62:
         return size
     if isinstance(value, int) and value < 0:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from aotc_runtime.base.codes import ServerError
 from aotc_runtime.base.errors import (
     AotcError,
     BackendError,
     ResourceError,
+    ServerError,
     ShapeError,
     finding,
     refusal,

@@ -142,7 +142,7 @@ def test_an_engines_error_is_told_in_one_line_even_if_it_says_nothing(said: str,
 
 
 @pytest.mark.parametrize("lack", [MemoryError(), OSError(24, "Too many open files")])
-def test_errors_without_room_for_the_catalogue_keep_their_code(
+def test_errors_without_room_for_the_catalogue_keep_code_and_class(
     lack: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first error imports the texts, and may be that memory has run out."""
@@ -150,5 +150,5 @@ def test_errors_without_room_for_the_catalogue_keep_their_code(
         patch.delitem(sys.modules, codes.__name__)
         patch.setattr(sys, "meta_path", [Mock(find_spec=Mock(side_effect=lack))])
         error = refusal("AOTC-E755", "predict", "out of memory")
-    assert isinstance(error, ResourceError)
+    assert isinstance(error, BackendError)
     assert (error.code, error.findings[0].found) == ("AOTC-E755", "out of memory")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.base.codes import ServerError
-from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.errors import ServerError, refusal
 from aotc_runtime.formats.protobuf_wire import WireError, read_varint
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType

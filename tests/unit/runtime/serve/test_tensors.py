@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc_runtime.base.codes import ServerError
+from aotc_runtime.base.errors import ServerError
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType
 from aotc_serve.inference.inference_requests import refuse_large
