@@ -342,7 +342,7 @@ def test_a_tuning_file_chooses_a_precision_and_what_it_keeps(tmp_path: Path) -> 
     assert applied is not None
     assert [each.tensor for each in applied.quantized] == ["first/kernel", "second/kernel"]
     assert applied.kept["params last"] == "accuracy control"
-    note = "predict has the precision small, within the limits of its metric; last stay as they are"
+    note = "predict has the precision small, within the limits of its metric; not quantized: last"
     assert note in made.notes
 
 
