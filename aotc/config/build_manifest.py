@@ -14,7 +14,7 @@ from msgspec import msgpack
 
 from aotc.base.errors import raise_if
 from aotc.base.msgpack_values import unpacked
-from aotc.config import manifest_relations
+from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
 from aotc.config.dimension_specs import DimensionSpec
@@ -100,6 +100,11 @@ def encode_build_manifest(manifest: BuildManifest) -> bytes:
     return msgpack.encode([*where, manifest.text, manifest.chosen])
 
 
+def prepare_to_decode() -> None:
+    """Build the validator of manifests, which takes longer than most manifests."""
+    toml_validation.prepare(ManifestKeys)
+
+
 def decode_build_manifest(data: bytes) -> BuildManifest:
     """Return a manifest that another process has read and checked."""
     path, root, text, chosen = unpacked(
@@ -133,8 +138,11 @@ def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Pr
             named.append((("entry_points", name, "fixtures", key), getattr(entry.fixtures, key)))
         for data in manifest.evaluation_files(name):
             named.append((("entry_points", name, "evaluation", "data"), data))
+    named += [(("assets", name), file) for name, file in manifest.assets.items()]
     for path, file in named:
         if file is None or file.path.absolute() == new:
+            continue
+        if path[0] == "assets" and file.path.is_dir():
             continue
         if reason := _why_no_file(file.path):
             hint = "create the file, or correct the path"

@@ -453,7 +453,8 @@ class ManifestKeys(Section):
     """All keys of a build manifest.
 
     `targets` and `overrides` are as written. `engines` compile, in order; () for those of each
-    target's file. `mesh` maps its axes to sizes, in order; empty for programs on one device.
+    target's file. `assets` are files and folders that travel in the bundle. `mesh` maps its axes to
+    sizes, in order; empty for programs on one device.
     """
 
     schema: Annotated[
@@ -486,6 +487,7 @@ class ManifestKeys(Section):
     overrides: Annotated[Mapping[str, Overrides], ByName, Field(alias="target")] = field(
         default_factory=dict
     )
+    assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
     tune: Tune = field(default_factory=Tune)
     entry_points: Annotated[

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from aotc.base.errors import refusal
+from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
@@ -23,12 +23,14 @@ from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
+from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline import build_notes, build_tuning, code_identity
+from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.build_stages import (
@@ -171,7 +173,7 @@ def build(
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
-        parts = Assembler(manifest, program, run.built_with, run.scratch)
+        parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = check(run, program, compiled, parts)
@@ -180,15 +182,18 @@ def build(
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
+        assets = request.assets.digests
+        raise_if(changed(program.made_from, assets.items()))
+        shipped = replace(program, files={**program.files, **assets})
         with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,
                 form,
                 checked,
-                program,
+                shipped,
                 signer,
-                partial(_materials, run, program, file, builder, stated, started),
+                partial(_materials, run, shipped, file, builder, stated, started),
                 manifest=manifest,
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
@@ -311,6 +316,7 @@ def resolve(
     resolved = tuple(engines[0] for engines, _ in asked)
     return Request(
         manifest=manifest,
+        assets=read_assets(manifest),
         names=names,
         targets=resolved,
         next_engines={first.name: tuple(rest) for (first, *rest), _ in asked if rest},

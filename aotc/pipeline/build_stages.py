@@ -24,6 +24,7 @@ from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
+from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
@@ -47,12 +48,13 @@ class Request:
     `names` are the targets as the manifest or the caller writes them, `targets` the same in this
     order, each for the first engine of its list. `next_engines` has, by its name, a target for the
     other engines of its list, in order; `beside` those for engines that a tuning file chose for
-    single executables, by engine. `wanted` are the executables of each target. `not_tuned` has
-    targets that tuning leaves as they are, and why. With `keep_going`, failures are collected; the
-    first one ends the build otherwise.
+    single executables, by engine. `assets` are the manifest's, `wanted` the executables of each
+    target. `not_tuned` has targets that tuning leaves as they are, and why. With `keep_going`,
+    failures are collected; the first one ends the build otherwise.
     """
 
     manifest: BuildManifest
+    assets: AssetFiles
     names: tuple[str, ...]
     targets: tuple[Target, ...]
     next_engines: Mapping[str, tuple[Target, ...]]

@@ -112,6 +112,11 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
                 f"{size(weights['size_bytes'])}, from {weights['origin']}"
             )
+        for asset_name, asset in target.get("assets", {}).items():
+            sizes = [ref["size"] for ref in asset["files"].values()]
+            named = "folder of " + count(len(sizes), "file")
+            what = named if asset["kind"] == "folder" else "".join(asset["files"])
+            page.line(f"  asset {asset_name}: {what}, {size(sum(sizes))}")
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)
 

@@ -99,6 +99,11 @@ def with_zeros_of_rows(w: Any, row: Any, zero: Any, x: Any) -> Any:
     return given @ (wide(less(w, zero[:, None])) * row)
 
 
+def with_scales_of_rows(w: Any, rows: Any, x: Any) -> Any:
+    given = wide(rounded(x, np.float32(0.03))) * np.float32(0.03)
+    return given @ (wide(w) * rows[:, None])
+
+
 def dynamic(w: Any, row: Any, x: Any) -> Any:
     scale = jnp.abs(x).max(1, keepdims=True) / 127
     whole = jnp.clip(jnp.round(x / scale), -127, 127).astype(jnp.int8)
@@ -135,6 +140,26 @@ WEIGHTED: Mapping[str, Program] = {
     "8 bits, zeros by block": Program(by_block_with_zeros, (W8, BLOCKED, ZEROS), (X,)),
     "unsigned 8 bits, a zero": Program(with_a_zero, (U8, ROW, np.uint8(131)), (X,)),
     "unsigned 8 bits": Program(by_column, (U8, ROW), (X,)),
+    "8 bits, scales of rows": Program(
+        lambda w, s, x: x @ (wide(w) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of blocks": Program(
+        lambda w, s, x: (
+            x @ (wide(w).reshape(BLOCKS, GROUP, -1) * s[:, None, None]).reshape(DEPTH, -1)
+        ),
+        (W8, ROW[:BLOCKS]),
+        (X,),
+    ),
+    "8 bits, zeros of rows": Program(
+        lambda w, s, x: x @ ((wide(w) - s[:, None]) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of two axes": Program(
+        lambda w, s, x: jnp.einsum(
+            "bij,ijn->bn", x.reshape(-1, BLOCKS, GROUP), wide(w).reshape(BLOCKS, GROUP, -1) * s
+        ),
+        (W8, ROW[:BLOCKS].reshape(-1, 1, 1)),
+        (X,),
+    ),
     "scaled behind": Program(lambda w, s, x: (x @ wide(w)) * s, (W8, ROW), (X,)),
     "transposed": Program(
         lambda w, s, x: jnp.einsum("bk,nk->bn", x, wide(w) * s[:, None]), (W8.T.copy(), ROW), (X,)
@@ -190,6 +215,9 @@ ROUNDED: Mapping[str, Program] = {
         (),
         (ODD, np.uint8(100)),
     ),
+    "behind a scale of a call": Program(
+        lambda x, s: rounded(wide(x) * s, np.float32(0.3)), (), (LOW[:1], np.float32(np.nan))
+    ),
     "fewer": Program(
         lambda x: jnp.clip(jnp.round(x), -127, 100).astype(np.int8), (), (ODD,), "QuantizeLinear"
     ),
@@ -221,6 +249,12 @@ STRICT: Mapping[str, Program] = {
         with_zeros_of_rows,
         (W8[:COLUMNS], ROW, _whole(np.int8, COLUMNS)),
         (X[:, :COLUMNS],),
+    ),
+    "scales of the summed axis": Program(
+        with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)
+    ),
+    "scales of the summed axis, one column": Program(
+        with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
     ),
     "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
     "a conversion that wraps": Program(
@@ -290,7 +324,7 @@ def test_signed_weights_are_exact_with_vnni(name: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ON_GRAPHS)
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [*RIGHT, "scales of the summed axis"])
 def test_quantized_program_matches_plain_jax(name: str, engine: Any) -> None:
     found, plain, _ = results_of(ALL[name], engine.name)
     assert _same(found, plain)
@@ -313,7 +347,7 @@ def test_what_only_looks_like_it_keeps_its_arithmetic(name: str) -> None:
     found, plain, operators = results_of(ALL[name], "onnxruntime")
     assert _same(found, plain)
     allowed = {"QuantizeLinear"} if name == "a scale of a call" else set()
-    if name == "zeros of rows, scales of columns":
+    if name == "zeros of rows, scales of columns" or name.startswith("scales of the summed"):
         allowed = {"QuantizeLinear", "DequantizeLinear"}
     assert set(operators) & set(NEW) <= allowed
 
@@ -329,6 +363,17 @@ def test_numbers_without_an_end_stay_so(name: str, engine: Any, rows: int) -> No
     assert np.array_equal(np.isinf(found), np.isinf(plain))
     finite = np.isfinite(plain)
     assert np.allclose(found[finite], plain[finite], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ON_GRAPHS)
+@pytest.mark.parametrize("name", ["8 bits by column", "4 bits by block"])
+def test_largest_numbers_times_small_scales_stay_finite(name: str, engine: Any) -> None:
+    program, given = RIGHT[name], X[:1].copy()
+    given[0, ::9] = np.finfo(np.float32).max / 4
+    (numbers, scales) = program.weights
+    program = program._replace(weights=(numbers, scales / 1000), inputs=(given,))
+    found, plain, _ = results_of(program, engine.name)
+    assert np.isfinite(plain).all() and _same(found, plain)
 
 
 WRONG: Mapping[str, tuple[Program, Program]] = {

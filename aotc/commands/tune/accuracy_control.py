@@ -22,7 +22,7 @@ from aotc.commands.tune.tuning_messages import Controlled, outcome_file
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.evaluation_data import evaluation_of
 from aotc.pipeline.children.evaluation_worker import PlainEvaluation
-from aotc.pipeline.children.reference_worker import plain_functions
+from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 
@@ -91,9 +91,8 @@ class _Control:
         assert precision is not None, "only such entry points are controlled"
         applied = msgspec.structs.replace(precision, quantized=tuple(quantized))
         taken = replace(self.entry_point, precision=applied if quantized else None)
-        functions = plain_functions(
-            self.models, self.scratch, self.program, self.compiling, {name: taken}
-        )
+        weights = PlainWeights(self.models, self.scratch, self.program)
+        functions = plain_functions(weights, self.compiling, {name: taken})
         return self.evaluation.metric.value(self.evaluation.rows(functions[name]))
 
 

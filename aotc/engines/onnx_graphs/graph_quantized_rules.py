@@ -21,6 +21,10 @@ _EXACT = 2**24
 _FLOAT32 = 1
 """MatMulNBits's number of a precision in which it multiplies."""
 
+_SHIFT = 2.0**24
+"""A power of two by which left factors are smaller and scales larger. Engines that multiply by the
+scales behind the sum exceed float32's range with the left factor's largest numbers otherwise."""
+
 _BLOCKS = (128, 64, 32, 16)
 """Sizes of blocks that MatMulNBits takes, in order of preference."""
 
@@ -80,17 +84,18 @@ def _dequantize(rule: Rule) -> list[Tensor]:
     is_fixed = numbers.name in graph.names.fixed
     paired = operation.attributes.get("paired", "")
     is_usable = bool(paired) if is_fixed else prod(scale.shape) == 1
-    axes = [axis for axis, size in enumerate(scale.shape) if size != 1]
+    rank = len(numbers.shape) - len(scale.shape)
+    axes = tuple(axis + rank for axis, size in enumerate(scale.shape) if size != 1)
     if (
         not graph.names.kernels.operators
         or not is_usable
         or operation.operands[0].element in NARROW
-        or len(axes) > 1
+        or axes not in ((), operation.attributes.get("free", ()))
         or any(prod(each.shape) != 1 and each.shape != scale.shape for each in zeros)
     ):
         return [_widened(graph, numbers, scale, zeros)]
-    row = (scale.shape[axes[0]],) if axes else ()
-    where = {"axis": axes[0] - len(scale.shape) + len(numbers.shape)} if axes else {}
+    row = (prod(scale.shape),) if axes else ()
+    where = {"axis": axes[0]} if axes else {}
     zero = zeros[0] if zeros else graph.constant(0, "i32")
     is_weight = is_fixed and paired != "stablehlo.add"
     if paired and not (is_weight and graph.names.kernels.signed):
@@ -127,8 +132,11 @@ def _weighted(rule: Rule) -> list[Tensor]:
         or 0 in (size, columns)
         or scale.shape[-2] != 1
     ):
+        if others and not graph.names.kernels.operators and numbers.name in graph.names.fixed:
+            left, scale = _shifted_scales(graph, left, scale)
         right = graph.full(_widened(graph, numbers, scale, others[1:]), numbers.shape)
         return [product(rule, left, graph.reshape(right, (depth, columns)))]
+    left, scale = _shifted_scales(graph, left, scale)
     last = (len(numbers.shape) - 1, *range(len(numbers.shape) - 1))
     scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
     scale = graph.reshape(scale, (columns, prod(many), 1))
@@ -148,6 +156,12 @@ def _weighted(rule: Rule) -> list[Tensor]:
     whole = (*left.shape[:-1], columns)
     made = graph.node("MatMulNBits", [left, *inputs], whole, "f32", accuracy_level=_FLOAT32, **how)
     return [graph.reshape(made, result)]
+
+
+def _shifted_scales(graph: Graph, left: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Divide a left factor by `_SHIFT`, and multiply the scales of the right one with it."""
+    left = graph.each("Mul", left, graph.like(1 / _SHIFT, left))
+    return left, graph.each("Mul", scale, graph.like(_SHIFT, scale))
 
 
 def _flat(rule: Rule, place: int) -> Tensor:

@@ -243,7 +243,7 @@ def _largest(node: Any, value: Any) -> Any:
 def _is_bounded(value: Any) -> bool:
     """Return whether a value is never minus infinity."""
     node = value.get_node()
-    if node.get_type_name() in ("Reshape", "Transpose", "Squeeze", "Unsqueeze"):
+    if node.get_type_name() in _MOVED:
         return _is_bounded(node.input_value(0))
     if node.get_type_name() == "Multiply":
         one, other = node.input_values()
@@ -448,6 +448,36 @@ def _stepped(node: Any) -> Any:
     return ops.slice(made, zeros, ones, ones, np.array(axes, np.int64))
 
 
+_MOVED = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")
+
+
+def _repeat_scales(node: Any) -> None:
+    """Repeat scales and zero points of 8-bit weights for every number.
+
+    OpenVINO takes those that differ along the summed axis as those of the columns, unless each is
+    of a block and a column.
+    """
+    steps: list[Any] = []
+    numbers = node.input_value(1).get_node()
+    while numbers.get_type_name() in (*_MOVED, "Multiply", "Subtract"):
+        steps.append(numbers)
+        is_first = numbers.get_input_shape(0) == numbers.get_output_shape(0)
+        is_moved = numbers.get_type_name() in _MOVED
+        numbers = numbers.input_value(0 if is_first or is_moved else 1).get_node()
+    if numbers.get_type_name() != "Convert" or _element(numbers) not in ("i8", "u8"):
+        return
+    for step in steps:
+        if step.get_type_name() not in ("Multiply", "Subtract"):
+            continue
+        shape = list(step.get_output_shape(0))
+        for place, value in enumerate(step.input_values()):
+            given = [1] * (len(shape) - len(value.get_shape())) + list(value.get_shape())
+            is_of_blocks = len(shape) == 3 and given[1:] == [1, shape[2]]
+            if given != shape and prod(given[:-1]) != 1 and not is_of_blocks:
+                repeated = ops.broadcast(value, np.array(shape, np.int64))
+                step.input(place).replace_source_output(repeated.output(0))
+
+
 _COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 _JOINED = ("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Select", "Subtract")
 
@@ -464,6 +494,7 @@ _REPAIRS: Sequence[Repairs] = (
     {"Power": _power},
     dict.fromkeys(_REDUCTIONS, _reduced),
     dict.fromkeys(("Add", "Divide", "Multiply", "Subtract"), _keep_rank),
+    {"MatMul": _repeat_scales},
     dict.fromkeys(_JOINED, _end_attention),
 )
 """Repairs one after the other, each of the whole model."""

@@ -38,7 +38,7 @@ from aotc.pipeline.children.evaluation_data import (
     failed,
     read_blocks,
 )
-from aotc.pipeline.children.reference_worker import plain_functions
+from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -73,7 +73,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     prepared = []
     written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(manifest.mesh):
-        functions = plain_functions(models, scratch, captured, compiling, written)
+        functions = plain_functions(PlainWeights(models, scratch, captured), compiling, written)
         for name in evaluated:
             evaluation = PlainEvaluation(name, models, captured, folder, progress)
             rows = evaluation.rows(functions[name])

@@ -292,12 +292,15 @@ def _check_format(version: str, where: str) -> None:
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
-    """Digest to media type and size of every blob a manifest refers to."""
+    """Digest to media type and size of every blob; other roles of an asset's blob come first."""
     return {ref.digest: (media_type, ref.size) for ref, media_type, _ in roles_of(manifest)}
 
 
 def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
-    """Every blob a manifest refers to, with its media type and what it is, in words."""
+    """Every blob a manifest refers to, with its media type and what it is; assets come first."""
+    for name, asset in (manifest.assets or {}).items():
+        for path, ref in asset.files.items():
+            yield ref, oci_layout.ASSET_TYPE, f"asset {name} {path}"
     for name, weights in manifest.weights.items():
         for ref in weights.blobs:
             yield ref, oci_layout.WEIGHTS_TYPE, f"weights {name}"
@@ -316,6 +319,10 @@ def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
 def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """Check that the layers are exactly the blobs of the manifest, in size and type (AOTC-E205)."""
     wanted = references(manifest)
+    for ref, _, role in roles_of(manifest):
+        if ref.size != wanted[ref.digest][1]:
+            found, expected = f"{ref.size} bytes", f"{wanted[ref.digest][1]} bytes"
+            yield finding("AOTC-E205", f"{where} {role}", found, expected=expected)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
         expected = "each layer once, in the order of digests"

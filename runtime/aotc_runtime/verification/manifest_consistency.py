@@ -52,6 +52,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
         yield from _rare().check_mixed(manifest, where)
     if _is_sharded(manifest):
         yield from _rare().check_mesh(manifest, where)
+    if manifest.assets is not UNSET:
+        yield from _rare().check_assets(manifest, where)
     if not manifest.entry_points:
         yield _finding(where, "at least one entry point", "none")
     for name, entry_point in manifest.entry_points.items():

@@ -14,10 +14,11 @@ from jax import lax
 from jaxlib.mlir import ir
 
 from aotc.base.errors import CompileError
+from aotc.compile.compile_refusals import require_installed
 from aotc.compile.target_files import read_target
 from aotc.engines.iree import iree_module_text, repairs
 from aotc.engines.iree.iree_compiler import complaint, llvm_features
-from aotc.engines.iree.iree_job import COMPILER, compiler_version
+from aotc.engines.iree.iree_job import COMPILER
 from aotc.engines.iree.repairs import angle_repairs, index_repairs
 from tests.unit.engines.lowering import module_of
 
@@ -311,7 +312,7 @@ def test_features_are_given_and_denied_by_name(name: str, has: str, lacks: str) 
 
 def test_a_compiler_that_is_not_here_is_told_with_what_installs_it() -> None:
     try:
-        assert compiler_version() == version(COMPILER)
+        assert require_installed("iree", "iree", COMPILER) == {COMPILER: version(COMPILER)}
     except CompileError as error:
         with pytest.raises(PackageNotFoundError):
             version(COMPILER)
