@@ -2,7 +2,8 @@
 
 As the reference of all checks it shares no code with what it checks: neither the capture's reading
 of signatures and structures (which no module beside it may import), nor the loader's. jax alone
-flattens and builds structures, and leaves have the paths that jax gives them.
+flattens and builds structures, and leaves have the paths that jax gives them. Where a precision
+rounds activations, only the search for the products is that of the compiler.
 """
 
 import inspect
@@ -11,15 +12,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxlib.mlir import ir
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.check.rounded_activations import round_activations
+from aotc.compile.precision.activations import insert
+from aotc.compile.precision.weight_products import Axes, matrix_products
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -27,6 +31,12 @@ from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
+
+LARGEST = 127.5
+"""What the largest absolute value of a row becomes before it is rounded, to at most 127."""
+
+TINY = 1.0842021724855044e-19
+"""The square root of the smallest normal number of float32: smaller scales are replaced by 1."""
 
 type Array = np.ndarray[Any, Any]
 type Functions = Callable[[str], Callable[..., Any]]
@@ -251,6 +261,27 @@ class Function:
             dtype = jax.eval_shape(lambda: jax.random.key(0, impl=impl)).dtype
             return jax.ShapeDtypeStruct(shape, dtype)
         return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
+
+
+def round_activations(module: ir.Module, weights: Collection[int]) -> None:
+    """Round the other factors of products with the weights that these parameters are.
+
+    They stay floating-point numbers, and products are not of integers.
+    """
+    for product in matrix_products(module, weights):
+        function = _rounding(product.dimension_numbers[0][1 - product.place])
+        rounded = insert(function, (product.activation,), product.operation)
+        product.operation.operands[1 - product.place] = rounded
+
+
+@lru_cache(maxsize=256)
+def _rounding(summed: Axes) -> Callable[[Any], Any]:
+    def rounded(x: Any) -> Any:
+        unit = jnp.max(jnp.abs(x), axis=summed, keepdims=True) / np.float32(LARGEST)
+        unit = jnp.where(unit < np.float32(TINY), np.float32(1), unit)
+        return jnp.clip(jnp.round(x / unit), -127, 127) * unit
+
+    return rounded
 
 
 def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:

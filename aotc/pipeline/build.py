@@ -210,6 +210,7 @@ def build(
         *build_notes.never_split(bundle.manifests),
         *build_notes.not_evaluated(bundle.manifests),
         *build_notes.widened(bundle.manifests),
+        *build_tuning.precision_notes(manifest.chosen),
         *build_tuning.notes(
             request.untuned_targets,
             compiled.executables,

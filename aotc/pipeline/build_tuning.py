@@ -259,6 +259,13 @@ def notes(
         )
 
 
+def precision_notes(chosen: Mapping[str, ChosenPrecision]) -> Iterator[str]:
+    """Yield a note on the precision of each entry point that tuning has chosen."""
+    for name, each in chosen.items():
+        kept = f"; not quantized: {', '.join(each.keep)}" if each.keep else ""
+        yield f"{name} has the precision {each.precision}, within the limits of its metric{kept}"
+
+
 def file_of(
     executables: ByTarget[Executable],
     jobs: ByTarget[CompileJob],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.commands.tune.tuning_service import Measure
 from aotc.compile.target_files import builtin_folder
-from aotc.config.tuning_file import Recorded
+from aotc.config.precision_specs import ChosenPrecision
+from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
 from aotc.pipeline.cache.cache_store import Cache, LocalStore
@@ -325,9 +327,23 @@ def test_tuning_keeps_the_worst_weights_and_takes_the_fastest_precision(tmp_path
     assert all(isinstance(each, MeasuredCandidate) for each in chosen.candidates)
     keep = {"tiny": ("first/kernel", "last"), "small": ()}
     assert chosen.keep == keep[chosen.precision]
-    recorded = Recorded(made.tuning_file, "t.json")
-    again = built(tmp_path, text, cache, head, recorded)
+    again = built(tmp_path, text, cache, head, Recorded(made.tuning_file, "t.json"))
     assert again.bundle.root_digest == made.bundle.root_digest
+
+
+def test_a_tuning_file_chooses_a_precision_and_what_it_keeps(tmp_path: Path) -> None:
+    text = entry_point().replace('"small"', '["float32", "small"]') + EVALUATION
+    text += "max_drop = 0.08\n" + precision("int8")
+    chosen = {"predict": ChosenPrecision("small", ("last",))}
+    not_tuned = {"cpu-x86-64-v3": "another processor"}
+    file = TuningFile(1, version("jaxlib"), (), not_tuned, precisions=chosen)
+    made = built(tmp_path, text, tuning=Recorded(file, "t.json"))
+    applied = made.program.entry_points["predict"].precision
+    assert applied is not None
+    assert [each.tensor for each in applied.quantized] == ["first/kernel", "second/kernel"]
+    assert applied.kept["params last"] == "accuracy control"
+    note = "predict has the precision small, within the limits of its metric; not quantized: last"
+    assert note in made.notes
 
 
 @pytest.mark.parametrize(

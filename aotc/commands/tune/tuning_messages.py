@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from aotc.base.msgpack_values import unpacked
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 ROUNDS = 9
@@ -89,4 +89,4 @@ def outcome_file(folder: Path) -> Path:
 
 def read_outcomes(folder: Path) -> dict[str, Controlled]:
     """Return the outcomes by entry point."""
-    return msgspec.msgpack.decode(outcome_file(folder).read_bytes(), type=dict[str, Controlled])
+    return unpacked(outcome_file(folder).read_bytes(), dict[str, Controlled])

@@ -31,7 +31,7 @@ def multiply_integers(
 ) -> None:
     """Replace a product by one of integers; `weight` and `scale` are its quantized weight."""
     place, numbers = product.place, product.dimension_numbers
-    function = _product(place, numbers, product.axes, scheme.contracted)
+    function = integer_product(place, numbers, product.axes, scheme.contracted)
     made = insert(function, (product.activation, weight, scale), product.operation)
     product.operation.results[0].replace_all_uses_with(made)
     product.operation.erase()
@@ -56,7 +56,7 @@ def _lowered(function: Callable[..., Any], shapes: Sequence[tuple[Axes, str]]) -
 
 
 @lru_cache(maxsize=256)
-def _product(
+def integer_product(
     place: int, numbers: DimensionNumbers, axes: Axes, contracted: Axes
 ) -> Callable[..., Any]:
     """Return the function of an activation, a weight and its scales.
@@ -72,7 +72,10 @@ def _product(
             factors = (x, turned) if place else (turned, x)
             return lax.dot_general(*factors, numbers, preferred_element_type=result)
 
-        step = jnp.max(jnp.abs(x), numbers[0][1 - place], keepdims=True) / np.float32(bound)
+        summed = numbers[0][1 - place]
+        # Integers have no NaN, and XLA's fast maximum ignores it: a sum keeps it, for the scale.
+        invalid = jnp.sum(x - x, summed, keepdims=True)
+        step = (jnp.max(jnp.abs(x), summed, keepdims=True) + invalid) / np.float32(bound)
         step = lax.select(step < np.float32(SCALE_MIN), jnp.ones_like(step), step)
         integers = lax.round(x / step, lax.RoundingMethod.TO_NEAREST_EVEN)
         integers = lax.clamp(np.float32(-largest), integers, np.float32(largest))

@@ -60,11 +60,9 @@ class MatrixProduct:
     def dimension_numbers(self) -> DimensionNumbers:
         """Return the axes that it sums over, and those that count products."""
         found = stablehlo.DotDimensionNumbers(self.operation.attributes["dot_dimension_numbers"])
-        summed = found.lhs_contracting_dimensions, found.rhs_contracting_dimensions
-        batching = found.lhs_batching_dimensions, found.rhs_batching_dimensions
         return (
-            (tuple(summed[0]), tuple(summed[1])),
-            (tuple(batching[0]), tuple(batching[1])),
+            (tuple(found.lhs_contracting_dimensions), tuple(found.rhs_contracting_dimensions)),
+            (tuple(found.lhs_batching_dimensions), tuple(found.rhs_batching_dimensions)),
         )
 
 

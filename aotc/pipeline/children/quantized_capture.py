@@ -76,6 +76,7 @@ class Quantizer:
         if stated is None:
             return captured
         name, spec = stated
+        chosen = self._manifest.chosen.get(captured.name)
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
@@ -89,7 +90,8 @@ class Quantizer:
             self._names.setdefault(name, set()).add(weight[1])
             scheme = self._scheme(weight, uses, name, spec)
             if isinstance(scheme, str):
-                kept[" ".join(weight)] = scheme
+                is_controlled = chosen is not None and weight[1] in chosen.keep
+                kept[" ".join(weight)] = "accuracy control" if is_controlled else scheme
                 continue
             findings += self._undivided(weight, scheme, name)
             if findings:

@@ -14,8 +14,9 @@ from jaxlib.mlir import ir
 
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
-from aotc.check.rounded_activations import round_activations
+from aotc.check.plain_jax import round_activations
 from aotc.compile.mlir import mlir_context
+from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
 from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
@@ -172,6 +173,15 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     round_activations(lowered.compiler_ir("stablehlo"), [1])
     plain = np.asarray(lowered.compile()(x, restored))
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_with_numbers_that_are_not_finite_become_nan_in_xla() -> None:
+    """XLA's fast maximum, which is used for arrays of this size, ignores NaN."""
+    x = np.ones((32, 512), np.float32)
+    x[1, 3], x[2, 4] = np.nan, np.inf
+    multiplied = integer_product(1, (((1,), (0,)), ((), ())), (0, 1), (0,))
+    found = jax.jit(multiplied)(x, np.ones((512, 64), np.int8), np.ones(64, np.float32))
+    assert np.isnan(found).all(1).tolist() == [False, True, True, *[False] * 29]
 
 
 @pytest.mark.parametrize(
