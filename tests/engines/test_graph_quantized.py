@@ -451,6 +451,7 @@ function = "program:predict"
 bind = {{ params = "params" }}
 inputs.x = {{ shape = [3, 64], dtype = "float32" }}
 precision = "small"
+tolerance = {{ rtol = 1e-4, atol = 1e-5 }}
 """
 
 

@@ -575,12 +575,16 @@ class Dimension(_Part, frozen=True):
 
 
 class WeightTensor(_Part, frozen=True, omit_defaults=True):
-    """One tensor of a weights set, sharded like a TensorSpec; the blobs hold it whole."""
+    """One tensor of a weights set, sharded like a TensorSpec; the blobs hold it whole.
+
+    `packed` is the element type of numbers of which a byte holds two.
+    """
 
     name: str
     dtype: DType
     shape: tuple[Size, ...]
     sharding: Sharding = ()
+    packed: Literal["int4"] | UnsetType = UNSET
 
 
 class WeightSet(_Part, frozen=True):

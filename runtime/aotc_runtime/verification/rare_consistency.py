@@ -208,7 +208,7 @@ def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
         (a.set, a.tensor) for a in (*profile.arguments, *captured) if isinstance(a, WeightArgument)
     ]
     found = {
-        tensor.dtype.removeprefix("u")
+        (tensor.packed or tensor.dtype).removeprefix("u")
         for name, weights in manifest.weights.items()
         for tensor in weights.tensors
         if (name, tensor.name) in taken and len(tensor.shape) > 1 and tensor.dtype in FEW_BITS
