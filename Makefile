@@ -54,6 +54,10 @@ fuzz: $(STAMP) ## Fuzz every reader in out/fuzz (READER=tar for one, FUZZ_SECOND
 mutate: $(STAMP) ## Remove every check in turn; list those that no test misses (SHARD=1/4 for a part)
 	$(BIN)/python -m tests.hostile.mutation --shard $(SHARD) --jobs $(JOBS)
 
+vectors: $(STAMP) ## Write bundles and policies with one flaw each, for other readers (in out/vectors)
+	rm -rf out/vectors
+	$(BIN)/python -m tests.spec_reader.vectors out/vectors
+
 bench: $(STAMP) ## Measure; COMPARE=... against jax.jit, ONNX Runtime, OpenVINO, IREE and AOTInductor
 	set -e; for each in cold_start import_budget reproducibility verification cycles traffic \
 	    'engine rebuild' 'engine jobs'; do $(BIN)/python -m benchmarks.$$each; done

@@ -26,7 +26,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Blob, Form, TargetParts, assemble, pack
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.compile.xla.xla_compiler import WORKER, XlaBackend, request_of
+from aotc.compile.xla.xla_compiler import XlaBackend, request_of
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.build import build
 from aotc.pipeline.build_plan import compile_jobs, resolve_candidates
@@ -186,7 +186,7 @@ def in_a_loop(jobs: Sequence[CompileJob], folder: Path) -> Spent:
 
 def as_a_build(jobs: Sequence[CompileJob], at_a_time: int) -> Spent:
     """The compilations as a build has them."""
-    zygotes = kept(WORKER)
+    zygotes = kept(XlaBackend.WORKER)
     zygotes.end()  # what those of an earlier build used counts when they are over
     backend, meter = XlaBackend(), Meter()
     with ThreadPoolExecutor(at_a_time) as pool:

@@ -2,8 +2,9 @@
 
 A multilayer perceptron in four forms, written for ONNX: float32, weights of 8 bits, static
 quantization (QDQ) and dynamic quantization. Of each, bundles for each engine and ONNX Runtime's
-own session on the same file are called in turns in one process. Needs aotc's extras `onnx` and
-`openvino`.
+own session on the same file are called in turns in one process; so are bundles of the float32 model
+with precisions of their own, beside the session on the model that is quantized alike. Needs aotc's
+extras `onnx` and `openvino`.
 """
 
 from __future__ import annotations
@@ -34,11 +35,18 @@ version = "1.0.0"
 targets = ["{target}"]
 engines = ["{engine}"]
 [entry_points.run]
-source = "../{model}.onnx"
+source = "../{source}.onnx"
+{precision}
 tolerance = {{ rtol = 1e-2, atol = {atol} }}
 inputs.x = {{ shape = {shape}, dtype = "float32" }}
-fixtures.file = "../{model}.npz"
+fixtures.file = "../{source}.npz"
 """
+
+PRECISIONS = {
+    "weights": 'weights = "int8"',
+    "dynamic": 'weights = "int8"\nactivations = "dynamic"',
+}
+"""Precisions of the float32 model, by the model that is quantized alike."""
 
 
 def main() -> None:
@@ -59,13 +67,18 @@ def main() -> None:
     given = np.random.default_rng(0).standard_normal((options.batch, sizes[0]), np.float32)
     calls: dict[tuple[str, str], Callable[[], Any]] = {}
     for model in write_models(folder, sizes, given):
-        for engine in options.engines.split(","):
-            found = _bundle(folder / model, engine, options.target, given, options.threads)
-            if callable(found):
-                calls[model, engine] = found
-            else:
-                print(json.dumps({"model": model, "engine": engine, "refused": found}))
-        calls[model, "session"] = _session(folder / f"{model}.onnx", given, options.threads)
+        session = _session(folder / f"{model}.onnx", given, options.threads)
+        forms = {model: ""}
+        if model in PRECISIONS:
+            forms[f"own {model}"] = PRECISIONS[model]
+        for form, keys in forms.items():
+            for engine in options.engines.split(","):
+                made = _bundle(folder / model, engine, options.target, given, keys)
+                if isinstance(made, str):
+                    print(json.dumps({"model": form, "engine": engine, "refused": made}))
+                    continue
+                calls[form, engine] = _call(made, given, options.threads)
+            calls[form, "session"] = session
     for line in compared(_times(calls, options.rounds)):
         print(json.dumps(line))
 
@@ -124,32 +137,44 @@ def _network(onnx: Any, sizes: Sequence[int], rows: int, quantized: bool) -> Any
     )
 
 
-def _bundle(
-    model: Path, engine: str, target: str, given: Any, threads: int
-) -> Callable[[], Any] | str:
-    """Build a bundle and return a call of it, or the first finding of an engine that refuses."""
-    import aotc_runtime
+def _bundle(model: Path, engine: str, target: str, given: Any, precision: str) -> Path | str:
+    """Build a bundle, and return its folder, or the first finding of an engine that refuses.
+
+    With the keys of a `precision`, it is that of the float32 model.
+    """
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
     from aotc_runtime.base.errors import AotcError
 
-    place = model.with_name(f"{model.name}-{engine}")
+    place = model.with_name(f"{'own-' if precision else ''}{model.name}-{engine}")
     place.mkdir(exist_ok=True)
-    # Two engines may round a number to different steps.
-    atol = 1e-4 if model.name == "float32" else 0.1
     text = MANIFEST.format(
-        target=target, engine=engine, model=model.name, atol=atol, shape=list(given.shape)
+        target=target,
+        engine=engine,
+        source="float32" if precision else model.name,
+        precision='precision = "own"' if precision else "",
+        # Two engines may round a number to different steps.
+        atol=1e-4 if model.name == "float32" else 0.1,
+        shape=list(given.shape),
     )
+    text += f"[precision.own]\n{precision}\n" if precision else ""
     (place / "manifest.toml").write_text(text, encoding="utf-8")
-    signer, bundle = LocalSigner.ephemeral(), place / "model.aotb"
+    signer = LocalSigner.ephemeral()
     try:
-        build(place / "manifest.toml", output=bundle, signer=signer)
+        build(place / "manifest.toml", output=place / "model.aotb", signer=signer)
     except AotcError as error:
         return f"{error.code}: {error.findings[0].found}"
+    policy = policy_text("*", [signer.public_pem()])
+    (place / "trust.toml").write_text(policy, encoding="utf-8")
+    return place
+
+
+def _call(place: Path, given: Any, threads: int) -> Callable[[], Any]:
+    import aotc_runtime
+
     policy = place / "trust.toml"
-    policy.write_text(policy_text("*", [signer.public_pem()]), encoding="utf-8")
-    run = aotc_runtime.load(bundle, trust=policy, threads=threads)["run"]
+    run = aotc_runtime.load(place / "model.aotb", trust=policy, threads=threads)["run"]
     return lambda: run(given)
 
 

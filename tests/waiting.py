@@ -3,10 +3,13 @@
 import os
 import select
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 SECONDS = 120.0
 """More than anything takes that tests wait for, on a machine that does four other things."""
@@ -47,3 +50,21 @@ def said_at(terminal: int) -> Iterator[bytes]:
             yield os.read(terminal, 4096)
         except OSError:  # EIO: nobody has it open
             return
+
+
+@contextmanager
+def interrupted_start() -> Iterator[threading.Event]:
+    """Raise KeyboardInterrupt from the next thread's start, as Ctrl-C does at that moment.
+
+    Yields an event that is set once the thread runs and the interrupt is on its way.
+    """
+    start, interrupted = threading.Thread.start, threading.Event()
+
+    def started_then_interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading.Thread, "start", started_then_interrupted)
+        yield interrupted

@@ -285,12 +285,19 @@ class QuantizedWeight(_Part, frozen=True):
 class AppliedPrecision(_Part, frozen=True):
     """The precision of an entry point, and what the build did for it.
 
-    `name` is the build manifest's; `kept` maps weights that stay as they are to the reason.
+    Attributes:
+        name: The build manifest's.
+        quantized: The weights that are stored in fewer bits.
+        kept: Weights that stay as they are, with the reason.
+        activations: "dynamic" if calls round the other factors of matrix products to 8 bits.
+        products: How many products of an executable do so, at most.
     """
 
     name: str
     quantized: tuple[QuantizedWeight, ...]
     kept: dict[str, str]
+    activations: Literal["none", "dynamic"] = "none"
+    products: Count = 0
 
     @property
     def weights(self) -> Literal["int8", "int4"]:

@@ -6,9 +6,11 @@ framework runs operations of the file while it loads it, which may read and writ
 
 import os
 import signal
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 from subprocess import TimeoutExpired
 
@@ -21,9 +23,13 @@ from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.worker_child import end_with_parent
 from aotc.base.workers.worker_environment import inherited
+from aotc_runtime.base.errors import AotcError
 
 LIBRARY_BYTES = 8 * 2**30
 """Files that a framework maps, CUDA's libraries among them."""
+
+TEXT_BYTES_MAX = 2**20
+"""Names of results, or the reasons of a script."""
 
 LINES_SHOWN = 8
 
@@ -81,10 +87,10 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
     except OSError as error:
         status, said = 1, [str(error)]
     refused = folder / "refused.json"
-    if refused.exists():
+    if os.path.lexists(refused):
         reasons: list[str] = []
-        with suppress(ValueError):  # it was killed while it wrote
-            reasons = msgspec.json.decode(refused.read_bytes(), type=list[str])
+        with suppress(ValueError), open_result(refused) as file:  # it was killed while it wrote
+            reasons = msgspec.json.decode(file.read(TEXT_BYTES_MAX), type=list[str])
         if reasons:
             raise CaptureError(*(finding("AOTC-E844", model, each) for each in reasons))
         status = status or 1
@@ -95,6 +101,29 @@ def run_script(python: Path, script: Script, folder: Path, model: str, size: int
             hint = f"set {SECONDS_VARIABLE} if it needs longer"
         where, cause = f"{python} {model}", "framework-process-failed"
         raise refusal("AOTC-E843", where, found, cause=cause, expected=script.expected, hint=hint)
+
+
+def open_result(path: Path) -> BufferedReader:
+    """Open a file that a script wrote, for reading.
+
+    The script's process may be under control of the model, and this one may read keys. Raises
+    CaptureError (AOTC-E843) for a missing file, a link, and anything but a regular file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+    except OSError as error:
+        raise bad_result(path, os.strerror(error.errno or 0)) from error
+    raise bad_result(path, "a link or a special file")
+
+
+def bad_result(path: Path, found: str) -> AotcError:
+    """Return AOTC-E843 for a file that no script of ours writes."""
+    cause, expected = "framework-process-failed", "a file as the script writes it"
+    return refusal("AOTC-E843", path.name, found, cause=cause, expected=expected)
 
 
 def main(arguments: Sequence[str]) -> None:

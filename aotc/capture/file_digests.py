@@ -67,10 +67,18 @@ def read_source(source: SourceFile, where: str) -> tuple[bytes, str]:
     Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
     """
     with open_regular(source.path) as file:
-        before = state_of_open(file)
-        data = file.read()
-        if state_of_open(file) != before or len(data) != before.size:
-            raise changed_meanwhile(where, source.text)
+        return read_open(file, source.text, where)
+
+
+def read_open(file: BinaryIO, name: str, where: str) -> tuple[bytes, str]:
+    """Return an open file's bytes and their digest; `name` is for messages.
+
+    Raises OSError, and CaptureError (AOTC-E840) for a file that was written while it was read.
+    """
+    before = state_of_open(file)
+    data = file.read()
+    if state_of_open(file) != before or len(data) != before.size:
+        raise changed_meanwhile(where, name)
     return data, sha256(data)
 
 

@@ -92,6 +92,7 @@ def _of_target(gates: Gates, sizes: Mapping[str, int]) -> Iterator[_Excess]:
             ("modules", oci_layout.MODULE_TYPE),
             ("fixtures", oci_layout.FIXTURE_TYPE),
             ("evidence", oci_layout.EVIDENCE_TYPE),
+            ("assets", oci_layout.ASSET_TYPE),
         )
         shown = ", ".join(f"{sizes.get(media_type, 0)} of {kind}" for kind, media_type in kinds)
         yield (

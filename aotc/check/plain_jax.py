@@ -19,6 +19,7 @@ import numpy as np
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
+from aotc.check.rounded_activations import round_activations
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -108,7 +109,8 @@ class Function:
     """One entry point's function at some sizes, compiled by an executor while others go on.
 
     `weights` are by set, as the program's users hold them. `judge` is called with the lowered
-    program before it is compiled, and raises if it may not run. Raises whatever the program raises.
+    program before it is compiled, and raises if it may not run. `rounded` are weights, by set and
+    name, whose matrix products round the other factor to 8 bits. Raises what the program raises.
     """
 
     def __init__(
@@ -119,8 +121,9 @@ class Function:
         sizes: Mapping[str, int],
         compiling: Executor,
         judge: Callable[[Any], None] | None = None,
+        rounded: Collection[tuple[str, str]] = (),
     ) -> None:
-        self._spec, self._sizes = spec, sizes
+        self._spec, self._sizes, self._rounded = spec, sizes, rounded
         function = functions(spec.function)
         self._signature = inspect.signature(function)
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
@@ -144,9 +147,13 @@ class Function:
     def begin(self) -> None:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
-            lowered = jax.jit(self._called).lower(self._abstract())
+            values = self._abstract()
+            lowered = jax.jit(self._called, keep_unused=bool(self._rounded)).lower(values)
             if self._judge is not None:
                 self._judge(lowered)
+            if self._rounded:
+                # The module that is going to be compiled; no other function has it.
+                round_activations(lowered.compiler_ir("stablehlo"), [*self._places(values)])
             self._compiled = self._compiling.submit(lowered.compile)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
@@ -168,6 +175,8 @@ class Function:
         try:
             value = self._compiled.result()(values)
         except TypeError:
+            if self._rounded:
+                raise
             # A class that flattens by the types of its leaves is another structure with avals.
             value = jax.jit(self._called)(values)
         leaves = jax.tree_util.tree_flatten_with_path(value)[0]
@@ -192,6 +201,14 @@ class Function:
 
         value = jax.tree_util.tree_map_with_path(recorded, structure)
         return Result(dict(arrays), value)
+
+    def _places(self, values: Mapping[str, Any]) -> Iterator[int]:
+        """Yield the numbers of the parameters that are weights whose products are rounded."""
+        leaves = jax.tree_util.tree_flatten_with_path(values)[0]
+        for place, ((parameter, *steps), _) in enumerate(leaves):
+            owner = self._spec.bind.get(parameter.key)
+            if owner is not None and (owner, path_of(*steps) or "value") in self._rounded:
+                yield place
 
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}

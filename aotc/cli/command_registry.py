@@ -68,6 +68,18 @@ class Commands(Mapping[str, click.Command]):
         return {title: names for title, names in (found | last).items() if names}
 
 
+def beside(command: str, name: str) -> Any:
+    """Import what the module of an optional command offers to commands of the core.
+
+    Raises click.UsageError if there is no such command.
+    """
+    point = registered("aotc.commands").get(command)
+    if point is None:
+        raise click.UsageError(f"`aotc {command}` is not in this installation of aotc")
+    load(point)
+    return getattr(sys.modules[point.module], name)
+
+
 def optional(option: str) -> Any:
     """Import the implementation of an option. Raises click.UsageError if none is registered."""
     point = registered("aotc.options").get(option.removeprefix("--"))

@@ -1,5 +1,6 @@
 """`aotc sign`."""
 
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -7,33 +8,36 @@ import click
 
 from aotc.cli.command_output import Output, command
 from aotc.cli.command_progress import passing_progress
-from aotc.cli.command_registry import optional
+from aotc.cli.command_registry import beside, optional
 from aotc.cli.key_option import key_options, signer_of
-from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
+from aotc.cli.reference_options import PLACE, SOURCE_HELP, Place, ca_option, trust_option
 from aotc_runtime.base.rendering import say
 
 
 @click.command()
-@click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
+@click.argument("bundle", type=PLACE, help=SOURCE_HELP)
 @key_options(required=True)
 @trust_option("Trust policy that must accept earlier signatures")
 @click.option(
     "--timestamp", default="", metavar="URL|COMMAND", help="RFC 3161 timestamp authority to use"
 )
+@ca_option
 @command
 def sign(
     out: Output,
-    bundle: Path,
+    bundle: Place,
     key: str,
     passphrase_file: Path | None,
     trust: Path | None,
     timestamp: str,
+    ca: Path | None,
 ) -> None:
     """Add a signature to a bundle.
 
     The signed content does not change. Signing again with the same key adds nothing. With --trust,
     the earlier signatures must satisfy the policy, whose threshold is one lower if it lists this
     key. --timestamp takes a URL, or a command that reads the query and writes the response.
+    Of a reference, the bundle is fetched and hashed, and the signature pushed; no tag moves.
 
     \b
     aotc sign digits-1.0.0.aotb --key release.key --trust trust.toml
@@ -45,8 +49,13 @@ def sign(
     policy = read_policy(trust) if trust is not None else None
     signer = signer_of(key, passphrase_file)
     stamp = partial(optional("--timestamp"), timestamp) if timestamp else unstamped
-    with passing_progress("copy", [bundle], 2, quiet=out.json) as on_progress:
-        made = endorse(bundle, signer, policy, timestamp=stamp, on_progress=on_progress)
+    with (
+        nullcontext(bundle)
+        if isinstance(bundle, Path)
+        else beside("push", "working_copy")(bundle, ca, quiet=out.json) as path,
+        passing_progress("copy", [path], 2, quiet=out.json) as on_progress,
+    ):
+        made = endorse(path, signer, policy, timestamp=stamp, on_progress=on_progress)
     attestation = made.attestation
     document = {
         "bundle": str(bundle),

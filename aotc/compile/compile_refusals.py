@@ -1,7 +1,7 @@
 """Findings that all backends share, for jobs that do not compile."""
 
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from aotc.base.entry_points import registered
 from aotc.base.errors import quoted, refusal
@@ -50,6 +50,26 @@ def no_backend(platform: str, hint: str) -> AotcError:
     """Return AOTC-E909 for a platform that nothing compiles for here."""
     expected = "one of: " + ", ".join(sorted(registered(GROUP)))
     return refusal("AOTC-E909", f"platform {platform}", "", expected=expected, hint=hint)
+
+
+def require_installed(platform: str, extra: str, *names: str) -> dict[str, str]:
+    """Return the versions of distributions that compile for an engine; `extra` installs them.
+
+    Raises CompileError (AOTC-E907) if one is missing.
+    """
+    found = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError as error:
+            raise refusal(
+                "AOTC-E907",
+                f"the engine {platform}",
+                f"no {name}",
+                expected=" and ".join(names),
+                hint=f"in a clone, run `pip install ./runtime ./runtime/serve '.[{extra}]'`",
+            ) from error
+    return found
 
 
 def require_word(job: CompileJob, option: str, stated: str, words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Runs compile workers, for any backend: one process for each executable, and how it can fail."""
+"""What backends share: a process for each executable, and how it can fail."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import quoted, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.temporary_files import temporary_folder
-from aotc.base.workers import worker_parent
+from aotc.base.workers import worker_environment, worker_parent
 from aotc.base.workers.forked_workers import Zygotes
 from aotc.compile import pass_log
 from aotc.compile.compile_refusals import LINES_SHOWN, place_of
@@ -23,20 +23,32 @@ SECONDS_MAX = 1800.0
 """A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
 
 
-class CompileWorkers:
-    """The workers of one backend.
+def _bare(folder: Path) -> Mapping[str, str]:
+    return worker_environment.bare()
 
-    `worker` is their command, or the zygotes that fork them; `seconds_max` is the timeout for one
-    executable.
+
+class WorkerBackend:
+    """A backend whose compiler runs in workers.
+
+    `worker` is a command in place of that of the module `WORKER`; `seconds_max` is the timeout for
+    one executable.
     """
 
-    def __init__(self, worker: Sequence[str] | Zygotes, seconds_max: float) -> None:
-        self._worker = worker
+    WORKER: str
+
+    def __init__(self, worker: Sequence[str] = (), seconds_max: float = SECONDS_MAX) -> None:
+        self._worker = worker or self._default_worker()
         self._seconds_max = seconds_max
         self._processes = Processes()
 
-    def compile(
-        self, job: CompileJob, request: Struct, environment: Callable[[Path], Mapping[str, str]]
+    def _default_worker(self) -> Sequence[str] | Zygotes:
+        return worker_parent.module(self.WORKER)
+
+    def _run(
+        self,
+        job: CompileJob,
+        request: Struct,
+        environment: Callable[[Path], Mapping[str, str]] = _bare,
     ) -> tuple[Result, list[str]]:
         """Run a worker in a folder of its own; return its result and printed lines.
 

@@ -7,14 +7,14 @@ build-manifest.md lists the keys. `aotc.config.manifest_specs` defines the value
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from msgspec import msgpack
 
 from aotc.base.errors import raise_if
 from aotc.base.msgpack_values import unpacked
-from aotc.config import manifest_relations
+from aotc.config import manifest_relations, toml_validation
 from aotc.config import toml_document as toml
 from aotc.config.checkpoint_files import INDEX, ORBAX, SINGLE, main_file
 from aotc.config.dimension_specs import DimensionSpec
@@ -40,6 +40,7 @@ from aotc.config.manifest_specs import (
     WeightsSpec,
     profiles_of,
 )
+from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.routing_policies import at_once
 from aotc.config.toml_document import Document
 from aotc_runtime.formats.toml_source import KeyPath
@@ -96,14 +97,21 @@ def read_build_manifest(path: Path, *, written: Path | None = None) -> BuildMani
 def encode_build_manifest(manifest: BuildManifest) -> bytes:
     """Return a manifest for `decode_build_manifest` in another process."""
     where = [os.fsencode(manifest.path), os.fsencode(manifest.root)]
-    return msgpack.encode([*where, manifest.text])
+    return msgpack.encode([*where, manifest.text, manifest.chosen])
+
+
+def prepare_to_decode() -> None:
+    """Build the validator of manifests, which takes longer than most manifests."""
+    toml_validation.prepare(ManifestKeys)
 
 
 def decode_build_manifest(data: bytes) -> BuildManifest:
     """Return a manifest that another process has read and checked."""
-    path, root, text = unpacked(data, tuple[bytes, bytes, bytes])
+    path, root, text, chosen = unpacked(
+        data, tuple[bytes, bytes, bytes, dict[str, ChosenPrecision]]
+    )
     document = toml.parse_bytes(Path(os.fsdecode(path)), text, KIND)
-    return _manifest(document, Path(os.fsdecode(root)))
+    return replace(_manifest(document, Path(os.fsdecode(root))), chosen=chosen)
 
 
 def _manifest(document: Document, root: Path) -> BuildManifest:
@@ -130,8 +138,11 @@ def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Pr
             named.append((("entry_points", name, "fixtures", key), getattr(entry.fixtures, key)))
         for data in manifest.evaluation_files(name):
             named.append((("entry_points", name, "evaluation", "data"), data))
+    named += [(("assets", name), file) for name, file in manifest.assets.items()]
     for path, file in named:
         if file is None or file.path.absolute() == new:
+            continue
+        if path[0] == "assets" and file.path.is_dir():
             continue
         if reason := _why_no_file(file.path):
             hint = "create the file, or correct the path"

@@ -67,6 +67,21 @@ class EvaluationSpec(Section):
         return "lower" if is_lower else "higher"
 
     @property
+    def has_limits(self) -> bool:
+        """Return whether a value can miss a limit."""
+        return any(each is not None for each in (self.minimum, self.maximum, self.max_drop))
+
+    def missed(self, value: float, reference: float) -> Iterator[str]:
+        """Yield the keys of the limits that a value misses; `reference` is plain JAX's."""
+        drop = value - reference if self.better == "lower" else reference - value
+        if self.minimum is not None and value < self.minimum:
+            yield "minimum"
+        if self.maximum is not None and value > self.maximum:
+            yield "maximum"
+        if self.max_drop is not None and drop > self.max_drop:
+            yield "max_drop"
+
+    @property
     def reads_function(self) -> bool:
         """Return whether a function yields the data."""
         return is_function_reference(self.data)

@@ -193,12 +193,25 @@ def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require one declared precision, and none where a reference was computed elsewhere."""
+    """Require declared precisions, limits to choose among several, and a reference to compare with.
+
+    Modules for sizes that hosts compile round no activations.
+    """
+    for name, spec in manifest.precision.items():
+        yield from spec.problems(("precision", name))
+    rounding = {name for name, spec in manifest.precision.items() if spec.activations != "none"}
     for name, entry in manifest.entry_points.items():
         others = ["mesh"] if manifest.mesh else []
+        if rounding & {*entry.precision} and any(
+            isinstance(policy, CompileHere) for policy in entry.policies.values()
+        ):
+            others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
-        yield from check_precision(entry.precision, manifest.precision, path, others)
+        has_limits = entry.evaluation is not None and entry.evaluation.has_limits
+        yield from check_precision(
+            entry.precision, manifest.precision, path, others, has_limits=has_limits
+        )
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:

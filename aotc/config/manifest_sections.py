@@ -18,6 +18,7 @@ APART: Mapping[tuple[str, ...], str] = {
     ("engines",): "which compilers the modules go to: all of processors take the same ones",
     ("target", "*", "engines"): "likewise",
     ("tune",): "which of the finished executables are taken",
+    ("assets",): "files that travel with the program, which pack writes",
     ("gates",): "compared with what was built, in every build",
     ("entry_points", "*", "tolerance"): "parity compares with it; so do trials in plain JAX, whose "
     "plan is a part of their key and holds it",

@@ -3,6 +3,7 @@
 `aotc.config.build_manifest` reads them; `aotc.config.manifest_relations` compares several sections.
 """
 
+import glob
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -35,7 +36,13 @@ from aotc.config.field_types import (
 )
 from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
 from aotc.config.manifest_problem import Problem
-from aotc.config.precision_specs import PrecisionName, PrecisionNames, PrecisionSpec
+from aotc.config.precision_specs import (
+    FLOAT32,
+    ChosenPrecision,
+    PrecisionName,
+    PrecisionNames,
+    PrecisionSpec,
+)
 from aotc.config.routing_policies import PolicyValue
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
@@ -446,7 +453,8 @@ class ManifestKeys(Section):
     """All keys of a build manifest.
 
     `targets` and `overrides` are as written. `engines` compile, in order; () for those of each
-    target's file. `mesh` maps its axes to sizes, in order; empty for programs on one device.
+    target's file. `assets` are files and folders that travel in the bundle. `mesh` maps its axes to
+    sizes, in order; empty for programs on one device.
     """
 
     schema: Annotated[
@@ -479,6 +487,7 @@ class ManifestKeys(Section):
     overrides: Annotated[Mapping[str, Overrides], ByName, Field(alias="target")] = field(
         default_factory=dict
     )
+    assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
     tune: Tune = field(default_factory=Tune)
     entry_points: Annotated[
@@ -501,6 +510,7 @@ class BuildManifest(ManifestKeys):
     root: Path
     text: bytes
     lines: Mapping[KeyPath, int]
+    chosen: Mapping[str, ChosenPrecision] = field(default_factory=dict)
 
     def profiles(self, entry_point: str, target: str) -> tuple[Sizes, ...]:
         """Return the compiled profiles of an entry point, sorted.
@@ -525,11 +535,17 @@ class BuildManifest(ManifestKeys):
         )
 
     def precision_of(self, entry_point: str) -> tuple[str, PrecisionSpec] | None:
-        """Return the name and settings of an entry point's precision; None if nothing changes."""
-        for name in self.entry_points[entry_point].precision[:1]:
-            if name in self.precision:
-                return name, self.precision[name]
-        return None
+        """Return the name and settings of an entry point's precision; None if nothing changes.
+
+        Of a list it is the chosen one, or the first.
+        """
+        stated = self.entry_points[entry_point].precision or (FLOAT32,)
+        chosen = self.chosen.get(entry_point, ChosenPrecision(stated[0]))
+        if chosen.precision not in self.precision:
+            return None
+        spec = self.precision[chosen.precision]
+        kept = (*spec.keep, *map(glob.escape, chosen.keep))
+        return chosen.precision, replace(spec, keep=kept)
 
     def files(self) -> Iterator[SourceFile]:
         """Yield the files of weights, models and fixtures, possibly repeated."""

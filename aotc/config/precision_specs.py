@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import BeforeValidator
 
 from aotc.config.field_types import (
@@ -17,6 +18,7 @@ from aotc.config.field_types import (
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
 from aotc.config.toml_validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
+from aotc_runtime.schema.bundle_manifest import TuningCandidate
 
 FLOAT32 = "float32"
 """The precision of a program as it is written. It needs no declaration."""
@@ -42,17 +44,42 @@ class PrecisionSpec(Section):
         weights: Their element type.
         group: How many numbers along the contracted axis share a scale; None for the default.
         keep: Patterns of names of weights that stay as they are.
+        activations: Whether a call rounds the other factors of matrix products to 8 bits too.
     """
 
     weights: Literal["int8", "int4"]
     group: Size | None = None
     keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
+    activations: Literal["none", "dynamic"] = "none"
 
     @property
     def block(self) -> int:
         """Return how many numbers share a scale along the contracted axis; 0 for all of them."""
         default = INT4_GROUP if self.weights == "int4" else 0
         return default if self.group is None else self.group
+
+    def problems(self, path: KeyPath) -> Iterator[Problem]:
+        """Yield what rounded activations do not go with; `path` is that of the precision."""
+        others = [] if self.group is None else ["group"]
+        others += [] if self.weights == "int8" else [f'weights = "{self.weights}"']
+        for other in others if self.activations != "none" else ():
+            hint = 'rounded activations take weights = "int8" without group'
+            found = f"activations and {other}"
+            yield Problem("AOTC-E807", (*path, "activations"), hint, found=found)
+
+
+class ChosenPrecision(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The precision that tuning chose for an entry point.
+
+    Attributes:
+        precision: Its name.
+        keep: Names of weights that stay as they are, so that the metric keeps to its limits.
+        candidates: All precisions of the list; none if there was one.
+    """
+
+    precision: str
+    keep: tuple[str, ...] = ()
+    candidates: tuple[TuningCandidate, ...] = ()
 
 
 def _listed(raw: object) -> object:
@@ -74,22 +101,24 @@ def check_precision(
     declared: Mapping[str, PrecisionSpec],
     path: KeyPath,
     others: Collection[str],
+    *,
+    has_limits: bool,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the precisions of an entry point.
 
     `path` is that of `precision`; `others` names what the entry point or the manifest has that no
-    quantized program can have.
+    quantized program can have; `has_limits` is whether its evaluation states limits.
     """
     for name in names:
         if name != FLOAT32 and name not in declared:
             hint = f"declare [precision.{name}]"
             yield unknown_reference(path, "precision", name, [*declared, FLOAT32], hint)
-    if len(names) > 1:
+    if len(names) > 1 and not has_limits:
         yield Problem(
             "AOTC-E805",
             path,
-            "name one, build a bundle with each, and compare their metrics with `aotc diff`",
-            expected="one precision",
+            "name one, or state limits in its evaluation, by which `aotc build --tune` chooses",
+            expected="one precision, or an evaluation with limits",
             found=spell([*names]),
         )
     for other in others if any(name != FLOAT32 for name in names) else ():

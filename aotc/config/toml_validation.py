@@ -88,6 +88,17 @@ _ADAPTERS: dict[type, TypeAdapter[Any]] = {}
 """The validator of each type, built at the first use."""
 
 
+def prepare(model: type) -> None:
+    """Build the validator of a type, for processes that will be forked from this one."""
+    _adapter(model).rebuild()
+
+
+def _adapter(model: type) -> TypeAdapter[Any]:
+    if model not in _ADAPTERS:
+        _ADAPTERS[model] = TypeAdapter(model)
+    return _ADAPTERS[model]
+
+
 def validate[T](
     data: object, model: type[T], folder: Path | None = None
 ) -> tuple[T | None, list[Problem]]:
@@ -96,10 +107,8 @@ def validate[T](
     Relative paths start in `folder`. Codes are AOTC-E803 unknown key, AOTC-E804 missing key,
     AOTC-E805 wrong type or value, and those of the problems that sections find.
     """
-    if model not in _ADAPTERS:
-        _ADAPTERS[model] = TypeAdapter(model)
     try:
-        return _ADAPTERS[model].validate_python(data, context=folder), []
+        return _adapter(model).validate_python(data, context=folder), []
     except ValidationError as error:
         return None, _problems(keys_of(model), error)
 

@@ -12,6 +12,8 @@ from msgspec import UNSET, Struct, UnsetType
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CompileJob
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.precision_specs import ChosenPrecision
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import XLA, MeasuredCandidate, Tuned, engine_name
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -58,7 +60,8 @@ class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     """The file of one build.
 
     `jaxlib` is the version that was measured. `not_tuned` maps targets to the reason why this host
-    cannot run them. `targets` has those of another engine than XLA, or of a chosen one.
+    cannot run them. `targets` has those of another engine than XLA, or of a chosen one;
+    `precisions` those of entry points that could have others, or that keep weights.
     """
 
     aotc_tuning: Literal[1]
@@ -66,6 +69,7 @@ class TuningFile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     executables: tuple[TunedExecutable, ...]
     not_tuned: dict[str, str]
     targets: dict[str, TunedTarget] = {}
+    precisions: dict[str, ChosenPrecision] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,19 @@ def read(path: Path) -> Recorded:
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise refusal("AOTC-E030", str(path), found) from error
     return Recorded(file, str(path))
+
+
+def precisions_of(recorded: Recorded, manifest: BuildManifest) -> dict[str, ChosenPrecision]:
+    """Return the precisions that the file chose. Raises UsageError (AOTC-E031) for other ones."""
+    chosen = recorded.file.precisions
+    for name in chosen.keys() | {n for n, e in manifest.entry_points.items() if e.precision[1:]}:
+        spec = manifest.entry_points.get(name)
+        if spec is None or name not in chosen or chosen[name].precision not in spec.precision:
+            found = chosen[name].precision if name in chosen else "none"
+            expected = f"one of: {', '.join(spec.precision)}" if spec else "no such entry point"
+            where = f"{recorded.where}, precision of {name}"
+            raise refusal("AOTC-E031", where, found, expected=expected)
+    return chosen
 
 
 def engines_of(

@@ -11,6 +11,9 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from msgspec import structs
+
+from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
 from aotc.base.workers import worker_environment
 from aotc.bundle.sign.attestation import attest
@@ -20,11 +23,14 @@ from aotc.bundle.write.atomic_files import prepared
 from aotc.bundle.write.bundle_writer import Form, TargetParts, assemble, pack, require_place
 from aotc.bundle.write.output_paths import BILL_OF_MATERIALS, require_apart, require_file_place
 from aotc.bundle.write.output_paths import Kind as FileKind
+from aotc.capture.file_digests import changed
 from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
+from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile
 from aotc.pipeline import build_notes, build_tuning, code_identity
+from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
 from aotc.pipeline.build_plan import resolve_candidates
 from aotc.pipeline.build_stages import (
@@ -105,6 +111,7 @@ def build(
     save_tuning: Path | None = None,
     before_packing: BeforePacking | None = None,
     compilers: OpenCompilers = on_this_host,
+    precisions: Mapping[str, ChosenPrecision] | None = None,
 ) -> Built:
     """Build a bundle from a build manifest.
 
@@ -128,6 +135,7 @@ def build(
         save_tuning: A path for the tuning file.
         before_packing: Called with what is about to be written; an exception ends the build.
         compilers: The compilers; by default in processes of this host.
+        precisions: Those of entry points, instead of what `tuning` chooses.
 
     Raises BuildManifestError, CaptureError, CompileError, ParityError, UsageError, and
     BudgetExceededError: AOTC-E973 for a target's memory limit, E975 for a gate.
@@ -143,11 +151,29 @@ def build(
     if sbom:
         require_file_place(sbom, BILL_OF_MATERIALS)
     require_apart(path, [place for place in (sbom, save_tuning) if place is not None])
-    request = _resolve(manifest, targets, tuning, keep_going=keep_going)
+    if precisions is not None:
+        manifest = replace(manifest, chosen=precisions)
+    elif isinstance(tuning, Recorded):
+        manifest = replace(manifest, chosen=tuning_file.precisions_of(tuning, manifest))
+    elif tuning is not None:
+        options = build_tuning.BuildOptions(
+            targets=targets,
+            tuning=tuning,
+            jobs=jobs,
+            cache=cache,
+            compilers=compilers,
+            on_stage=on_stage,
+            on_output=on_output,
+            on_done=on_done,
+        )
+        manifest = replace(manifest, chosen=tuning.precisions(manifest, options))
+    else:
+        _require_one_precision(manifest)
+    request = resolve(manifest, targets, tuning, keep_going=keep_going)
     with open_run(request, cache, jobs, compilers, on_stage, on_output, on_done) as run:
         program, compiled = capture_and_compile(run)
         notes = [*build_notes.of_program(program)]
-        parts = Assembler(manifest, program, run.built_with, run.scratch, compiled.fallbacks)
+        parts = Assembler(manifest, program, run.built_with, run.scratch, request.assets)
         if tuning and not isinstance(tuning, Recorded):
             compiled = tune_targets(run, tuning, program, compiled, parts)
         checked, compiled = check(run, program, compiled, parts)
@@ -156,15 +182,18 @@ def build(
                 on_stage("again", 0, 0)
                 before_packing(checked)
         file = _tuning_file(run, program, compiled) if tuning else None
+        assets = request.assets.digests
+        raise_if(changed(program.made_from, assets.items()))
+        shipped = replace(program, files={**program.files, **assets})
         with run.stage("pack"), run.tasks.timed(Task(Kind.PACK, "", {})):
             on_stage("pack", 0, 0)
             bundle, attestation, bill = _write(
                 path,
                 form,
                 checked,
-                program,
+                shipped,
                 signer,
-                partial(_materials, run, program, file, builder, stated, started),
+                partial(_materials, run, shipped, file, builder, stated, started),
                 manifest=manifest,
                 sbom_path=sbom,
                 beside={save_tuning: tuning_file.encode(file)} if save_tuning and file else {},
@@ -214,15 +243,25 @@ def build(
     )
 
 
+def _require_one_precision(manifest: BuildManifest) -> None:
+    """Raise BuildManifestError (AOTC-E805) for an entry point with several precisions."""
+    for name, spec in manifest.entry_points.items():
+        if len(spec.precision) > 1:
+            where = manifest.where("entry_points", name, "precision")
+            found, hint = ", ".join(spec.precision), "name one, or choose with `aotc build --tune`"
+            raise refusal("AOTC-E805", where, found, expected="one precision", hint=hint)
+
+
 def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
     made = {
         target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
         for target in compiled.whole
     }
     not_tuned = run.request.not_tuned
-    return build_tuning.file_of(
+    file = build_tuning.file_of(
         compiled.executables, compiled.jobs, program, not_tuned, compiled.chosen, made
     )
+    return structs.replace(file, precisions=dict(run.request.manifest.chosen))
 
 
 def _materials(
@@ -261,13 +300,14 @@ def _isolation(manifest: BuildManifest, scratch: Scratch) -> tuple[str, ...]:
     return scratch.measures()
 
 
-def _resolve(
+def resolve(
     manifest: BuildManifest,
     targets: Sequence[str],
     tuning: build_tuning.Tuning | None,
     *,
     keep_going: bool,
 ) -> Request:
+    """Return a build request. Raises the errors of `build` about targets and tuning files."""
     names = tuple(targets) or manifest.targets
     asked = [
         build_tuning.asked_engines(tuning, each) for each in resolve_candidates(manifest, targets)
@@ -275,6 +315,7 @@ def _resolve(
     resolved = tuple(engines[0] for engines, _ in asked)
     return Request(
         manifest=manifest,
+        assets=read_assets(manifest),
         names=names,
         targets=resolved,
         next_engines={first.name: tuple(rest) for (first, *rest), _ in asked if rest},

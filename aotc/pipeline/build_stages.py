@@ -7,13 +7,13 @@ share (workers, cache, scratch folder, progress) is one `BuildRun`.
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from aotc.base.call_memory import over_limit
-from aotc.base.errors import CaptureError, EngineFailedError
+from aotc.base.errors import CaptureError, EngineFailedError, raise_if
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
 from aotc.bundle.write.bundle_writer import TargetParts
@@ -24,6 +24,7 @@ from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
 from aotc.pipeline import build_tuning, user_processes
+from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback, Wanted, compile_jobs, first_refusal
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import CachedBackend, OpenCompilers, backends_for
@@ -31,7 +32,7 @@ from aotc.pipeline.cached_tasks import Kind, OnDone, Tasks, open_tasks
 from aotc.pipeline.evaluation import Evaluated, evaluate, over_limits, specs_of
 from aotc.pipeline.parity_check import ParityCheck
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
-from aotc.pipeline.target_assembly import Assembler, proven
+from aotc.pipeline.target_assembly import AssembledTarget, Assembler, proven
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.task_progress import Meter, OnStage
 from aotc.pipeline.user_processes import OnOutput, Source
@@ -47,12 +48,13 @@ class Request:
     `names` are the targets as the manifest or the caller writes them, `targets` the same in this
     order, each for the first engine of its list. `next_engines` has, by its name, a target for the
     other engines of its list, in order; `beside` those for engines that a tuning file chose for
-    single executables, by engine. `wanted` are the executables of each target. `not_tuned` has
-    targets that tuning leaves as they are, and why. With `keep_going`, failures are collected; the
-    first one ends the build otherwise.
+    single executables, by engine. `assets` are the manifest's, `wanted` the executables of each
+    target. `not_tuned` has targets that tuning leaves as they are, and why. With `keep_going`,
+    failures are collected; the first one ends the build otherwise.
     """
 
     manifest: BuildManifest
+    assets: AssetFiles
     names: tuple[str, ...]
     targets: tuple[Target, ...]
     next_engines: Mapping[str, tuple[Target, ...]]
@@ -215,7 +217,7 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     Raises BuildManifestError, CaptureError, CompileError, ParityError.
     """
     request = run.request
-    source = _source(run)
+    source = source_of(run)
     queue = CompileQueue(run.buildable, request.wanted, run.compilers, run.compile_workers)
     # What a tuning file says of an executable needs the whole program; otherwise each entry point
     # is compiled as soon as it is captured.
@@ -233,7 +235,8 @@ def capture_and_compile(run: BuildRun) -> tuple[CapturedProgram, Compiled]:
     return program, _compile(run, source, queue, program)
 
 
-def _source(run: BuildRun) -> Source:
+def source_of(run: BuildRun) -> Source:
+    """Return the program of a build, for the processes that run it."""
     request = run.request
     # Read once: the file of a target may be another one by now.
     platforms = [target.platform for target in request.targets]
@@ -401,36 +404,40 @@ def check(
     """Check every target's memory limit, the gates and parity; return proven parts of targets.
 
     Where an engine fails to load or call its executables, the next one of the list compiles the
-    target; what is compiled in the end comes second.
+    target, which alone is checked again; what is compiled in the end comes second.
 
     Raises BudgetExceededError (AOTC-E973, E975), CompileError, ParityError, and failures collected
     before.
     """
-    request, failures = run.request, run.failures
-    manifest = request.manifest
+    failures, manifest = run.failures, run.request.manifest
     parity = ParityCheck(run.tasks, run.workers, run.scratch)
-    assembled = [
-        parts.assemble(target, compiled.executables[target.name], compiled.chosen.get(target.name))
-        for target in compiled.whole
-    ]
-    unchecked = [each.parts for each in assembled]
-    lines = {name: each.lines for name, each in program.entry_points.items()}
-    gated = gates.check(manifest, [each.gated() for each in assembled], lines)
-    failures.add([*_over_limits(request, unchecked), *gated])
+    made: dict[str, AssembledTarget] = {}
+    begun: dict[str, Future[Ran]] = {}
+    missing = compiled.whole
     with run.stage("parity"):
-        run.meter.expect(Kind.PARITY, len(unchecked))
-        begun = parity.begin(unchecked)
-        taken = _take_next_engines(run, program, compiled, begun)
-        if taken is not compiled:
-            parts = Assembler(manifest, program, run.built_with, run.scratch, taken.fallbacks)
-            return check(run, program, taken, parts)
-        ran = failures.results(begun)
+        while missing:
+            for target in missing:
+                name, chosen = target.name, compiled.chosen.get(target.name)
+                executables = compiled.executables[name]
+                made[name] = parts.assemble(target, executables, chosen, compiled.fallbacks)
+            if not failures.are_collected:
+                raise_if(_exceeded(run.request, program, [*made.values()]))
+            run.meter.expect(Kind.PARITY, len(made))
+            wait(begun.values())  # They read the bundle that the next one replaces.
+            begun |= parity.begin([made[target.name].parts for target in missing])
+            before = compiled.whole
+            compiled = _take_next_engines(run, program, compiled, begun)
+            missing = [target for target in compiled.whole if target not in before]
+        assembled = [made[target.name] for target in compiled.whole]
+        failures.add(_exceeded(run.request, program, assembled))
+        ran = failures.results({target.name: begun[target.name] for target in compiled.whole})
         proofs = parity.judge(ran, manifest.where) if ran else {}
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):
         with run.stage("evaluate"):
-            found = evaluate(run, _source(run), program, unchecked, ran, parity)
+            unchecked = [each.parts for each in assembled]
+            found = evaluate(run, source_of(run), program, unchecked, ran, parity)
         failures.add(over_limits(manifest, found))
         failures.raise_collected()
     checked = [
@@ -491,12 +498,17 @@ def _compile_by(
     )
 
 
-def _over_limits(request: Request, parts: Sequence[TargetParts]) -> Iterator[Finding]:
-    """AOTC-E973 for every profile beyond the `memory_limit` of its target, where that is set."""
+def _exceeded(
+    request: Request, program: CapturedProgram, targets: Sequence[AssembledTarget]
+) -> list[Finding]:
+    """Return AOTC-E973 for memory limits of targets, and AOTC-E975 for gates, that are exceeded."""
+    manifest, lines = request.manifest, {n: e.lines for n, e in program.entry_points.items()}
     names = {target.name: name for name, target in zip(request.names, request.targets, strict=True)}
-    for part in parts:
-        name = names[part.manifest.target.name]
-        override = request.manifest.overrides.get(name)
+    found: list[Finding] = []
+    for each in targets:
+        name = names[each.parts.manifest.target.name]
+        override = manifest.overrides.get(name)
         if override is not None and override.memory_limit is not None:
-            where = request.manifest.where("target", name, "memory_limit")
-            yield from over_limit(part.manifest, override.memory_limit, where)
+            where = manifest.where("target", name, "memory_limit")
+            found += over_limit(each.parts.manifest, override.memory_limit, where)
+    return [*found, *gates.check(manifest, [each.gated() for each in targets], lines)]

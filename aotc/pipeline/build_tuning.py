@@ -1,10 +1,12 @@
 """`aotc build --tune` and `--tuning`: the request, choices of an earlier build, and notes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from math import prod
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 import msgspec
 import numpy as np
@@ -15,9 +17,16 @@ from aotc.base.evidence import MIXED, EngineChoice, LeftOutEngine
 from aotc.base.stages import ByTarget, CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.compile.compiler_protocol import Backend, Candidate
 from aotc.config import tuning_file
+from aotc.config.build_manifest import BuildManifest
+from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
+from aotc.pipeline.cache.cache_store import Cache
+from aotc.pipeline.cached_backend import OpenCompilers
+from aotc.pipeline.cached_tasks import OnDone
 from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import AssembledTarget, made_by
+from aotc.pipeline.task_progress import OnStage
+from aotc.pipeline.user_processes import OnOutput
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from aotc_runtime.schema.bundle_manifest import (
     XLA,
@@ -70,6 +79,15 @@ class Tuner(Protocol):
         Raises CompileError (AOTC-E911) if it can run none of them.
         """
 
+    def precisions(
+        self, manifest: BuildManifest, options: BuildOptions
+    ) -> dict[str, ChosenPrecision]:
+        """Return the precisions of entry points whose evaluations have limits.
+
+        `options` are for trial builds. Raises BudgetExceededError (AOTC-E975) if no precision keeps
+        to the limits, and errors of builds.
+        """
+
     def search(
         self,
         compilations: Sequence[EngineCompilation],
@@ -103,6 +121,20 @@ class Tuner(Protocol):
 
 
 type Tuning = Tuner | Recorded
+
+
+class BuildOptions(TypedDict):
+    """The options of a build that trial builds have as well."""
+
+    targets: Sequence[str]
+    tuning: Tuning
+    jobs: int | None
+    cache: Cache | None
+    compilers: OpenCompilers
+    on_stage: OnStage
+    on_output: OnOutput
+    on_done: OnDone
+
 
 type ByEngine = Mapping[str, Mapping[str, Target]]
 """Targets as engines compile them that make single executables, by target and engine."""

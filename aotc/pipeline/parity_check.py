@@ -275,6 +275,7 @@ def manifest_parts(manifest: BundleManifest) -> Iterator[tuple[str, str]]:
     rest = _without_blobs(msgspec.to_builtins(manifest))
     for key in ("name", "version", "built_with", "format_version"):
         rest.pop(key)
+    rest.pop("assets", None)
     for name, entry_point in sorted(rest.pop("entry_points").items()):
         yield f"memory and cost of {name}", _digest(entry_point.pop("profiles"))
         yield f"signature and tolerance of {name}", _digest(entry_point)

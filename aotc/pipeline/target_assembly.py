@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from aotc.base.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
+from aotc.base.errors import refusal
 from aotc.base.evidence import (
     EngineChoice,
     EngineRefusal,
@@ -24,13 +25,15 @@ from aotc.check.parity_process import Ran
 from aotc.check.value_trials import IDENTICAL, PlannedValues, Plans
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
+from aotc.pipeline.asset_files import AssetFiles
 from aotc.pipeline.build_plan import EngineFallback
 from aotc.pipeline.scratch_folder import Scratch, digest_of
 from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import (
-    FORMAT_VERSION,
+    ASSETS_VERSION,
+    FIRST_VERSION,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -75,7 +78,8 @@ class AssembledTarget:
 class Assembler:
     """Makes the parts of one target after another from the same program and weights.
 
-    `built_with` is by platform; `fallbacks` are targets that a later engine of their list compiled.
+    `built_with` is by platform. Raises BuildManifestError (AOTC-E817) for an asset that is a file
+    of the weights.
     """
 
     def __init__(
@@ -84,30 +88,39 @@ class Assembler:
         program: CapturedProgram,
         built_with: Mapping[str, BuiltWith],
         scratch: Scratch,
-        fallbacks: Sequence[EngineFallback] = (),
+        assets: AssetFiles,
     ) -> None:
         self._manifest, self._program, self._scratch = manifest, program, scratch
-        self._built_with, self._fallbacks = built_with, fallbacks
-        self._weights = _weight_blobs(program, scratch)
+        self._built_with = built_with
+        self._weights, self._assets = _weight_blobs(program, scratch), assets
+        weights = {blob.digest for set_ in self._weights.values() for blob in set_}
+        for name, asset in assets.records.items():
+            if any(ref.digest in weights for ref in asset.files.values()):
+                cause = "asset-is-a-weights-file"
+                raise refusal("AOTC-E817", manifest.where("assets", name), "", cause=cause)
 
     def assemble(
         self,
         target: Target,
         executables: Mapping[ExecutableKey, Executable],
         chosen: EngineChoice | None = None,
+        fallbacks: Sequence[EngineFallback] = (),
     ) -> AssembledTarget:
         """Return the bundle manifest of a target with these executables, and all its blobs.
 
         `executables` may be candidates, none of them checked yet. A captured profile without one
-        belongs to other targets only. `chosen` is the target's engine, if it was measured.
+        belongs to other targets only. `chosen` is the target's engine, if it was measured;
+        `fallbacks` are of targets that a later engine of their list compiled.
         """
         program, platforms = self._program, [each.platform for each in executables.values()]
         built_with = made_by(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
-        refused = [each.refusal for each in self._fallbacks if each.target == target.name]
+        refused = [each.refusal for each in fallbacks if each.target == target.name]
         evidence = target_evidence(program, executables, refused, chosen)
         evidence_blob = Blob(canonical_json.encode(evidence), oci_layout.EVIDENCE_TYPE)
-        blobs = [*(blob for set_ in self._weights.values() for blob in set_), evidence_blob]
+        weights = (blob for set_ in self._weights.values() for blob in set_)
+        # Assets first: a blob that is something else, too, has the media type of that.
+        blobs = [*self._assets.blobs, *weights, evidence_blob]
         entry_points = {}
         for name, captured in program.entry_points.items():
             records = []
@@ -133,12 +146,13 @@ class Assembler:
             )
             for name, set_ in self._weights.items()
         }
+        is_packed = any(each.packed for set_ in weight_sets.values() for each in set_.tensors)
         mesh = UNSET if program.mesh is None else program.mesh
         needs = requirements(
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
         manifest = BundleManifest(
-            format_version=FORMAT_VERSION,
+            format_version=ASSETS_VERSION if self._assets.records or is_packed else FIRST_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
@@ -151,6 +165,7 @@ class Assembler:
             mesh=mesh,
             compilation=next((e.compilation for e in executables.values() if e.compilation), UNSET),
             evidence=evidence_blob.ref(),
+            assets=dict(self._assets.records) or UNSET,
         )
         return AssembledTarget(TargetParts(manifest, blobs), evidence)
 

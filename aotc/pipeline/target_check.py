@@ -9,7 +9,7 @@ from aotc.compile.compiler_registry import kind_of
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.bundle_manifest import (
-    FORMAT_VERSION,
+    FIRST_VERSION,
     BuiltWith,
     BundleManifest,
     Requirements,
@@ -85,7 +85,7 @@ def _module(platform: str) -> Module:
 def _bundle_for(target: Target, built_with: BuiltWith) -> BundleManifest:
     """What every bundle for the target requires, whatever is in it."""
     return BundleManifest(
-        format_version=FORMAT_VERSION,
+        format_version=FIRST_VERSION,
         name="any",
         version="bundle",
         target=target,

@@ -31,7 +31,7 @@ class Workers:
     def __init__(self, jobs: int) -> None:
         self.jobs, self.processes = jobs, Processes()
         self._pool: Executor = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="aotc-task")
-        self._lock = threading.Lock()
+        self._lock, self._room = threading.Lock(), threading.Semaphore(jobs)
         self._order = itertools.count()
         self._waiting: list[tuple[int, int, Future[Any], Callable[[], Any]]] = []
         self._others: list[Stoppable] = []
@@ -70,21 +70,26 @@ class Workers:
     ) -> None:
         if error is not None:
             self.stop()
+            # A signal while a thread starts hides that thread from the pool, which would not wait.
+            for _ in range(self.jobs):
+                self._room.acquire()
+            self._room.release(self.jobs)
         self._pool.shutdown(wait=True)
 
     def _run_next(self) -> None:
-        with self._lock:
-            if not self._waiting:
+        with self._room:
+            with self._lock:
+                if not self._waiting:
+                    return
+                _, _, future, task = heapq.heappop(self._waiting)
+            if not future.set_running_or_notify_cancel():
                 return
-            _, _, future, task = heapq.heappop(self._waiting)
-        if not future.set_running_or_notify_cancel():
-            return
-        try:
-            result = task()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits, as it is
-            future.set_exception(error)
-        else:
-            future.set_result(result)
+            try:
+                result = task()
+            except BaseException as error:  # noqa: BLE001 - handed to whoever waits, as it is
+                future.set_exception(error)
+            else:
+                future.set_result(result)
 
 
 class Failures:

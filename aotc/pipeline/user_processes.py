@@ -191,7 +191,11 @@ class Source:
     def parts(self) -> dict[str, str]:
         """Parts of the keys of both tasks: what the manifest says, and the toolchain."""
         sections = program_sections(self.job.manifest.text)
-        return {**sections, **code_identity.toolchain_code()}
+        chosen = {
+            f"precision of {name}": sha256(repr((each.precision, each.keep)).encode())
+            for name, each in self.job.manifest.chosen.items()
+        }
+        return {**sections, **chosen, **code_identity.toolchain_code()}
 
 
 def capture(

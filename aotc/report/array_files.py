@@ -5,8 +5,9 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 
 from aotc.base.errors import refusal
@@ -76,6 +77,20 @@ def _array(name: str, value: Any) -> Array:
     if not isinstance(value, np.ndarray):
         raise ValueError(f"{name} is not an array")
     return value
+
+
+def read_results(file: BinaryIO, names: bytes) -> dict[str, Array]:
+    """Return arrays that `numpy.savez` wrote, under the names of a JSON text, in order.
+
+    Raises an exception of any decoder for anything else, such as compressed members, whose size in
+    memory has no limit.
+    """
+    with zipfile.ZipFile(file) as archive:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+            raise ValueError("compressed arrays")
+    decoded = msgspec.json.decode(names, type=list[str])
+    with np.load(file, allow_pickle=False) as found:
+        return {name: _array(name, found[f"arr_{at}"]) for at, name in enumerate(decoded)}
 
 
 def retyped(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -162,6 +162,7 @@ def manifest_report(
             }
             for name, weights in manifest.weights.items()
         },
+        **_stated(assets=manifest.assets),
         "entry_points": {
             name: _entry_point(entry_point, by_entry_point.get(name), manifest)
             | ({"lines": msgspec.to_builtins(lines[name])} if name in lines else {})

@@ -112,6 +112,11 @@ def _print_targets(targets: dict[str, Any], page: _Page) -> None:
                 f"  weights {set_name}: {count(weights['tensors'], 'tensor')}, "
                 f"{size(weights['size_bytes'])}, from {weights['origin']}"
             )
+        for asset_name, asset in target.get("assets", {}).items():
+            sizes = [ref["size"] for ref in asset["files"].values()]
+            named = "folder of " + count(len(sizes), "file")
+            what = named if asset["kind"] == "folder" else "".join(asset["files"])
+            page.line(f"  asset {asset_name}: {what}, {size(sum(sizes))}")
         for entry_name, entry in target["entry_points"].items():
             _print_entry_point(entry_name, entry, page)
 
@@ -256,6 +261,9 @@ def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
         f"{group}, {worst['snr_db']} dB or better ({worst['tensor']}); parity compares with "
         "plain JAX on these weights"
     )
+    if precision["activations"] != "none":
+        products = count(precision["products"], "product")
+        yield f"calls round the other factor of {products} to 8 bits, {precision['activations']}"
     reasons: dict[str, list[str]] = {}
     for weight, why in precision["kept"].items():
         reasons.setdefault(why, []).append(weight)

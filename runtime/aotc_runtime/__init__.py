@@ -23,6 +23,7 @@ if _typing.TYPE_CHECKING:
     from aotc_runtime.loader.verified import Verified, verify
     from aotc_runtime.schema.result_records import Record
     from aotc_runtime.schema.trust_policy import TrustPolicy
+    from aotc_runtime.serving.bundle_assets import LoadedAsset
     from aotc_runtime.serving.bundle_slot import BundleSlot
     from aotc_runtime.serving.device_arrays import DeviceArray
     from aotc_runtime.serving.loaded_bundle import LoadedBundle, LoadedEntryPoint, State
@@ -31,6 +32,7 @@ else:
     _IMPORTED_WHEN_USED = {
         "BundleSlot": "aotc_runtime.serving.bundle_slot",
         "DeviceArray": "aotc_runtime.serving.device_arrays",
+        "LoadedAsset": "aotc_runtime.serving.bundle_assets",
         "LoadedBundle": "aotc_runtime.serving.loaded_bundle",
         "LoadedEntryPoint": "aotc_runtime.serving.loaded_bundle",
         "Record": "aotc_runtime.schema.result_records",
@@ -68,6 +70,7 @@ __all__ = [
     "IncompatibleHostError",
     "IncompatibleRuntimeError",
     "IntegrityError",
+    "LoadedAsset",
     "LoadedBundle",
     "LoadedEntryPoint",
     "ReadinessError",

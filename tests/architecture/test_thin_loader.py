@@ -49,6 +49,7 @@ LAZY = (
     "aotc_runtime.serving.serving_refusals",
     "aotc_runtime.serving.routing",
     "aotc_runtime.serving.call_signature",
+    "aotc_runtime.serving.bundle_assets",
     "aotc_runtime.serving.bundle_slot",
     "aotc_runtime.serving.call_metrics",
     "aotc_serve.store",

@@ -149,9 +149,13 @@ CHANNEL = "runtime/serve/aotc_serve/channel/channel_state.py"
 """What a host keeps of a channel, which `verify --channel` asks and no load does."""
 
 
+ASSETS = "runtime/aotc_runtime/serving/bundle_assets.py"
+"""A private temporary folder, when the caller asks for the path of an asset."""
+
+
 def test_the_runtime_writes_no_file_but_those_of_a_store_and_of_a_channel() -> None:
     found = writers(ROOT / "runtime")
-    assert found == {"runtime/aotc_runtime/__main__.py", CHANNEL, STORE}
+    assert found == {"runtime/aotc_runtime/__main__.py", CHANNEL, STORE, ASSETS}
     (call,) = writes_in(ROOT / "runtime" / "aotc_runtime" / "__main__.py")
     assert ast.unparse(call) == "os.open(os.devnull, os.O_WRONLY)"
 

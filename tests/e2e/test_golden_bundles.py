@@ -23,7 +23,7 @@ from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = ("digits", "trees", "sizes", "layers", "finite")
+NAMES = ("digits", "trees", "sizes", "layers", "finite", "assets")
 EVERY = (*NAMES, "sums")
 """With the bundle that needs another engine's packages; tests/engines/test_mixed.py loads it."""
 
@@ -56,7 +56,8 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
     def opened(name: str) -> LoadedBundle:
         if name not in loaded:
             policy = folder / f"{name}.toml"
-            trusted = policy_text(name, [(GOLDEN / "golden.pub").read_text("utf-8")])
+            key = GOLDEN / ("assets.pub" if name == "assets" else "golden.pub")
+            trusted = policy_text(name, [key.read_text("utf-8")])
             policy.write_text(f'furthest_fallback = "compile"\n{trusted}')
             loaded[name] = aotc_runtime.load(GOLDEN / f"{name}.aotb", trust=policy)
         return loaded[name]
@@ -70,7 +71,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
 def test_a_golden_bundle_is_read(name: str) -> None:
     contents, envelopes = read_unverified(open_bundle(GOLDEN / f"{name}.aotb"))
     (manifest,) = contents.manifests.values()
-    assert manifest.format_version == "1.0"
+    assert manifest.format_version == ("1.1" if name == "assets" else "1.0")
     assert len(envelopes) == 2
 
 
@@ -114,6 +115,16 @@ def test_layers_answer(load: Load, name: str) -> None:
     found = load(name)["grow"](state, np.array([1, 2], "f4"))
     assert {key: np.asarray(value).tolist() for key, value in found[10].items()} == {"k": [11, 12]}
     assert (found[2]["k"].tolist(), int(found[-1])) == ([3, 4], 8)
+
+
+@runs
+def test_assets_are_handed_over(load: Load) -> None:
+    bundle = load("assets")
+    assert bundle["double"](np.ones(4, "f4")).tolist() == [3] * 4
+    assert bundle.assets["labels"].data == b"even\nodd\n"
+    with bundle.assets["words"].as_path() as folder:
+        assert (folder / "vocab.txt").read_text() == "the\nof\nand\n"
+        assert (folder / "special_tokens.json").read_text() == "{}"
 
 
 @runs

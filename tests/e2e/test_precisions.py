@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from jax import export
+from msgspec.structs import replace
 
 import aotc_runtime
 from aotc.base.errors import BuildManifestError, ParityError
@@ -24,12 +25,25 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.cli.command_group import cli
 from aotc.commands.report_page.page_renderer import page_of, render
+from aotc.commands.tune.tuning_service import Measure
+from aotc.compile.target_files import builtin_folder
+from aotc.config.tuning_file import Recorded
 from aotc.pipeline.build import Built, build
+from aotc.pipeline.build_tuning import Tuning
 from aotc.pipeline.cache.cache_store import Cache, LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.errors import Finding, TrustError
-from aotc_runtime.schema.bundle_manifest import EvaluationRan, ParityRan, Precision
+from aotc_runtime.schema.bundle_manifest import (
+    BundleManifest,
+    DType,
+    EvaluationRan,
+    MeasuredCandidate,
+    ParityRan,
+    Precision,
+    WeightSet,
+)
 from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.manifest_consistency import check_consistency
 from tests.conftest import Once
 
 PROGRAM = """
@@ -53,6 +67,12 @@ def tied(params, x):
 
 def closed(params, x):
     return x @ TABLE + params["last"][0, :32]
+
+def looped(params, x):
+    def step(_, x):
+        return jnp.tanh(x @ params["first"]["kernel"] @ params["second"]["kernel"])
+
+    return lax.fori_loop(0, 3, step, x)
 
 def images(kernel, x):
     return lax.conv_general_dilated(
@@ -92,6 +112,9 @@ data = "data.npz"
 metric = "rmse"
 """
 
+FEW_CANDIDATES = '\noptions = { xla_cpu_experimental_ynn_fusion_type = "" }\n'
+"""At the end of a target file: candidates do not vary what it says, and few are left to compile."""
+
 SHAPES = {
     "first/kernel": (64, 128),
     "first/bias": (128,),
@@ -116,16 +139,28 @@ def precision(weights: str, more: str = "", name: str = "small") -> str:
 NOW = datetime.now(UTC)
 
 
-def built(folder: Path, text: str, cache: Cache | None = None, head: str = HEAD) -> Built:
+def built(
+    folder: Path,
+    text: str,
+    cache: Cache | None = None,
+    head: str = HEAD,
+    tuning: Tuning | None = None,
+) -> Built:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "params.safetensors").write_bytes(write_tensors(params(), where="test"))
     x = np.random.default_rng(1).standard_normal((16, 64)).astype(np.float32)
-    np.savez(folder / "data.npz", x=x, target=np.zeros((16, 32), np.float32))
+    target = predicted(params(), x) if tuning else np.zeros((16, 32), np.float32)
+    np.savez(folder / "data.npz", x=x, target=target)
     (folder / "m.toml").write_text(head + text)
     signer = LocalSigner.ephemeral()
     (folder / "trust.toml").write_text(policy_text("small", [signer.public_pem()]))
     return build(
-        folder / "m.toml", output=folder / "small.aotb", signer=signer, jobs=1, cache=cache
+        folder / "m.toml",
+        output=folder / "small.aotb",
+        signer=signer,
+        jobs=1,
+        cache=cache,
+        tuning=tuning,
     )
 
 
@@ -252,6 +287,67 @@ def test_policies_reports_and_differences_tell_the_precision(folder: Path, tmp_p
     assert "weights" in told and "int8" in told and "small" in told
 
 
+def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
+    text = entry_point() + precision("int8", 'activations = "dynamic"') + EVALUATION
+    built(tmp_path, text)
+    bundle = tmp_path / "small.aotb"
+    found = applied(tmp_path)
+    assert (found.activations, found.products) == ("dynamic", 3)
+    assert (
+        "factor of 3 products to 8 bits" in CliRunner().invoke(cli, ["inspect", str(bundle)]).output
+    )
+    x = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
+    with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
+        made = np.asarray(loaded["predict"](x=x))
+    weights = params() | restored()
+    second = params()["second/kernel"]
+    scale = np.abs(second).max(axis=0, keepdims=True) / np.float32(127.5)
+    weights["second/kernel"] = np.rint(second / scale).clip(-128, 127) * scale
+
+    def rounded(x: Any) -> Any:
+        unit = np.abs(x).max(axis=1, keepdims=True) / np.float32(127.5)
+        return np.rint(x / unit).clip(-127, 127) * unit
+
+    hidden = np.tanh(rounded(x) @ weights["first/kernel"] + weights["first/bias"])
+    hidden = np.tanh(rounded(hidden) @ weights["second/kernel"] + weights["second/bias"])
+    np.testing.assert_allclose(made, rounded(hidden) @ weights["last"].T, rtol=1e-4, atol=1e-5)
+    assert np.abs(made - predicted(weights, x)).max() > 1e-3
+
+
+def test_tuning_keeps_the_worst_weights_and_takes_the_fastest_precision(tmp_path: Path) -> None:
+    text = entry_point().replace('"small"', '["tiny", "small"]') + EVALUATION
+    text += "max_drop = 0.08\n" + precision("int4", name="tiny") + precision("int8")
+    (tmp_path / "targets").mkdir()
+    target = (builtin_folder() / "cpu-x86-64-v3.toml").read_text() + FEW_CANDIDATES
+    (tmp_path / "targets" / "few.toml").write_text(target)
+    head = HEAD.replace("cpu-x86-64-v3", "few")
+    assert refused(tmp_path, text, head).hint.endswith("choose with `aotc build --tune`")
+    cache = LocalStore(tmp_path / "cache", 10**9)
+    made = built(tmp_path, text, cache, head, Measure())
+    assert made.tuning_file is not None
+    chosen = made.tuning_file.precisions["predict"]
+    assert [each.name for each in chosen.candidates] == ["tiny", "small"]
+    assert all(isinstance(each, MeasuredCandidate) for each in chosen.candidates)
+    keep = {"tiny": ("first/kernel", "last"), "small": ()}
+    assert chosen.keep == keep[chosen.precision]
+    recorded = Recorded(made.tuning_file, "t.json")
+    again = built(tmp_path, text, cache, head, recorded)
+    assert again.bundle.root_digest == made.bundle.root_digest
+
+
+def with_dtype(manifest: BundleManifest, name: str, dtype: DType) -> dict[str, WeightSet]:
+    """Return a bundle's weights sets with another dtype of one tensor."""
+    return {
+        key: replace(
+            set_,
+            tensors=tuple(
+                replace(each, dtype=dtype) if each.name == name else each for each in set_.tensors
+            ),
+        )
+        for key, set_ in manifest.weights.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("weights", "more", "names"),
     [
@@ -275,7 +371,13 @@ def test_groups_share_a_scale(weights: str, more: str, names: set[str], tmp_path
     found_names = {name for name, each in stored.items() if (each.packed or each.dtype) == weights}
     assert found_names == names
     if weights == "int4":
-        assert stored["last:int4:1:16" if more else "last:int4:1:64"].shape == (32, 32)
+        packed = stored["last:int4:1:16" if more else "last:int4:1:64"]
+        assert (packed.shape, manifest.format_version) == ((32, 32), "1.1")
+        for wrong in (
+            replace(manifest, format_version="1.0"),
+            replace(manifest, weights=with_dtype(manifest, packed.name, DType.INT8)),
+        ):
+            assert {each.code for each in check_consistency(wrong, "")} == {"AOTC-E118"}
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(5).standard_normal((1, 64)).astype(np.float32)
         found = np.asarray(loaded["predict"](x=x))
@@ -386,6 +488,11 @@ def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
             entry_point() + precision("int8", 'keep = ["*"]'),
             *("AOTC-E809", "entry_points.predict.precision"),
             ["first/kernel: keep"],
+        ),
+        (
+            entry_point("looped") + precision("int8", 'activations = "dynamic"'),
+            *("AOTC-E809", "precision.small.activations"),
+            ["no matrix product outside of loops"],
         ),
         (
             entry_point("closed") + precision("int8"),

@@ -189,17 +189,19 @@ def test_an_engine_that_fails_at_a_call_falls_to_the_next_engine_and_is_recorded
         raise EngineFailedError(failed)
 
     monkeypatch.setattr(parity_process, "run", fails_first)
-    built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"'))
+    targets = '"cpu-x86-64-v2", "cpu-x86-64-v3"'
+    built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"', targets))
     assert any(
         f"compiled by xla, because {other.name} cannot run predict (AOTC-E953: no memory)" in note
         for note in built.notes
     )
     documents = take_apart(in_memory(tmp_path / "sums.aotb"))
-    assert documents.manifest["target"]["platform"] == "cpu"
-    evidence = documents.layers[documents.manifest["evidence"]["digest"]]
+    by_platform = {each.manifest["target"]["platform"]: each.manifest for each in documents.targets}
+    assert by_platform.keys() == {"cpu", other.name}
+    evidence = documents.layers[by_platform["cpu"]["evidence"]["digest"]]
     (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
     assert (refusal.engine, refusal.code) == (other.name, "AOTC-E953")
-    assert len(calls) == 2
+    assert len(calls) == 3, "the target of the other engine is not checked again"
 
 
 def test_an_engine_that_fails_at_a_call_without_another_one_ends_the_build(

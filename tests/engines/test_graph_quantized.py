@@ -65,6 +65,16 @@ def by_block_with_zeros(w: Any, scale: Any, zero: Any, x: Any) -> Any:
     return x @ (shifted * scale[:, None]).reshape(DEPTH, -1)
 
 
+def of_bytes(w: Any, scale: Any, x: Any) -> Any:
+    """Multiply by 4-bit numbers in the halves of bytes, as a precision's module has them."""
+    shape = (COLUMNS, DEPTH // 2, 2)
+    places = lax.broadcast_in_dim(np.array([0, 4], np.uint8), shape, (2,))
+    halves = lax.shift_right_logical(lax.broadcast_in_dim(w, shape, (0, 1)), places)
+    numbers = lax.bitwise_and(halves, jnp.full(shape, 15, jnp.uint8)).reshape(COLUMNS, DEPTH)
+    numbers = wide(numbers.T.reshape(BLOCKS, GROUP, COLUMNS)) - 8
+    return x @ (numbers * scale[:, None]).reshape(DEPTH, COLUMNS)
+
+
 def with_a_zero(w: Any, scale: Any, zero: Any, x: Any) -> Any:
     return x @ (wide(w.astype(jnp.int32) - zero.astype(jnp.int32)) * scale)
 
@@ -97,6 +107,11 @@ def static(w: Any, row: Any, x: Any) -> Any:
 def with_zeros_of_rows(w: Any, row: Any, zero: Any, x: Any) -> Any:
     given = wide(less(rounded(x, np.float32(0.03)), np.int8(0))) * np.float32(0.03)
     return given @ (wide(less(w, zero[:, None])) * row)
+
+
+def with_scales_of_rows(w: Any, rows: Any, x: Any) -> Any:
+    given = wide(rounded(x, np.float32(0.03))) * np.float32(0.03)
+    return given @ (wide(w) * rows[:, None])
 
 
 def dynamic(w: Any, row: Any, x: Any) -> Any:
@@ -135,6 +150,26 @@ WEIGHTED: Mapping[str, Program] = {
     "8 bits, zeros by block": Program(by_block_with_zeros, (W8, BLOCKED, ZEROS), (X,)),
     "unsigned 8 bits, a zero": Program(with_a_zero, (U8, ROW, np.uint8(131)), (X,)),
     "unsigned 8 bits": Program(by_column, (U8, ROW), (X,)),
+    "8 bits, scales of rows": Program(
+        lambda w, s, x: x @ (wide(w) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of blocks": Program(
+        lambda w, s, x: (
+            x @ (wide(w).reshape(BLOCKS, GROUP, -1) * s[:, None, None]).reshape(DEPTH, -1)
+        ),
+        (W8, ROW[:BLOCKS]),
+        (X,),
+    ),
+    "8 bits, zeros of rows": Program(
+        lambda w, s, x: x @ ((wide(w) - s[:, None]) * s[:, None]), (W8, np.resize(ROW, DEPTH)), (X,)
+    ),
+    "8 bits, scales of two axes": Program(
+        lambda w, s, x: jnp.einsum(
+            "bij,ijn->bn", x.reshape(-1, BLOCKS, GROUP), wide(w).reshape(BLOCKS, GROUP, -1) * s
+        ),
+        (W8, ROW[:BLOCKS].reshape(-1, 1, 1)),
+        (X,),
+    ),
     "scaled behind": Program(lambda w, s, x: (x @ wide(w)) * s, (W8, ROW), (X,)),
     "transposed": Program(
         lambda w, s, x: jnp.einsum("bk,nk->bn", x, wide(w) * s[:, None]), (W8.T.copy(), ROW), (X,)
@@ -153,6 +188,9 @@ FOUR: Mapping[str, Program] = {
     "4 bits by block": Program(by_block, (W4, BLOCKED), (X,), "MatMulNBits"),
     "unsigned 4 bits": Program(by_column, (U4, ROW), (X,), "MatMulNBits"),
     "4 bits, a zero": Program(with_a_zero, (W4, ROW, _whole(ml_dtypes.int4, 1)), (X,)),
+    "4 bits, two in a byte": Program(
+        of_bytes, (_whole(np.uint8, COLUMNS, DEPTH // 2), BLOCKED), (X,), "MatMulNBits"
+    ),
     "4 bits, turned": Program(
         lambda w, s, x: x @ (wide(w) * s[:, None]).T, (W4.T.copy(), ROW), (X,), "MatMulNBits"
     ),
@@ -190,6 +228,9 @@ ROUNDED: Mapping[str, Program] = {
         (),
         (ODD, np.uint8(100)),
     ),
+    "behind a scale of a call": Program(
+        lambda x, s: rounded(wide(x) * s, np.float32(0.3)), (), (LOW[:1], np.float32(np.nan))
+    ),
     "fewer": Program(
         lambda x: jnp.clip(jnp.round(x), -127, 100).astype(np.int8), (), (ODD,), "QuantizeLinear"
     ),
@@ -221,6 +262,12 @@ STRICT: Mapping[str, Program] = {
         with_zeros_of_rows,
         (W8[:COLUMNS], ROW, _whole(np.int8, COLUMNS)),
         (X[:, :COLUMNS],),
+    ),
+    "scales of the summed axis": Program(
+        with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)
+    ),
+    "scales of the summed axis, one column": Program(
+        with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
     ),
     "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
     "a conversion that wraps": Program(
@@ -290,7 +337,7 @@ def test_signed_weights_are_exact_with_vnni(name: str) -> None:
 
 
 @pytest.mark.parametrize("engine", ON_GRAPHS)
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [*RIGHT, "scales of the summed axis"])
 def test_quantized_program_matches_plain_jax(name: str, engine: Any) -> None:
     found, plain, _ = results_of(ALL[name], engine.name)
     assert _same(found, plain)
@@ -305,7 +352,7 @@ def test_onnx_runtime_has_one_operator_for_it(name: str) -> None:
     kind = "MatMulInteger" if name in WHOLE else "QuantizeLinear" if name in ROUNDED else ""
     if expected := program.operator or kind:
         assert operators.get(expected) == 1
-        assert "MatMul" not in operators
+        assert {"Floor", "MatMul"}.isdisjoint(operators)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=ON_ONNX) for name in STRICT])
@@ -313,7 +360,7 @@ def test_what_only_looks_like_it_keeps_its_arithmetic(name: str) -> None:
     found, plain, operators = results_of(ALL[name], "onnxruntime")
     assert _same(found, plain)
     allowed = {"QuantizeLinear"} if name == "a scale of a call" else set()
-    if name == "zeros of rows, scales of columns":
+    if name == "zeros of rows, scales of columns" or name.startswith("scales of the summed"):
         allowed = {"QuantizeLinear", "DequantizeLinear"}
     assert set(operators) & set(NEW) <= allowed
 

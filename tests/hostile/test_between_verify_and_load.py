@@ -124,30 +124,56 @@ def test_changed_file_is_verified_again(change: Change, copy: Path, digits_bundl
 
 TRUNCATED = """
 import importlib, os, sys
+from pathlib import Path
 import aotc_runtime
+from aotc_runtime.loader.verify_report import verify_report
 from aotc_runtime.verification.verify_bundle import Compatible
-load = importlib.import_module("aotc_runtime.loader.bundle_loader")
-owner = Compatible if sys.argv[3] == "finish" else load
-step = getattr(owner, sys.argv[3])
+path, name = Path(sys.argv[1]), sys.argv[4]
+owner = Compatible if name == "finish" else importlib.import_module(sys.argv[3])
+step = getattr(owner, name)
 def and_then(*arguments, **named):
     result = step(*arguments, **named)
-    os.truncate(sys.argv[1], 4096)
+    os.truncate(path, 4096)
     return result
-setattr(owner, sys.argv[3], and_then)
+setattr(owner, name, and_then)
+if "loader.bundle_loader" not in sys.argv[3]:
+    sys.exit(str([each.title for each in verify_report(path, Path(sys.argv[2]), "host").findings]))
 try:
-    aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
+    aotc_runtime.load(path, trust=sys.argv[2])
 except aotc_runtime.AotcError as error:
     sys.exit(error.code)
 """
 
 
+def truncated(copy: Path, trust: Path, owner: str, step: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", TRUNCATED, str(copy), str(trust), owner, step]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 @AFTER
-def test_file_cut_while_loading_is_refused(step: str, copy: Path, digits_bundle: Bundle) -> None:
-    """A page that is gone is a SIGBUS, which no reader of mapped files can turn into an error."""
-    command = [sys.executable, "-c", TRUNCATED, str(copy), str(digits_bundle[1]), step]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_load_of_a_truncated_file_is_refused_or_ends_the_process(
+    step: str, copy: Path, digits_bundle: Bundle
+) -> None:
+    """A load maps weights, and a page that is gone is a SIGBUS, which no reader can catch."""
+    done = truncated(copy, digits_bundle[1], loading.__name__, step)
     assert done.returncode in (1, -signal.SIGBUS), done
     assert done.returncode != 1 or done.stderr.startswith("AOTC-E"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "loader.verify_report.look_into",
+        *(f"verification.bundle_examination.{name}" for name in ("parse", "collect", "unpack")),
+    ],
+)
+def test_verify_of_a_truncated_file_is_refused(
+    step: str, copy: Path, digits_bundle: Bundle
+) -> None:
+    """It reads the file, and uses no map."""
+    owner, _, name = f"aotc_runtime.{step}".rpartition(".")
+    done = truncated(copy, digits_bundle[1], owner, name)
+    assert (done.returncode, done.stderr) == (1, "['file was truncated while it was read']\n")
 
 
 def test_file_cut_before_loading_is_refused(copy: Path, digits_bundle: Bundle) -> None:

@@ -377,7 +377,7 @@ def test_only_its_owner_reads_or_writes_what_a_host_keeps(deployed: Deployed) ->
     assert (deployed.folder / "seen").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("how", ["everybody", "everybody above", "another user"])
+@pytest.mark.parametrize("how", ["everybody", "a group", "everybody above", "another user"])
 def test_what_others_can_take_away_is_not_relied_on(how: str, deployed: Deployed) -> None:
     assert deployed.answer() == NEVER
     if how == "everybody":
@@ -386,10 +386,14 @@ def test_what_others_can_take_away_is_not_relied_on(how: str, deployed: Deployed
         deployed.folder.chmod(0o1777)
         assert deployed.answer() == NEVER, "only who owns it may rename it"
         deployed.folder.chmod(0o777)
-    elif os.geteuid() == 0:
-        os.chown(deployed.folder / "seen", 65534, 65534)
-    else:
+    elif os.geteuid() != 0:
         pytest.skip("only root gives folders away")
+    elif how == "a group":
+        (deployed.folder / "seen").chmod(0o770)
+        assert deployed.answer() == NEVER, "the group of this user"
+        os.chown(deployed.folder / "seen", -1, 65534)
+    else:
+        os.chown(deployed.folder / "seen", 65534, 65534)
     assert deployed.answer() == "AOTC-E332"
 
 

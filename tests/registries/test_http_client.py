@@ -4,6 +4,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from aotc_serve.http_client import Body, HttpClient, Response
 from aotc_serve.oci.parallel_transfer import each
 from tests.registries.conftest import Connect, refused
 from tests.registries.oci_server import Handler, OciServer
+from tests.waiting import interrupted_start
 
 MANY = 1000
 
@@ -290,3 +292,18 @@ def test_the_first_that_fails_ends_what_runs_beside_it(connect: Connect) -> None
     with pytest.raises(RuntimeError, match="fails"):
         each(repository, ["waits", "fails"], work)
     assert ended.is_set()
+
+
+def test_a_signal_while_a_thread_starts_leaves_nothing_running(connect: Connect) -> None:
+    ended: list[str] = []
+    repository = connect()
+    with interrupted_start() as interrupted:
+
+        def work(item: str) -> None:
+            interrupted.wait(20)
+            time.sleep(0.1)
+            ended.append(item)
+
+        with pytest.raises(KeyboardInterrupt):
+            each(repository, ["first", "second"], work)
+        assert ended == ["first"]

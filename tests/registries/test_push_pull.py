@@ -56,7 +56,7 @@ def test_a_bundle_comes_back_byte_for_byte(either: Registry, back: Path) -> None
         assert back.read_bytes() == LAYERS.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["digits", "finite", "layers", "sizes", "sums", "trees"])
+@pytest.mark.parametrize("name", ["assets", "digits", "finite", "layers", "sizes", "sums", "trees"])
 def test_bundles_come_back_as_signed(name: str, either: Registry, tmp_path: Path) -> None:
     path, back = GOLDEN / f"{name}.aotb", tmp_path / "back"
     either.push(path)

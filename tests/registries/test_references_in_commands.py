@@ -5,6 +5,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -32,9 +33,9 @@ def aotc(*arguments: object) -> Result:
     return CliRunner().invoke(cli, [str(each) for each in arguments])
 
 
-def document(*arguments: object) -> dict[str, object]:
+def document(*arguments: object) -> dict[str, Any]:
     done = aotc(*arguments, "--json")
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
@@ -221,3 +222,34 @@ def test_where_a_pull_goes_has_to_be_said(filled: Path, server: OciServer) -> No
     place = f"oci://{server.address}/models/layers:1.0.0"
     assert aotc("pull", place).exit_code == 2
     assert aotc("pull", place, "-o", "a", "--layout", "b").exit_code == 2
+
+
+def test_signature_is_pushed_and_no_tag_moves(
+    registry: Registry, there: tuple[str, str], tmp_path: Path
+) -> None:
+    keys = []
+    for name in ("ci", "release"):
+        assert aotc("keygen", "--plain", tmp_path / name).exit_code == 0
+        keys.append((tmp_path / f"{name}.pub").read_text("utf-8"))
+    trust = tmp_path / "both.toml"
+    trust.write_text(policy_text("digits", keys, 2, ["ci", "release"]), "utf-8")
+    signed = document("sign", there[0], "--key", tmp_path / "ci.key")
+    assert (signed["bundle"], signed["added"]) == (there[0], True)
+    (missing,) = document("verify", there[1], "--trust", trust)["findings"]
+    assert missing["code"] == "AOTC-E304"
+    assert missing["found"].startswith("1: ci (") and "missing: release" in missing["found"]
+    registry.push(GOLDEN / "layers.aotb", TAG)  # Another bundle has the tag now.
+    assert document("sign", there[1], "--key", tmp_path / "release.key", "--trust", trust)["added"]
+    assert document("verify", there[1], "--trust", trust)["ok"]
+    assert document("inspect", there[0])["name"] == "layers"
+
+
+def test_bundle_that_a_policy_rejects_is_not_signed(
+    server: OciServer, there: tuple[str, str], tmp_path: Path
+) -> None:
+    assert aotc("keygen", "--plain", tmp_path / "mine").exit_code == 0
+    trust = tmp_path / "trust.toml"
+    trust.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
+    found = document("sign", there[1], "--key", tmp_path / "mine.key", "--trust", trust)
+    assert (found["ok"], found["findings"][0]["code"]) == (False, "AOTC-E302")
+    assert not [each for each in server.asked if each.method != "GET"]

@@ -54,16 +54,17 @@ class Part(IntEnum):
     MANIFEST = 0
     DIMENSION = 1
     WEIGHTS = 2
-    ENTRY_POINT = 3
-    EXECUTABLE = 4
+    ASSET = 3
+    ENTRY_POINT = 4
+    EXECUTABLE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A statement about a part of a bundle.
 
-    `owner` is the dimension, weights set, entry point or label of an executable; empty for the
-    manifest itself. `field` is its name in the manifest or the evidence.
+    `owner` is the dimension, weights set, asset, entry point or label of an executable; empty for
+    the manifest itself. `field` is its name in the manifest or the evidence.
     """
 
     part: Part
@@ -89,6 +90,8 @@ class Fact:
             case Part.WEIGHTS:
                 what = "" if self.field == "blobs" else f" {self.field}"
                 return f"weights {self.owner}{what}"
+            case Part.ASSET:
+                return f"asset {self.owner}"
             case Part.EXECUTABLE if self.field == "module":
                 on = "" if platform == "cpu" else f" on {platform}"
                 return f"module{on} {self.owner}"
@@ -162,6 +165,10 @@ def _facts(manifest: BundleManifest) -> Facts:
     for name, weights in sorted(manifest.weights.items()):
         for field in _WEIGHTS:
             yield Fact(Part.WEIGHTS, name, field), getattr(weights, field)
+    assets = manifest.assets or {}
+    yield Fact(Part.MANIFEST, "", "assets"), sorted(assets)
+    for name, asset in sorted(assets.items()):
+        yield Fact(Part.ASSET, name, "files"), asset
     yield Fact(Part.MANIFEST, "", "entry_points"), sorted(manifest.entry_points)
     for name, entry_point in sorted(manifest.entry_points.items()):
         for field, value in _entry_point(entry_point):

@@ -214,5 +214,6 @@ KINDS = {
     oci_layout.EXECUTABLE_TYPE: "executables",
     oci_layout.FIXTURE_TYPE: "fixtures",
     oci_layout.EVIDENCE_TYPE: "evidence",
+    oci_layout.ASSET_TYPE: "assets",
 }
 """Media types of blobs in words."""

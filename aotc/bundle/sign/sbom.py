@@ -18,6 +18,7 @@ from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
+from aotc.bundle.sign.model_card import model_card
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
@@ -56,11 +57,13 @@ def sbom(
         *_packages(program.packages, _loaded(built)),
         *_files(program.made_from),
         *_weights(first),
+        *_assets(first),
     ]
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
     document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    document["metadata"]["component"]["modelCard"] = model_card(built)
     return document
 
 
@@ -100,6 +103,17 @@ def _weights(manifest: BundleManifest) -> Iterator[Component]:
                 type=ComponentType.DATA,
                 name=f"weights {name} {number}",
                 bom_ref=f"weights:{name}:{number}",
+                hashes=[_sha256(ref.digest)],
+            )
+
+
+def _assets(manifest: BundleManifest) -> Iterator[Component]:
+    for name, asset in sorted((manifest.assets or {}).items()):
+        for path, ref in sorted(asset.files.items()):
+            yield Component(
+                type=ComponentType.DATA,
+                name=f"asset {name} {path}",
+                bom_ref=f"asset:{name}:{path}",
                 hashes=[_sha256(ref.digest)],
             )
 

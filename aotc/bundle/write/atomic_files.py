@@ -125,11 +125,7 @@ def _written(
 
 
 def _write(descriptor: int, data: bytes | memoryview) -> int:
-    """Write all bytes to an open file, and return their number.
-
-    The system copies mapped bytes, so that a truncated source is an error (EFAULT), not a signal.
-    Raises OSError.
-    """
+    """Write all bytes to an open file, and return their number. Raises OSError."""
     size = 0
     for piece in chunks_of(data):
         left = memoryview(piece)
@@ -247,19 +243,7 @@ def require_short_name(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> AotcError:
-    """Return AOTC-E003 for an error; AOTC-E206 if the source became shorter.
-
-    The system reports the latter for mapped memory.
-    """
-    if error.errno == errno.EFAULT:
-        return refusal(
-            "AOTC-E206",
-            f"a file that {path} is copied from",
-            "a shorter one",
-            expected="the file as it was when it was opened",
-            hint="run it again when nobody writes into the bundle; replace bundles by renaming a "
-            "new one over them",
-        )
+    """Return AOTC-E003 for an error of the system."""
     return refusal("AOTC-E003", str(path), error.strerror or str(error))
 
 

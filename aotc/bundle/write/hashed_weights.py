@@ -6,7 +6,7 @@ Those that are not written are hashed in their source.
 from collections.abc import Collection
 
 from aotc.base.errors import refusal
-from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.digest import copy_of, sha256
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.verification.bundle_contents import Contents, WeightsHashing
@@ -22,7 +22,7 @@ def sizes_of(source: BlobSource) -> dict[str, int]:
 
 def unchanged(source: BlobSource, digest: str) -> bytes:
     """Return a document hashed before, or raise IntegrityError (AOTC-E201) if it was modified."""
-    data = bytes(source.blob(digest) or b"")
+    data = copy_of(source.blob(digest) or b"")
     if sha256(data) != digest:
         raise refusal("AOTC-E201", f"{source.name} {digest}", sha256(data), expected=digest)
     return data

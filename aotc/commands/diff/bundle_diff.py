@@ -20,6 +20,7 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
 from aotc_runtime.schema.bundle_manifest import (
+    Asset,
     BlobRef,
     Evaluation,
     Parity,
@@ -41,6 +42,7 @@ KINDS = {
     "targets": "targets that one of them lacks, and what a target is compiled for",
     "toolchain": "versions of what compiled, and the accepted jaxlib",
     "weights": "tensors and their files",
+    "assets": "files that travel with the program",
     "interface": "entry points: parameters, inputs, outputs, dimensions, policies, tolerances",
     "profiles": "profiles that one of them lacks",
     "module": "StableHLO",
@@ -199,7 +201,7 @@ def _rank(changed: Changed) -> tuple[int | str, ...]:
 def _place(changed: Changed) -> str:
     owner, target = changed.fact.owner, changed.target
     match changed.fact.part:
-        case Part.WEIGHTS:
+        case Part.WEIGHTS | Part.ASSET:
             return f"{target} {owner}"
         case Part.ENTRY_POINT | Part.EXECUTABLE:
             return f"{owner} for {target}"
@@ -242,6 +244,10 @@ def _files(place: str, before: Sequence[BlobRef], after: Sequence[BlobRef]) -> C
 
 def _tensors(tensors: Sequence[WeightTensor]) -> dict[str, str]:
     return {tensor.name: _tensor(tensor) for tensor in tensors}
+
+
+def _digests(asset: Asset) -> dict[str, str]:
+    return {path: ref.digest for path, ref in asset.files.items()}
 
 
 def _tensor(tensor: WeightTensor) -> str:
@@ -288,7 +294,11 @@ def _itself(value: Any) -> Any:
     return value
 
 
-_PRESENCE = {(Part.WEIGHTS, "origin"): "weights", (Part.ENTRY_POINT, "function"): "interface"}
+_PRESENCE = {
+    (Part.WEIGHTS, "origin"): "weights",
+    (Part.ASSET, "files"): "assets",
+    (Part.ENTRY_POINT, "function"): "interface",
+}
 """Kinds of changes that say that one of them lacks an owner, each by one of its facts."""
 
 _BLOBS = ("module", "executable", "fixture")
@@ -302,6 +312,7 @@ _LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
     (Part.MANIFEST, "compilation"): ("compilation", "compilation", _itself),
     (Part.WEIGHTS, "origin"): ("weights", "origin", _itself),
     (Part.WEIGHTS, "tensors"): ("weights", "", _tensors),
+    (Part.ASSET, "files"): ("assets", "", _digests),
     (Part.ENTRY_POINT, "proofs"): ("parity", "", _proofs),
     (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
     (Part.ENTRY_POINT, "evaluations"): ("metrics", "", _metrics),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from aotc.base.errors import refusal
-from aotc.base.foreign_python import Script, run_script
+from aotc.base.foreign_python import Script, open_result, run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import prepared, write_atomically
 from aotc.capture.file_digests import changed_meanwhile, digest_of
@@ -66,11 +66,11 @@ def import_signature(
         # TensorFlow opens files by name: what it read is told by nothing else.
         if _digest(saved_model) != (digest, size):
             raise changed_meanwhile(str(saved_model), "a file of it")
-        expected = folder / "expected.npz"
-        return Imported(
-            (folder / "model.tfhlo").read_bytes(),
-            expected.read_bytes() if expected.exists() else None,
-        )
+        with open_result(folder / EXPORTER.result) as model:
+            if inputs is None:
+                return Imported(model.read(), None)
+            with open_result(folder / "expected.npz") as expected:
+                return Imported(model.read(), expected.read())
 
 
 def _digest(saved_model: Path) -> tuple[str, int]:

@@ -9,17 +9,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.base.foreign_python import Script, run_script
+from aotc.base.foreign_python import (
+    TEXT_BYTES_MAX,
+    Script,
+    bad_result,
+    open_result,
+    run_script,
+)
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
 from aotc.config.toml_edit import with_value
-from aotc.report.array_files import read_arguments, write_npz
+from aotc.report.array_files import read_arguments, read_results, write_npz
 from aotc_runtime.schema.manifest_labels import label
 
 RECORDER = Script(
@@ -80,14 +87,20 @@ def record(
         run_script(python, RECORDER, folder, spec.source.text, size)
         arrays: dict[str, Array] = {}
         for number, sizes in enumerate(profiles.values()):
-            with np.load(folder / f"{number}.results.npz", allow_pickle=False) as found:
-                names = msgspec.json.decode(
-                    (folder / f"{number}.names.json").read_bytes(), type=list[str]
-                )
-                arrays |= {
-                    label(name, sizes): found[f"arr_{index}"] for index, name in enumerate(names)
-                }
-        return Recorded(name, (folder / "framework").read_text("utf-8"), arrays)
+            path = folder / f"{number}.results.npz"
+            names = _text(folder / f"{number}.names.json")
+            try:
+                with open_result(path) as file:
+                    found = read_results(file, names)
+            except (ArithmeticError, LookupError, MemoryError, ValueError, BadZipFile) as error:
+                raise bad_result(path, str(error)) from error
+            arrays |= {label(result, sizes): array for result, array in found.items()}
+        return Recorded(name, _text(folder / "framework").decode(errors="replace"), arrays)
+
+
+def _text(path: Path) -> bytes:
+    with open_result(path) as file:
+        return file.read(TEXT_BYTES_MAX)
 
 
 def enter_expected(manifest: Path, entry_point: str, output: Path) -> str | None:

@@ -23,6 +23,7 @@ from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import AttestationManifest, Descriptor, ImageManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.read_progress import BytesProgress, OnBytes
+from aotc_runtime.verification.bundle_contents import read_root
 from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
@@ -103,6 +104,19 @@ def push(
         size_bytes=sum(parts.values()),
         sent=sent,
     )
+
+
+def push_attestations(source: BlobSource, repository: Repository) -> None:
+    """Push the attestations of a bundle whose targets are there; no tag of the bundle moves.
+
+    Raises BundleFormatError, IntegrityError, RegistryError.
+    """
+    root = read_root(source)
+    digests = [entry.digest for entry in root.attestations]
+    attached = [_attestation(source, digest) for digest in digests]
+    parts = {part.digest: part.size for each_ in attached for part in (each_.config, *each_.layers)}
+    _push_blobs(source, repository, parts, (), ignore_progress, CHUNK_BYTES)
+    _attach(repository, source, root.entry.digest, digests)
 
 
 def _attestation(source: BlobSource, digest: str) -> AttestationManifest:

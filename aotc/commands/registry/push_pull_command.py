@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,6 +168,33 @@ def pull(
     report = {**copy_report(found), "reference": str(place.at(found.root_digest))}
     lines = (*copy_lines(report), f"from    {report['reference']}")
     out.result(report, lambda: say(*lines))
+
+
+@contextmanager
+def working_copy(reference: str, ca: Path | None, *, quiet: bool) -> Iterator[Path]:
+    """Yield a copy of a bundle in a registry, for `aotc sign`; attestations go back at the end.
+
+    No tag moves, so that a bundle that was pushed meanwhile stays where it is.
+    Raises RegistryError, IntegrityError, BundleFormatError, UsageError (AOTC-E003).
+    """
+    from aotc.base.temporary_files import temporary_folder
+    from aotc.bundle.write.bundle_writer import Form
+    from aotc.cli.command_progress import byte_progress
+    from aotc.commands.registry.bundle_pull import pull as pull_bundle
+    from aotc.commands.registry.bundle_push import push_attestations
+    from aotc_runtime.system.streamed_bundle import look_into
+    from aotc_serve.http_client import HttpClient
+    from aotc_serve.oci.oci_references import parse
+    from aotc_serve.oci.registry_client import Repository
+
+    with (
+        temporary_folder(Path(tempfile.gettempdir()), "aotc-sign-") as folder,
+        Repository(parse(reference), HttpClient(ca)) as there,
+    ):
+        with byte_progress("pull", quiet=quiet) as on_bytes:
+            pull_bundle(there, folder / "bundle.aotb", Form.ARCHIVE, on_bytes=on_bytes)
+        yield folder / "bundle.aotb"
+        push_attestations(look_into(folder / "bundle.aotb"), there)
 
 
 def _policy(trust: Path | None) -> TrustPolicy | None:

@@ -146,7 +146,7 @@ def counts(claim: Claim, verified: bool) -> Mark:
 
 
 def toolchain(review: Review) -> Iterator[Part]:
-    """Yield the toolchain and the weights."""
+    """Yield the toolchain, the weights and the assets."""
     manifests = [(name, target.manifest) for name, target in review.targets.items()]
     yield table(
         "Built with",
@@ -163,8 +163,8 @@ def toolchain(review: Review) -> Iterator[Part]:
     for targets, sets in alike((name, _weights(manifest)) for name, manifest in manifests):
         rows += [(*row, listed(targets)) for row in sets]
     if rows:
-        columns = ("Weights", "From", ">Tensors", ">Size", "Digests", "Targets")
-        yield table("Weights", columns, rows)
+        columns = ("Name", "From", ">Tensors, files", ">Size", "Digests", "Targets")
+        yield table("Weights and assets", columns, rows)
 
 
 def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:
@@ -177,6 +177,11 @@ def _weights(manifest: BundleManifest) -> list[tuple[str, str, str, str, str]]:
             listed(ref.digest for ref in weights.blobs),
         )
         for name, weights in manifest.weights.items()
+    ] + [
+        (name, asset.kind, f"{len(refs):,}", size(sum(r.size for r in refs)), listed(digests))
+        for name, asset in (manifest.assets or {}).items()
+        for refs in [asset.files.values()]
+        for digests in [[ref.digest for ref in refs]]
     ]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 from msgspec import Struct
 
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -61,3 +64,29 @@ class Answer(Struct, frozen=True):
     unsuited: str = ""
     times: list[Times] = []
     unfit: list[Unfit] = []
+
+
+class Controlled(Struct, frozen=True):
+    """The outcome of accuracy control for an entry point.
+
+    Attributes:
+        metric: Its name.
+        keep: Names of the weights that stay as they are; None if no choice keeps to the limits.
+        reference: The metric of the program as it is written.
+        value: The metric with all other weights quantized; with `keep` None, with the best alone.
+    """
+
+    metric: str
+    keep: tuple[str, ...] | None
+    reference: float
+    value: float
+
+
+def outcome_file(folder: Path) -> Path:
+    """Return the file with the outcomes, by entry point."""
+    return folder / "accuracy.msgpack"
+
+
+def read_outcomes(folder: Path) -> dict[str, Controlled]:
+    """Return the outcomes by entry point."""
+    return msgspec.msgpack.decode(outcome_file(folder).read_bytes(), type=dict[str, Controlled])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aotc.base.errors import CompileError
+from aotc.commands.tune.precision_search import choose_precisions
 from aotc.commands.tune.tuning_search import search
 from aotc.commands.tune.tuning_variants import cannot_run, unsuited
 from aotc_runtime.schema.bundle_manifest import Target
@@ -14,6 +15,7 @@ class Measure:
     """Compiles every candidate, measures them on this host, and takes the best."""
 
     search = staticmethod(search)
+    precisions = staticmethod(choose_precisions)
 
     def not_tuned(self, targets: Sequence[Target]) -> dict[str, str]:
         """Return the targets that this host cannot run, and why.

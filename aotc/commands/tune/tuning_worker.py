@@ -47,7 +47,7 @@ def measure(job: Job, progress: Progress) -> Answer:
         progress.started(target)
         wanted = [key for owner, key in job.executables if owner == target]
         try:
-            resident = _resident(job, policy, target)
+            resident = resident_of(job.bundle, policy, target)
             if isinstance(resident, str) and target == job.targets[0]:
                 return Answer(facts.cpu, threads, facts.jaxlib, unsuited=resident)
             if isinstance(resident, str):
@@ -61,25 +61,25 @@ def measure(job: Job, progress: Progress) -> Answer:
             continue
         for key in wanted:
             if found[key].within:
-                calls.setdefault(key, {})[target] = _call(resident, key)
+                calls.setdefault(key, {})[target] = call_of(resident, key)
             else:
                 reason = f"its results differ from plain JAX by up to {found[key].max_abs:.3g}"
                 unfit.append(Unfit(target, key, reason))
     times = []
     for key, candidates in calls.items():
         if job.targets[0] in candidates:
-            rounds = _turns(candidates, progress, key.entry_point)
+            rounds = turns(candidates, progress, key.entry_point)
             best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
             # The luckiest of many candidates looks faster in the rounds that chose it than it is.
             again = {name: candidates[name] for name in best} if len(best) > 1 else {}
-            times.append(Times(key, rounds, _turns(again, progress) if again else {}))
+            times.append(Times(key, rounds, turns(again, progress) if again else {}))
     assert "jax" not in sys.modules, "the runtime never imports jax"
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
 
 
-def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | str:
-    """Return a candidate in memory, or why this host cannot run it."""
-    with accept_bundle(open_bundle(Path(job.bundle)), policy, time.time()) as accepted:
+def resident_of(bundle: str, policy: TrustPolicy, target: str | None) -> ResidentBundle | str:
+    """Return a target in memory, or why this host cannot run it; by default the best one."""
+    with accept_bundle(open_bundle(Path(bundle)), policy, time.time()) as accepted:
         evaluated = evaluate(accepted, prepare(accepted.wanted(target), None, None, None), target)
         if evaluated.manifest is not None and evaluated.choice.findings:
             accepted.finish()
@@ -89,7 +89,7 @@ def _resident(job: Job, policy: TrustPolicy, target: str) -> ResidentBundle | st
     return make_resident(verified)
 
 
-def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
+def call_of(resident: ResidentBundle, key: ExecutableKey) -> Call:
     """Return a call of one executable with the inputs of its fixture."""
     name, entry_point = key.entry_point, resident.entry_points[key.entry_point]
     record = next(profile.record for profile in entry_point.profiles if profile.key == key)
@@ -100,7 +100,7 @@ def _call(resident: ResidentBundle, key: ExecutableKey) -> Call:
     return lambda: function(*positional, **named)
 
 
-def _turns(
+def turns(
     candidates: dict[str, Call], progress: Progress, counted: str = ""
 ) -> dict[str, list[float]]:
     """Return median microseconds of a call by variant and round.

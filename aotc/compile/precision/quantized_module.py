@@ -6,7 +6,8 @@
     %3 = stablehlo.multiply %1, %2
 
 With groups of g numbers, %1 is reshaped to [k/g, g, n], and %3 back to [k, n]. Then %3 takes the
-place of the weight, converted where it was narrower than float32. Products stay as they are.
+place of the weight, converted where it was narrower than float32. Products stay as they are, or
+are replaced by those of integers: `aotc.compile.precision.activations`.
 
 Weights of 4 bits are bytes, %w : tensor<[n, k/2] x ui8>. Their halves are
 
@@ -22,15 +23,31 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
+from aotc.compile.precision.activations import multiply_integers
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
+from aotc.compile.precision.weight_products import matrix_products
+
+RESTORING = tuple(
+    f"stablehlo.{name}"
+    for name in ("multiply", "broadcast_in_dim", "reshape", "convert", "transpose")
+)
+"""Operations between a weight and its products."""
 
 
-def take_quantized(module: ir.Module, schemes: Mapping[int, Scheme]) -> None:
-    """Give main parameters of these numbers quantized, each with a scale at the end, in order."""
+def take_quantized(
+    module: ir.Module, schemes: Mapping[int, Scheme], *, round_activations: bool = False
+) -> int:
+    """Give main parameters of these numbers quantized, each with a scale at the end, in order.
+
+    With `round_activations`, matrix products of these weights are those of integers. Returns how
+    many there are.
+    """
+    products = matrix_products(module, schemes) if round_activations else []
     with module.context, ir.Location.unknown():
         main = ir.SymbolTable(module.operation)["main"]
         block = main.regions[0].blocks[0]
         first = block.operations[0]
+        scales: dict[int, Any] = {}
         for number, scheme in sorted(schemes.items()):
             weight = block.arguments[number]
             uses = [(use.owner, use.operand_number) for use in weight.uses]
@@ -43,6 +60,15 @@ def take_quantized(module: ir.Module, schemes: Mapping[int, Scheme]) -> None:
                 restored = _restored(weight, scale, scheme, wanted)
             for owner, place in uses:
                 owner.operands[place] = restored
+            scales[number] = scale
+        for each in products:
+            weight = block.arguments[each.parameter]
+            multiply_integers(each, weight, scales[each.parameter], schemes[each.parameter])
+        for operation in reversed([*block.operations]) if products else ():
+            if operation.operation.name in RESTORING and not any(
+                True for result in operation.results for _ in result.uses
+            ):
+                operation.erase()
         function = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         parameters = [each.type for each in block.arguments]
         main.attributes["function_type"] = ir.TypeAttr.get(
@@ -52,6 +78,7 @@ def take_quantized(module: ir.Module, schemes: Mapping[int, Scheme]) -> None:
             known = [*ir.ArrayAttr(main.attributes["arg_attrs"])]
             known += [ir.DictAttr.get({})] * (len(parameters) - len(known))
             main.attributes["arg_attrs"] = ir.ArrayAttr.get(known)
+    return len(products)
 
 
 def _stored_type(shape: Sequence[int], scheme: Scheme) -> Any:
@@ -93,7 +120,7 @@ def _unpacked(weight: Any, scheme: Scheme, shape: Sequence[int]) -> Any:
     pairs = _typed((*others, half, 2), byte)
     axes = ir.DenseI64ArrayAttr.get([*range(len(shape))])
     spread = _made("stablehlo.broadcast_in_dim", pairs, weight, broadcast_dimensions=axes)
-    places = ir.DenseElementsAttr.get(np.uint8([0, 4]), type=byte)
+    places = ir.DenseElementsAttr.get(np.array([0, 4], np.uint8), type=byte)
     places = _made("stablehlo.constant", _typed((2,), byte), value=places)
     axes = ir.DenseI64ArrayAttr.get([len(shape)])
     places = _made("stablehlo.broadcast_in_dim", pairs, places, broadcast_dimensions=axes)

@@ -1,14 +1,18 @@
 """Finds the weights of a module that only products use, and the axes that these contract."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
 
 type Axes = tuple[int, ...]
 """For each axis of a value, the axis of the weight that it is."""
+
+type DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
+"""Contracted axes of both operands, and those that count products, as jax has them."""
 
 CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 
@@ -31,13 +35,122 @@ class OtherUse:
 type Use = Product | OtherUse
 
 
+@dataclass(frozen=True)
+class MatrixProduct:
+    """A matrix product of float32 numbers with a weight.
+
+    Attributes:
+        operation: The `dot_general`.
+        place: The number of the operand that is the weight.
+        parameter: The number of the weight among the parameters of the main function.
+        axes: For each axis of the operand, the axis of the weight that it is.
+    """
+
+    operation: Any
+    place: int
+    parameter: int
+    axes: Axes
+
+    @property
+    def activation(self) -> ir.Value:
+        """Return the other factor."""
+        return self.operation.operands[1 - self.place]
+
+    @property
+    def dimension_numbers(self) -> DimensionNumbers:
+        """Return the axes that it sums over, and those that count products."""
+        found = stablehlo.DotDimensionNumbers(self.operation.attributes["dot_dimension_numbers"])
+        summed = found.lhs_contracting_dimensions, found.rhs_contracting_dimensions
+        batching = found.lhs_batching_dimensions, found.rhs_batching_dimensions
+        return (
+            (tuple(summed[0]), tuple(summed[1])),
+            (tuple(batching[0]), tuple(batching[1])),
+        )
+
+
+def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[MatrixProduct]:
+    """Return the products of these parameters with other factors, of float32, outside of loops.
+
+    Calls of the main function are inlined first.
+    """
+    with module.context, ir.Location.unknown():
+        block = _inlined(module)
+        found = [
+            product
+            for number in sorted(parameters)
+            for product in _products(block.arguments[number], number)
+        ]
+        weights = [each.operation for each in found]
+        return [each for each in found if weights.count(each.operation) == 1]
+
+
+def _inlined(module: ir.Module) -> Any:
+    """Put the operations of called functions into the main function; return its block."""
+    functions = _functions(module)
+    block = functions["main"].regions[0].blocks[0]
+    while calls := [each for each in block.operations if each.operation.name == "func.call"]:
+        for call in calls:
+            name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+            made = _copied(functions[name], call.operands, call)
+            for old, new in zip(call.operation.results, made, strict=True):
+                old.replace_all_uses_with(new)
+            call.operation.erase()
+    PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
+    return block
+
+
+def copy_operations(
+    module: ir.Module, operands: Sequence[ir.Value], before: ir.Operation
+) -> list[ir.Value]:
+    """Put the operations of a module without nested calls before an operation of another module.
+
+    Returns their results for these operands.
+    """
+    _inlined(module)
+    return _copied(_functions(module)["main"], operands, before)
+
+
+def _copied(function: Any, operands: Sequence[ir.Value], before: Any) -> list[ir.Value]:
+    """Put the operations of a function before another operation; return their results."""
+    body = function.regions[0].blocks[0]
+    known = dict(zip(body.arguments, operands, strict=True))
+    *operations, last = body.operations
+    for each in operations:
+        with ir.InsertionPoint(before):
+            made = each.operation.clone()
+        _rename(made, known)
+        known |= dict(zip(each.operation.results, made.results, strict=True))
+    return [known[each] for each in last.operands]
+
+
+def _rename(operation: Any, known: Mapping[Any, Any]) -> None:
+    """Give an operation, and those in it, the known values in place of others."""
+    for place, operand in enumerate(operation.operands):
+        if operand in known:
+            operation.operands[place] = known[operand]
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _rename(inner.operation, known)
+
+
+def _products(value: Any, parameter: int, axes: Axes | None = None) -> Iterator[MatrixProduct]:
+    axes = tuple(range(len(ir.ShapedType(value.type).shape))) if axes is None else axes
+    for use in value.uses:
+        operation = use.owner.operation
+        if operation.name == "stablehlo.transpose":
+            moved = tuple(axes[i] for i in operation.attributes["permutation"])
+            yield from _products(operation.results[0], parameter, moved)
+        elif operation.name == "stablehlo.dot_general" and all(
+            isinstance(ir.ShapedType(each.type).element_type, ir.F32Type)
+            for each in (*operation.operands, *operation.results)
+        ):
+            yield MatrixProduct(operation, use.operand_number, parameter, axes)
+
+
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:
     """Return the uses of each parameter of a module's main function."""
-    functions = {
-        ir.StringAttr(each.attributes["sym_name"]).value: each
-        for each in module.body.operations
-        if each.operation.name == "func.func"
-    }
+    functions = _functions(module)
     arguments = functions["main"].regions[0].blocks[0].arguments
     return [
         frozenset(_uses(each, tuple(range(len(ir.ShapedType(each.type).shape))), functions))
@@ -45,6 +158,14 @@ def uses_of(module: ir.Module) -> list[frozenset[Use]]:
         else frozenset()
         for each in arguments
     ]
+
+
+def _functions(module: ir.Module) -> dict[str, Any]:
+    return {
+        ir.StringAttr(each.attributes["sym_name"]).value: each
+        for each in module.body.operations
+        if each.operation.name == "func.func"
+    }
 
 
 def _uses(value: Any, axes: Axes, functions: Mapping[str, Any]) -> Iterator[Use]:

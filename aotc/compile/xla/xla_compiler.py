@@ -1,6 +1,6 @@
 """The XLA backend: modules to canonical executables, each in a child process of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from io import BytesIO
 from typing import Any
@@ -11,10 +11,10 @@ from aotc.base.errors import refusal
 from aotc.base.evidence import CompilerRecord, Pipeline
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment
-from aotc.base.workers.forked_workers import kept
+from aotc.base.workers.forked_workers import Zygotes, kept
 from aotc.compile import pass_log
 from aotc.compile.compile_refusals import place_of, refused_calls, refused_program, unknown_jaxlib
-from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, cost_of, memory_of
+from aotc.compile.compile_workers import WorkerBackend, cost_of, memory_of
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla import cpu_evidence, xla_custom_calls, xla_objects
@@ -26,22 +26,15 @@ from aotc_runtime.schema.bundle_manifest import BuiltWith
 SHARDY_NOTICE = "HloShardingV3"
 """Part of a warning that jaxlib 0.12 prints for every portable artifact with shardings."""
 
-WORKER = "aotc.compile.xla.xla_worker"
 
+class XlaBackend(WorkerBackend):
+    """XLA:CPU of the installed jaxlib, whose workers are forked processes."""
 
-class XlaBackend:
-    """XLA:CPU of the installed jaxlib.
-
-    `worker` is a command that compiles, in place of forked processes; `seconds_max` is the timeout
-    for one executable.
-    """
-
+    WORKER = "aotc.compile.xla.xla_worker"
     platform = "cpu"
 
-    def __init__(
-        self, worker: Sequence[str] | None = None, seconds_max: float = SECONDS_MAX
-    ) -> None:
-        self._workers = CompileWorkers(worker or kept(WORKER), seconds_max)
+    def _default_worker(self) -> Zygotes:
+        return kept(self.WORKER)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and XLA."""
@@ -57,15 +50,11 @@ class XlaBackend:
         """
         threads = str(job.target.threads)
         variables = worker_environment.bare(PJRT_NPROC=threads, **pass_log.ENVIRONMENT)
-        result, said = self._workers.compile(job, request_of(job), lambda folder: variables)
+        result, said = self._run(job, request_of(job), lambda folder: variables)
         pipelines, said = pass_log.split(said)
         if result.problem:
             raise _problem(job, result, said)
         return _executable(job, result, said, pipelines)
-
-    def stop(self) -> None:
-        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
-        self._workers.stop()
 
 
 def request_of(job: CompileJob) -> Job:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib.metadata import version
 
 from msgspec.structs import replace
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import CompileJob, Executable
-from aotc.base.workers import worker_environment, worker_parent
-from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers
+from aotc.compile.compile_workers import WorkerBackend
 from aotc.compile.xla import plugin_jobs
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.cuda import cuda_wheels, gpu_descriptions
@@ -29,8 +27,6 @@ def is_allowed(target: str) -> bool:
     return target.startswith(CUDA_BUILT_IN) or cuda_module(target) is not None
 
 
-WORKER = worker_parent.module("aotc.engines.cuda.cuda_worker")
-
 LEFT_OUT = ("autotuning", "cudnn")
 """What a compiler with a device would do as well: XLA times kernels against each other on it, and
 asks cuDNN for the convolutions that it has for the device."""
@@ -48,16 +44,11 @@ PLATFORM = plugin_jobs.Platform(
 )
 
 
-class CudaBackend:
-    """XLA:GPU of the installed CUDA plugin.
+class CudaBackend(WorkerBackend):
+    """XLA:GPU of the installed CUDA plugin."""
 
-    `worker` is the command that compiles; `seconds_max` limits one executable.
-    """
-
+    WORKER = "aotc.engines.cuda.cuda_worker"
     platform = "cuda"
-
-    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib, XLA, and the wheels that take part.
@@ -85,7 +76,7 @@ class CudaBackend:
             triple=job.target.triple,
             options={**OPTIONS, **job.target.options, **job.options},
         )
-        result, said = self._workers.compile(job, request, lambda folder: worker_environment.bare())
+        result, said = self._run(job, request)
         claims = gpu_descriptions.claims(text)
         return plugin_jobs.executable(
             job,
@@ -94,10 +85,6 @@ class CudaBackend:
             PLATFORM,
             Compilation(without_device=True, left_out=LEFT_OUT, claims=claims),
         )
-
-    def stop(self) -> None:
-        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
-        self._workers.stop()
 
 
 def _wheels() -> Wheels:

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Sequence
 
 from aotc.base.errors import CompileError, refusal
 from aotc.base.stages import CompileJob, Executable
-from aotc.base.workers import worker_environment, worker_parent
-from aotc.compile.compile_refusals import place_of, refused_calls, require_word
-from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers, executable_of
+from aotc.compile.compile_refusals import place_of, refused_calls, require_installed, require_word
+from aotc.compile.compile_workers import WorkerBackend, executable_of
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla.xla_compiler import built_with
-from aotc.engines.iree.iree_job import COMPILER, DRIVER, LEVEL, LEVELS, Job, compiler_version
+from aotc.engines.iree.iree_job import COMPILER, DRIVER, LEVEL, LEVELS, Job
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.iree.iree_names import DRIVERS
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Target
@@ -27,8 +26,6 @@ def llvm_features(target: Target) -> str:
     known = cpu_isa.ARM_FEATURES if cpu_isa.is_arm(target.triple) else cpu_isa.FEATURES
     return cpu_isa.llvm(target.features, target.tuning, known)
 
-
-WORKER = worker_parent.module("aotc.engines.iree.iree_worker")
 
 OPTION = "iree-"
 """Options of targets that are for this compiler; others are XLA's."""
@@ -53,20 +50,15 @@ _WORDS_MAX = 300
 """IREE repeats whole functions in its messages."""
 
 
-class IreeBackend:
-    """The installed compiler of IREE; `seconds_max` limits one executable at one level.
+class IreeBackend(WorkerBackend):
+    """The installed compiler of IREE; `seconds_max` limits one executable at one level."""
 
-    `worker` is the command that compiles the contents of its working folder.
-    """
-
+    WORKER = "aotc.engines.iree.iree_worker"
     platform = "iree"
-
-    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib and IREE's compiler. Raises CompileError (AOTC-E907)."""
-        return built_with({COMPILER: compiler_version()})
+        return built_with(require_installed("iree", "iree", COMPILER))
 
     def compile(self, job: CompileJob) -> Executable:
         """Compile one module at the highest level at which it compiles.
@@ -92,9 +84,7 @@ class IreeBackend:
                 driver=driver,
             )
             try:
-                result, said = self._workers.compile(
-                    job, request, lambda folder: worker_environment.bare()
-                )
+                result, said = self._run(job, request)
             except CompileError as error:
                 if error.findings[0].code != CRASHED:
                     raise
@@ -108,10 +98,6 @@ class IreeBackend:
             above.append(f"{level}: {complaint(said) or result.words}")
         assert failed is not None, "there is a level"
         raise failed
-
-    def stop(self) -> None:
-        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
-        self._workers.stop()
 
 
 def _options(job: CompileJob) -> dict[str, str]:

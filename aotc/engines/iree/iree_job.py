@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
-
 from msgspec import Struct
-
-from aotc.base.errors import refusal
 
 LEVELS = ("O3", "O2", "O1")
 """Levels of optimization, best first: a module may not compile at the higher ones."""
@@ -34,17 +30,3 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 COMPILER = "iree-base-compiler"
-
-
-def compiler_version() -> str:
-    """Return the version of the installed compiler. Raises CompileError (AOTC-E907) without one."""
-    try:
-        return version(COMPILER)
-    except PackageNotFoundError as error:
-        raise refusal(
-            "AOTC-E907",
-            "the engine iree",
-            "",
-            expected=COMPILER,
-            hint="in a clone, run `pip install ./runtime ./runtime/serve '.[iree]'`",
-        ) from error

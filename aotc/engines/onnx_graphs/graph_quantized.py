@@ -162,11 +162,12 @@ def _is_number(value: Value, weights: frozenset[int], steps: int = _STEPS_MAX) -
     These are numbers: parity compares what is computed with them.
     """
     made_by = value.made_by
-    if made_by is None or made_by.name in (DEQUANTIZE, "stablehlo.constant"):
+    if made_by is None or made_by.name == "stablehlo.constant":
         return made_by is not None or id(value) in weights
-    if made_by.name not in _ARITHMETIC or not steps:
+    if made_by.name not in (*_ARITHMETIC, DEQUANTIZE) or not steps:
         return False
-    return all(_is_number(each, weights, steps - 1) for each in made_by.operands)
+    factors = made_by.operands[1:2] if made_by.name == DEQUANTIZE else made_by.operands
+    return all(_is_number(each, weights, steps - 1) for each in factors)
 
 
 def _dequantize(operation: Operation) -> bool:
@@ -220,7 +221,23 @@ def _is_paired(operation: Operation) -> bool:
     if one is None or other is None or _source(one.operands[1]).size != 1:
         return False
     one.attributes["paired"] = other.attributes["paired"] = operation.name
+    free = _free(operation) if operation.operands[1].made_by is other else ()
+    other.attributes["free"] = free if other.attributes.get("free", free) == free else ()
     return True
+
+
+def _free(operation: Operation) -> tuple[int, ...]:
+    """Return the axis of a right factor along which its scales may differ, if it has one.
+
+    ONNX Runtime takes scales along any other axis as those of the columns.
+    """
+    shape, numbers = operation.operands[1].shape, operation.attributes
+    if operation.name == "stablehlo.convolution":
+        return (numbers["dimension_numbers"]["kernel_output_feature_dimension"],)
+    if operation.name != "stablehlo.dot_general" or len(shape) != 2:
+        return ()
+    summed = numbers["dot_dimension_numbers"]["rhs_contracting_dimensions"]
+    return tuple({0, 1} - {*summed}) if len(summed) == 1 else ()
 
 
 def _source(value: Value) -> Value:

@@ -87,17 +87,18 @@ def _dequantize(rule: Rule) -> list[Tensor]:
     is_fixed = numbers.name in graph.names.fixed
     paired = operation.attributes.get("paired", "")
     is_usable = bool(paired) if is_fixed else prod(scale.shape) == 1
-    axes = [axis for axis, size in enumerate(scale.shape) if size != 1]
+    rank = len(numbers.shape) - len(scale.shape)
+    axes = tuple(axis + rank for axis, size in enumerate(scale.shape) if size != 1)
     if (
         not graph.names.kernels.operators
         or not is_usable
         or operation.operands[0].element in NARROW
-        or len(axes) > 1
+        or axes not in ((), operation.attributes.get("free", ()))
         or any(prod(each.shape) != 1 and each.shape != scale.shape for each in zeros)
     ):
         return [_widened(graph, numbers, scale, zeros)]
-    row = (scale.shape[axes[0]],) if axes else ()
-    where = {"axis": axes[0] - len(scale.shape) + len(numbers.shape)} if axes else {}
+    row = (prod(scale.shape),) if axes else ()
+    where = {"axis": axes[0]} if axes else {}
     zero = zeros[0] if zeros else graph.constant(0, "i32")
     is_weight = is_fixed and paired != "stablehlo.add"
     if paired and not (is_weight and graph.names.kernels.signed):

@@ -17,6 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc_runtime.engines.openvino.openvino_engine import package
+
+ops = package().opset15
+"""Makers of OpenVINO's operators."""
+
 _SHIFTS = ("Add", "Subtract")
 _SCALES = ("Multiply", "Divide", "Negative")
 _MOVES = ("Broadcast", "Reshape", "Squeeze", "Tile", "Transpose", "Unsqueeze")
@@ -48,16 +53,14 @@ class _Linear(NamedTuple):
     is_known: bool
 
 
-def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: frozenset[str]) -> None:
+def keep_apart(model: Any, fixed: frozenset[str], constant: frozenset[str]) -> None:
     """Put an operator that changes nothing between sums and products with constants.
 
     Args:
-        openvino: the package.
         model: the model; the graphs within it are not looked at.
         fixed: names of the nodes whose results may be known when OpenVINO compiles the model.
         constant: names of those that are known then. They are computed in their order.
     """
-    ops, kind = openvino.opset15, openvino.Type.f32
     of_products: set[str] = set()
     for node in model.get_ordered_ops():
         name, output = node.get_type_name(), node.output(0) if node.outputs() else None
@@ -67,7 +70,9 @@ def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: froze
             (linear or name in _MOVES) and sources & of_products and sources <= of_products | fixed
         ):
             of_products.add(node.get_name())
-        if output is None or output.get_element_type() != kind or node.get_name() in constant:
+        if output is None or node.get_name() in constant:
+            continue
+        if output.get_element_type().get_type_name() != "f32":
             continue
         in_product = node.get_name() in of_products
         behind = [
@@ -76,13 +81,13 @@ def keep_apart(openvino: Any, model: Any, fixed: frozenset[str], constant: froze
             if any(_differs(node, linear, each, in_product, fixed) for each in _takers(user))
         ]
         if behind:
-            same = unchanged(ops, output)
+            same = unchanged(output)
             for user in behind:
                 user.replace_source_output(same.output(0))
     model.validate_nodes_and_infer_types()
 
 
-def unchanged(ops: Any, value: Any) -> Any:
+def unchanged(value: Any) -> Any:
     """Return a node that gives a value of float32, and that OpenVINO does not look through."""
     return ops.prelu(value, np.ones(1, np.float32))
 

@@ -42,8 +42,8 @@ def _taken(made: graph_worker.Translated) -> graph_worker.Taken:
     try:
         model = core.read_model(model_of(made.graph).SerializeToString(), b"")
         tensors = made.graph.names.tensors
-        state_sizes(openvino, model, {name: each.shape for name, each in tensors.items()})
-        repair(openvino, model)
+        state_sizes(model, {name: each.shape for name, each in tensors.items()})
+        repair(model)
     except Exception as error:
         raise UnsupportedError(last_line(error)[:_WORDS_MAX]) from error
     with TemporaryDirectory() as folder:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from aotc.base.errors import raise_if
 from aotc.base.stages import CompileJob, Executable
-from aotc.base.workers import worker_environment, worker_parent
-from aotc.compile.compile_workers import SECONDS_MAX, CompileWorkers
+from aotc.base.workers import worker_environment
+from aotc.compile.compile_workers import WorkerBackend
 from aotc.compile.xla import plugin_jobs
 from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.tpu import tpu_topologies, tpu_wheels
 from aotc.engines.tpu.tpu_worker import Job
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Compilation, TpuDevice
 from aotc_runtime.schema.served_kernels import TPU_BUILT_IN, is_tpu_call
-
-WORKER = worker_parent.module("aotc.engines.tpu.tpu_worker")
 
 PLATFORM = plugin_jobs.Platform(
     is_allowed=is_tpu_call,
@@ -26,16 +23,11 @@ PLATFORM = plugin_jobs.Platform(
 """Other custom calls have no code for a TPU, above all those into LAPACK, which are for CPUs."""
 
 
-class TpuBackend:
-    """XLA:TPU of the installed libtpu.
+class TpuBackend(WorkerBackend):
+    """XLA:TPU of the installed libtpu."""
 
-    `worker` is the command that compiles; `seconds_max` limits one executable.
-    """
-
+    WORKER = "aotc.engines.tpu.tpu_worker"
     platform = "tpu"
-
-    def __init__(self, worker: Sequence[str] = WORKER, seconds_max: float = SECONDS_MAX) -> None:
-        self._workers = CompileWorkers(worker, seconds_max)
 
     def toolchain(self) -> BuiltWith:
         """Versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
@@ -61,14 +53,10 @@ class TpuBackend:
             devices=job.target.devices,
             options={**job.target.options, **job.options},
         )
-        result, said = self._workers.compile(job, request, _environment)
+        result, said = self._run(job, request, _environment)
         return plugin_jobs.executable(
             job, result, said, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
         )
-
-    def stop(self) -> None:
-        """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
-        self._workers.stop()
 
 
 def _library() -> tuple[Path, str]:

@@ -6,16 +6,18 @@ Runs in a process of `aotc.pipeline.children.program_worker`.
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from aotc.base.errors import CaptureError
+from aotc.base.stages import CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.capture import trace_errors
 from aotc.capture.fixture_inputs import mask_and_length_arrays
-from aotc.capture.model_entry_points import open_models
+from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.check.evaluation_files import (
     PLAIN_JAX,
@@ -36,7 +38,7 @@ from aotc.pipeline.children.evaluation_data import (
     failed,
     read_blocks,
 )
-from aotc.pipeline.children.reference_worker import plain_functions
+from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
 from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
@@ -56,36 +58,65 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models, captured = open_models(job.manifest, scratch.folder), scratch.read_program()
     manifest, folder = models.manifest, scratch.folder
-    metrics = {
-        name: _metric(name, manifest, models.resolve)
+    evaluated = [
+        name
         for name, spec in manifest.entry_points.items()
         if spec.evaluation is not None and name in captured.entry_points
-    }
+    ]
     if prepared_file(folder).exists():
+        metrics = {name: _metric(name, manifest, models.resolve) for name in evaluated}
         waiting = read_prepared(folder)
         write_prepared(
             folder, [_scored(each, metrics[each.entry_point], folder) for each in waiting]
         )
         return
     prepared = []
+    written = {name: replace(each, precision=None) for name, each in captured.entry_points.items()}
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(manifest.mesh):
-        functions = plain_functions(
-            models, scratch, captured, compiling, as_written=captured.entry_points
-        )
-        for name, metric in metrics.items():
-            entry_point = captured.entry_points[name]
-            progress.started(f"reading evaluation data of {name}")
-            source = read_blocks(name, manifest, captured.files, models.resolve)
-            code = _code_digest(evaluation_of(manifest, name).metric)
-            data = DataWriter(entry_point, manifest, folder).write(source, code)
-            progress.started(f"evaluating {name} ({entry_point.function})")
-            output = entry_point.outputs[data.output].path
-            call = _call(functions[name], output, manifest, progress)
-            profiles = [each.sizes for each in entry_point.profiles]
-            results = data.results(folder, profiles, call, name)
-            rows = [metric.score(*each, f"{name} in plain JAX") for each in results]
-            prepared.append(data.scored(PLAIN_JAX, leaf_of(np.concatenate(rows))))
+        functions = plain_functions(PlainWeights(models, scratch, captured), compiling, written)
+        for name in evaluated:
+            evaluation = PlainEvaluation(name, models, captured, folder, progress)
+            rows = evaluation.rows(functions[name])
+            prepared.append(evaluation.data.scored(PLAIN_JAX, leaf_of(rows)))
     write_prepared(folder, prepared)
+
+
+class PlainEvaluation:
+    """The evaluation of an entry point in plain JAX; its data are written to the folder.
+
+    Raises CaptureError (AOTC-E829, E840, E847, E849).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        models: Models,
+        program: CapturedProgram,
+        folder: Path,
+        progress: Progress,
+    ) -> None:
+        manifest = self._manifest = models.manifest
+        self._entry_point, self._folder, self._progress = (
+            program.entry_points[name],
+            folder,
+            progress,
+        )
+        self.metric = _metric(name, manifest, models.resolve)
+        progress.started(f"reading evaluation data of {name}")
+        source = read_blocks(name, manifest, program.files, models.resolve)
+        code = _code_digest(evaluation_of(manifest, name).metric)
+        self.data = DataWriter(self._entry_point, manifest, folder).write(source, code)
+
+    def rows(self, function: PlainJax) -> Array:
+        """Return the rows of the metric, of the entry point as this function."""
+        entry_point, data = self._entry_point, self.data
+        self._progress.started(f"evaluating {entry_point.name} ({entry_point.function})")
+        output = entry_point.outputs[data.output].path
+        call = _call(function, output, self._manifest, self._progress)
+        profiles = [each.sizes for each in entry_point.profiles]
+        results = data.results(self._folder, profiles, call, entry_point.name)
+        where = f"{entry_point.name} in plain JAX"
+        return np.concatenate([self.metric.score(*each, where) for each in results])
 
 
 def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:

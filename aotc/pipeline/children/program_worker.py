@@ -48,11 +48,13 @@ def prepare() -> None:
     # Not at the top: a worker in a process of its own imports jax with its options.
     from aotc.capture import jax_private
     from aotc.capture.installed_packages import imported_packages
-    from aotc.compile.compiler_registry import platforms
+    from aotc.compile.compiler_registry import OWN, kind_of
+    from aotc.config.build_manifest import prepare_to_decode
 
     jax_private.import_for_lowering()
-    platforms()
+    kind_of(OWN)
     imported_packages()
+    prepare_to_decode()
 
 
 def run(job: Job, progress: Progress) -> None:

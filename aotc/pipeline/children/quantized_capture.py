@@ -106,12 +106,25 @@ class Quantizer:
             where = self._manifest.where("entry_points", captured.name, "precision")
             cause = "precision-has-no-effect"
             raise refusal("AOTC-E809", where, reasons or "no weights", cause=cause)
+        rewriter = _Rewriter(made, spec.activations != "none")
+        profiles = tuple(rewriter.profile(each) for each in captured.profiles)
+        if rewriter.rounds_activations and not rewriter.products:
+            where = self._manifest.where("precision", name, "activations")
+            reason, cause = "no matrix product outside of loops", "precision-has-no-effect"
+            raise refusal("AOTC-E809", where, reason, cause=cause)
         records = tuple(each.record for _, each in sorted(made.items()))
+        applied = AppliedPrecision(
+            name=name,
+            quantized=records,
+            kept=kept,
+            activations=spec.activations,
+            products=rewriter.products,
+        )
         return replace(
             captured,
-            profiles=tuple(_profile(each, made) for each in captured.profiles),
-            symbolic=_symbolic(captured.symbolic, made),
-            precision=AppliedPrecision(name=name, quantized=records, kept=kept),
+            profiles=profiles,
+            symbolic=rewriter.symbolic(captured.symbolic),
+            precision=applied,
         )
 
     def unmatched(self) -> Iterator[Finding]:
@@ -223,39 +236,49 @@ def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Ar
         yield captured.symbolic.module, captured.symbolic.arguments
 
 
-def _profile(profile: CapturedProfile, made: Mapping[Name, _Made]) -> CapturedProfile:
-    module, arguments = _rewritten(profile.module, profile.arguments, made)
-    others = {
-        platform: _rewritten(each, profile.arguments, made)[0]
-        for platform, each in profile.others.items()
-    }
-    return replace(profile, module=module, arguments=arguments, others=others)
+@dataclass(slots=True)
+class _Rewriter:
+    """Rewrites modules to take quantized weights.
 
+    `products` counts the products of integers in the module that has most of them.
+    """
 
-def _symbolic(
-    symbolic: CapturedSymbolic | None, made: Mapping[Name, _Made]
-) -> CapturedSymbolic | None:
-    if symbolic is None:
-        return None
-    return CapturedSymbolic(*_rewritten(symbolic.module, symbolic.arguments, made))
+    made: Mapping[Name, _Made]
+    rounds_activations: bool
+    products: int = 0
 
+    def profile(self, profile: CapturedProfile) -> CapturedProfile:
+        """Return a profile with rewritten modules."""
+        module, arguments = self._rewritten(profile.module, profile.arguments)
+        others = {
+            platform: self._rewritten(each, profile.arguments)[0]
+            for platform, each in profile.others.items()
+        }
+        return replace(profile, module=module, arguments=arguments, others=others)
 
-def _rewritten(
-    module: Module, arguments: Sequence[Argument], made: Mapping[Name, _Made]
-) -> tuple[Module, tuple[Argument, ...]]:
-    """Return a module that takes quantized weights, and its arguments."""
-    taken = [*arguments]
-    schemes: dict[int, Scheme] = {}
-    for place, argument in enumerate(arguments):
-        if isinstance(argument, WeightArgument):
-            found = made.get((argument.set, argument.tensor))
-            if found is not None:
-                schemes[place] = found.scheme
-                taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
-                taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
-    read = mlir_context.read_artifact(module.artifact)
-    take_quantized(read, schemes)
-    return portable(read), tuple(taken)
+    def symbolic(self, symbolic: CapturedSymbolic | None) -> CapturedSymbolic | None:
+        """Return the rewritten module for sizes that hosts compile."""
+        if symbolic is None:
+            return None
+        return CapturedSymbolic(*self._rewritten(symbolic.module, symbolic.arguments))
+
+    def _rewritten(
+        self, module: Module, arguments: Sequence[Argument]
+    ) -> tuple[Module, tuple[Argument, ...]]:
+        """Return a module that takes quantized weights, and its arguments."""
+        taken = [*arguments]
+        schemes: dict[int, Scheme] = {}
+        for place, argument in enumerate(arguments):
+            if isinstance(argument, WeightArgument):
+                found = self.made.get((argument.set, argument.tensor))
+                if found is not None:
+                    schemes[place] = found.scheme
+                    taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
+                    taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
+        read = mlir_context.read_artifact(module.artifact)
+        products = take_quantized(read, schemes, round_activations=self.rounds_activations)
+        self.products = max(self.products, products)
+        return portable(read), tuple(taken)
 
 
 def _array(tensor: Tensor) -> Array:

@@ -4,8 +4,8 @@ A process of its own with jax in its ordinary configuration, so that the referen
 with the capture but the inputs and weights in the scratch folder.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from aotc.base.errors import CaptureError, finding, raise_if
+from aotc.base.evidence import QuantizedWeight
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
@@ -49,13 +50,14 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     models, compiling = open_models(job.manifest, scratch.folder), ThreadPoolExecutor(job.threads)
     manifest = models.manifest
     captured, plans = scratch.read_program(), read_plans(scratch.folder)
-    functions = plain_functions(models, scratch, captured, compiling)
-    expecting = [
-        name
+    weights = PlainWeights(models, scratch, captured)
+    functions = plain_functions(weights, compiling, captured.entry_points)
+    expecting = {
+        name: replace(each, precision=None)
         for name, each in captured.entry_points.items()
         if each.precision and manifest.entry_points[name].fixtures.expected
-    ]
-    written = plain_functions(models, scratch, captured, compiling, as_written=expecting)
+    }
+    written = plain_functions(weights, compiling, expecting)
     failed: list[Finding] = []
     with on_one_device(manifest.mesh):
         for name, entry_point in captured.entry_points.items():
@@ -78,30 +80,61 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     raise_if(changed(captured.sources, sources.items()))
 
 
+class PlainWeights:
+    """The weights of entry points as the program's users hold them, each set read once."""
+
+    def __init__(self, models: Models, scratch: Scratch, captured: CapturedProgram) -> None:
+        self.models, self._scratch, self._captured = models, scratch, captured
+        self._stored: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._made: dict[tuple[str, tuple[QuantizedWeight, ...]], Any] = {}
+
+    def function(self, reference: str) -> Callable[..., Any]:
+        """Return a function of the program."""
+        manifest = self.models.manifest
+        return self.models.resolve(reference, manifest.root, str(manifest.path))
+
+    def of(self, entry_point: CapturedEntryPoint) -> dict[str, Any]:
+        """Return the weights sets of an entry point, quantized by the precision that it has."""
+        quantized = () if entry_point.precision is None else entry_point.precision.quantized
+        bound = {*self.models.manifest.entry_points[entry_point.name].bind.values()}
+        for name in bound:
+            if (name, quantized) not in self._made:
+                self._made[name, quantized] = self._make(name, entry_point)
+        return {name: self._made[name, quantized] for name in bound}
+
+    def _make(self, name: str, entry_point: CapturedEntryPoint) -> Any:
+        """Return a weights set; those weights that the entry point takes quantized are restored.
+
+        A model file's weights are as in the file, others have the numbers that the capture
+        recorded.
+        """
+        spec, is_model = self.models.manifest.weights[name], name in self.models.weights
+        if name not in self._stored:
+            stored = read_shards(self._scratch.weights(name))
+            own = stored.keys() - quantized_names(name, self._captured.entry_points.values())
+            recorded = {key: stored[key] for key in own}
+            recorded |= read_shards(self._scratch.originals(name))
+            self._stored[name] = stored, self.models.arrays(name) if is_model else recorded
+        stored, arrays = self._stored[name]
+        restored = restored_weights(name, entry_point, stored)
+        init, has_source = (None, False) if is_model else (spec.init, spec.source is not None)
+        return plain_jax.weights_as_made(init, has_source, arrays | restored, self.function)
+
+
 def plain_functions(
-    models: Models,
-    scratch: Scratch,
-    captured: CapturedProgram,
-    compiling: ThreadPoolExecutor,
-    *,
-    as_written: Collection[str] | None = None,
+    weights: PlainWeights, compiling: Executor, entry_points: Mapping[str, CapturedEntryPoint]
 ) -> dict[str, PlainJax]:
-    """Return the captured entry points in plain JAX, with their weights from the scratch folder.
+    """Return entry points in plain JAX, with the precision that each has here.
 
-    With a precision, these are the quantized weights, in their dtype in the program. With
-    `as_written`, it returns these entry points alone, with the weights that the program has. The
-    threads of `compiling` compile them.
+    It may quantize fewer weights than was captured. Quantized weights have their dtype in the
+    program, and the other factors of their products are rounded if the precision says so. The
+    threads of `compiling` compile the functions.
     """
+    models = weights.models
     manifest = models.manifest
-    names = captured.entry_points.keys() if as_written is None else as_written
-
-    def resolved(function: str) -> Callable[..., Any]:
-        return models.resolve(function, manifest.root, str(manifest.path))
-
-    weights = _PlainWeights(models, scratch, captured, resolved, as_written is not None)
 
     def call_at(plan: CallPlan, sizes: Mapping[str, int]) -> FlatCall:
-        return flat_call(plan, _described(weights.of(plan.name)), manifest, sizes)
+        return flat_call(plan, _described(weights.of(entry_points[plan.name])), manifest, sizes)
 
     return {
         name: PlainJax(
@@ -110,14 +143,15 @@ def plain_functions(
             partial(
                 plain_jax.Function,
                 spec,
-                resolved,
-                weights.of(name),
+                weights.function,
+                weights.of(entry_points[name]),
                 compiling=compiling,
                 judge=partial(judge_lowered, name) if name in models.opened else None,
+                rounded=_rounded(entry_points[name]),
             ),
         )
         for name, spec in manifest.entry_points.items()
-        if name in names
+        if name in entry_points
     }
 
 
@@ -184,50 +218,12 @@ def _unexpected(
             )
 
 
-class _PlainWeights:
-    """The weights of entry points as the program's users hold them.
-
-    They are quantized by the precision of the entry point, unless `are_written`.
-    """
-
-    def __init__(
-        self,
-        models: Models,
-        scratch: Scratch,
-        captured: CapturedProgram,
-        functions: plain_jax.Functions,
-        are_written: bool,
-    ) -> None:
-        self._models, self._scratch, self._captured = models, scratch, captured
-        self._functions, self._are_written = functions, are_written
-        self._made: dict[tuple[str, str], Any] = {}
-
-    def of(self, entry_point: str) -> dict[str, Any]:
-        """Return the weights sets of an entry point."""
-        captured = self._captured.entry_points[entry_point]
-        is_written = self._are_written or captured.precision is None
-        precision = "" if is_written else entry_point
-        bound = {*self._models.manifest.entry_points[entry_point].bind.values()}
-        for name in bound:
-            if (name, precision) not in self._made:
-                self._made[name, precision] = self._read(name, None if is_written else captured)
-        return {name: self._made[name, precision] for name in bound}
-
-    def _read(self, name: str, quantized: CapturedEntryPoint | None) -> Any:
-        """Read a weights set.
-
-        A model file's weights are as in the file, others have the numbers that the capture
-        recorded; those that the entry point takes `quantized` are restored.
-        """
-        spec, stored = self._models.manifest.weights[name], read_shards(self._scratch.weights(name))
-        restored = {} if quantized is None else restored_weights(name, quantized, stored)
-        if name in self._models.weights:
-            arrays = self._models.arrays(name) | restored
-            return plain_jax.weights_as_made(None, False, arrays, self._functions)
-        own = stored.keys() - quantized_names(name, self._captured.entry_points.values())
-        recorded = {key: stored[key] for key in own} | read_shards(self._scratch.originals(name))
-        source, recorded = spec.source is not None, recorded | restored
-        return plain_jax.weights_as_made(spec.init, source, recorded, self._functions)
+def _rounded(captured: CapturedEntryPoint) -> list[tuple[str, str]]:
+    """Return the weights, by set and name, whose products have another factor that is rounded."""
+    precision = captured.precision
+    if precision is None or precision.activations == "none":
+        return []
+    return [(each.set, each.tensor) for each in precision.quantized]
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:

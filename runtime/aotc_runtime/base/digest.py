@@ -46,10 +46,15 @@ def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
 def chunks_of(data: bytes | bytearray | memoryview) -> Iterator[bytes | bytearray | memoryview]:
     """Yield the bytes in one chunk, or in many chunks for a streamed map.
 
-    A map of `aotc_runtime.system.streamed_bundle` releases its memory while it is read.
+    Bytes of a map of `aotc_runtime.system.streamed_bundle` are read from its file.
     """
     passed: Any = getattr(getattr(data, "obj", None), "chunks", None)
     return passed(data) if passed else iter((data,))
+
+
+def copy_of(data: bytes | bytearray | memoryview) -> bytes:
+    """Return a copy that nothing can change, read as by `chunks_of`."""
+    return b"".join(chunks_of(data))
 
 
 def begin_hashing(data: Sequence[memoryview], threads: int) -> ParallelCalls[memoryview, str]:

@@ -120,9 +120,14 @@ class RegistryError(AotcError):
 
 
 def family_of(code: str) -> type[AotcError]:
-    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks."""
-    from aotc_runtime.base.codes import FAMILIES, family_in
+    """Return the exception class of a code. Raises KeyError for a code that the runtime lacks.
 
+    Where the catalogue cannot be imported for lack of memory or descriptors, it is ResourceError.
+    """
+    try:
+        from aotc_runtime.base.codes import FAMILIES, family_in
+    except (MemoryError, OSError):
+        return ResourceError
     return family_in(FAMILIES, code).error
 
 
@@ -138,11 +143,16 @@ def finding(
 ) -> Finding:
     """Return a finding with the catalogue's texts of a code, or of one of its causes.
 
-    `expected` and `hint` replace the catalogue's; `values` fill its placeholders.
+    `expected` and `hint` replace the catalogue's; `values` fill its placeholders. Where the
+    catalogue cannot be read for lack of memory or descriptors, its texts are missing.
     """
-    from aotc_runtime.base.codes import codes
+    try:
+        from aotc_runtime.base.codes import codes
 
-    return codes()[code].of(cause).finding(code, where, found, expected, hint, values)
+        texts = codes()
+    except (MemoryError, OSError):
+        return Finding(code, where, expected or "", found, hint or "")
+    return texts[code].of(cause).finding(code, where, found, expected, hint, values)
 
 
 def refusal(

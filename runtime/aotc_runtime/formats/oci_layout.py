@@ -24,6 +24,7 @@ MODULE_TYPE = "application/vnd.aotc.module.v1+stablehlo"
 WEIGHTS_TYPE = "application/vnd.aotc.weights.v1+safetensors"
 FIXTURE_TYPE = "application/vnd.aotc.fixture.v1+safetensors"
 EVIDENCE_TYPE = "application/vnd.aotc.evidence.v1+json"
+ASSET_TYPE = "application/vnd.aotc.asset.v1"
 ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
 
 TARGET_ANNOTATION = "vnd.aotc.target"

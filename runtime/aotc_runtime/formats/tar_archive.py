@@ -11,6 +11,7 @@ import re
 from msgspec import Struct
 
 from aotc_runtime.base import limits
+from aotc_runtime.base.digest import copy_of
 from aotc_runtime.base.errors import refusal
 
 BLOCK = 512
@@ -43,10 +44,10 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     """
     members: dict[str, Member] = {}
     at = 0
-    if _is_text(bytes(data[:BLOCK])):
+    if _is_text(copy_of(data[:BLOCK])):
         raise refusal("AOTC-E103", where, "a text file", expected="a tar archive")
     while True:
-        header = bytes(data[at : at + BLOCK])
+        header = copy_of(data[at : at + BLOCK])
         if len(header) < BLOCK:
             raise refusal("AOTC-E103", where, "", cause="bundle-archive-is-truncated")
         if not any(header):
@@ -58,7 +59,7 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
             found, expected = f"{len(data) - member.offset} bytes", f"{member.size} bytes"
             cause = "bundle-archive-is-truncated"
             raise refusal("AOTC-E103", place, found, cause=cause, expected=expected)
-        if any(data[end:at]):
+        if any(copy_of(data[end:at])):
             raise refusal("AOTC-E105", place, "nonzero padding", expected="zeros")
         if member.name in members:
             raise refusal("AOTC-E104", place, "", cause="duplicate-archive-member")
@@ -69,7 +70,7 @@ def read_members(data: memoryview, *, where: str) -> dict[str, Member]:
     trailer = data[at:]
     if len(trailer) < 2 * BLOCK:
         raise refusal("AOTC-E103", where, "", cause="bundle-archive-is-truncated")
-    if len(trailer) > TRAILER_BYTES_MAX or len(trailer) % BLOCK or any(trailer):
+    if len(trailer) > TRAILER_BYTES_MAX or len(trailer) % BLOCK or any(copy_of(trailer)):
         raise refusal("AOTC-E105", where, "bytes after the last member")
     return members
 

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from aotc_runtime.base.digest import copy_of
 from aotc_runtime.base.errors import (
     BundleFormatError,
     Finding,
@@ -130,7 +131,7 @@ def _asked(
     manifest = verdict.manifest
     assert manifest is not None, "a bundle that would be loaded has one"
     try:
-        index = bytes(source.blob(verdict.root_digest) or b"")
+        index = copy_of(source.blob(verdict.root_digest) or b"")
         stamp = bundle_sources.channel_source().require_named(
             channel, folder, manifest.name, manifest.version, index
         )

@@ -16,7 +16,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
-FORMAT_VERSION = "1.0"
+FIRST_VERSION, ASSETS_VERSION, FORMAT_VERSION = "1.0", "1.1", "1.1"
+"""The first version, the first with assets and packed weights, and the newest known here."""
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -675,11 +676,24 @@ class BuiltWith(_Part, frozen=True, omit_defaults=True):
     tools: dict[str, str] = {}
 
 
+_COMPONENT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+AssetName = Annotated[str, Meta(pattern=r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")]
+AssetPath = Annotated[str, Meta(pattern=rf"\A{_COMPONENT}(/{_COMPONENT}){{0,15}}\Z")]
+
+
+class Asset(_Part, frozen=True):
+    """A file, or the files below a folder, by path; no loader parses them."""
+
+    kind: Literal["file", "folder"]
+    files: dict[AssetPath, BlobRef]
+
+
 class BundleManifest(_Part, frozen=True):
     """One target of a bundle.
 
     Attributes:
         accepts_jaxlib: the jaxlib versions that the evidence covers.
+        assets: files that travel with the program, by name.
         compilation: how executables for an accelerator were compiled.
         evidence: for reviewers; no loader reads it.
         mesh: the devices that every executable runs on, else a single one.
@@ -698,6 +712,7 @@ class BundleManifest(_Part, frozen=True):
     compilation: Compilation | UnsetType = UNSET
     evidence: BlobRef | UnsetType = UNSET
     mesh: Mesh | UnsetType = UNSET
+    assets: dict[AssetName, Asset] | UnsetType = UNSET
 
     @property
     def platforms(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from aotc_runtime.serving.served_call import Served, Shapes
 if TYPE_CHECKING:
     import inspect
 
+    from aotc_runtime.serving.bundle_assets import LoadedAsset
     from aotc_runtime.serving.call_metrics import CallMetrics
     from aotc_runtime.serving.checked_calls import CheckedCalls
     from aotc_runtime.serving.device_arrays import DeviceArray
@@ -239,7 +240,8 @@ class LoadedEntryPoint:
 class LoadedBundle:
     """A bundle that is ready: verified, compatible, loaded, every fixture run and matched.
 
-    Made only by `make_ready`. `bundle["predict"]` is the entry point `predict`.
+    Made only by `make_ready`. `bundle["predict"]` is the entry point `predict`, and
+    `bundle.assets["tokenizer"]` the asset `tokenizer`.
     """
 
     def __init__(
@@ -263,6 +265,14 @@ class LoadedBundle:
             name: LoadedEntryPoint(entry_point)
             for name, entry_point in resident.entry_points.items()
         }
+        self.assets: Mapping[str, LoadedAsset] = {}
+        if verified.manifest.assets:
+            from aotc_runtime.serving.bundle_assets import LoadedAsset
+
+            self.assets = {
+                name: LoadedAsset(name, asset, verified)
+                for name, asset in verified.manifest.assets.items()
+            }
 
     @property
     def state(self) -> State:

@@ -46,7 +46,7 @@ class HeldFiles:
 
         Raises OSError.
         """
-        held = _another(descriptor)
+        held = duplicate(descriptor)
         self._files.append((held, _settled(held)))
         return mmap.mmap(held, size, **options)
 
@@ -67,7 +67,7 @@ class HeldFiles:
         self._files = self._seen
 
 
-def _another(descriptor: int) -> int:
+def duplicate(descriptor: int) -> int:
     """Duplicate a file's descriptor.
 
     A layout of many blobs may need more descriptors than the soft limit, which is raised to the

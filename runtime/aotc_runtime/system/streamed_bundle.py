@@ -1,27 +1,22 @@
 """Bundles that are read once and not used: a bundle of any size in little memory.
 
-The bytes are mapped as for a load, but `aotc_runtime.base.digest.chunks_of` keeps only one chunk of
-them in memory at a time. The system keeps the pages as long as it has room for them, so that
-nothing is read from the disk again meanwhile.
+`aotc_runtime.base.digest.chunks_of` reads their bytes from the files, one chunk at a time, and not
+through the maps. A file that is truncated meanwhile is then an error; touching a page of a map that
+is no longer in the file ends the process with SIGBUS.
 """
 
 import os
 from collections.abc import Callable, Iterator
-from mmap import ALLOCATIONGRANULARITY as PAGE
-from mmap import MADV_DONTNEED, mmap
+from mmap import mmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from aotc_runtime.base.errors import refusal
 from aotc_runtime.system.bundle_files import MappedBundle, map_file, open_bundle
+from aotc_runtime.system.held_maps import duplicate
 
 CHUNK_BYTES = 2 * 2**20
-"""In memory of each thread that reads; hashing it takes far longer than giving it back."""
-
-
-AROUND_BYTES = 2**16
-"""Reading a page maps those around it, too (fault-around, 64 KiB on Linux): the first page of a
-chunk brings back some of the chunk before, which would add up to 30 MiB for each GiB.
-"""
+"""In memory of each thread that reads."""
 
 type OnProgress = Callable[[int], None]
 """A callback with the number of bytes read since the last call, from any thread."""
@@ -32,22 +27,39 @@ def ignore_progress(number: int) -> None:
 
 
 class PassedMap(mmap):
-    """A map of which one chunk at a time is in memory, if it is read by `chunks`.
+    """A map that stands for the bytes of an open file, which `chunks` reads.
 
     `on_progress` is called after each chunk.
     """
 
     on_progress: OnProgress = staticmethod(ignore_progress)
+    _held: int = -1
 
-    def chunks(self, view: memoryview) -> Iterator[memoryview]:
-        """Yield the bytes of a view over this map; each chunk's memory is released after it."""
-        size = len(view)
-        begin = _address(view) - _address(memoryview(self)) if size else 0
-        for start in range(0, size, CHUNK_BYTES):
-            chunk = view[start : start + CHUNK_BYTES]
+    def __new__(cls, descriptor: int, size: int, **options: Any) -> Self:
+        """Map an open file, and keep a descriptor of its own for it. Raises OSError."""
+        made = super().__new__(cls, descriptor, size, **options)
+        made._held = duplicate(descriptor)
+        return made
+
+    def __del__(self) -> None:
+        if self._held >= 0:
+            os.close(self._held)
+
+    def chunks(self, view: memoryview) -> Iterator[bytes]:
+        """Yield the bytes of a view over this map, as they are in the file.
+
+        Raises IntegrityError (AOTC-E206) if the file has become shorter, and OSError.
+        """
+        at = _address(view) - _address(memoryview(self)) if view else 0
+        end = at + len(view)
+        while at < end:
+            chunk = os.pread(self._held, min(CHUNK_BYTES, end - at), at)
+            if not chunk:
+                where = str(Path(f"/proc/self/fd/{self._held}").readlink())
+                cause = "file-was-truncated-while-it-was-read"
+                raise refusal("AOTC-E206", where, f"{at} bytes", cause=cause)
+            at += len(chunk)
             yield chunk
-            first = max(0, (begin + start) // PAGE * PAGE - AROUND_BYTES)
-            self.madvise(MADV_DONTNEED, first, begin + start + len(chunk) - first)
             self.on_progress(len(chunk))
 
 
@@ -59,7 +71,7 @@ def _address(view: memoryview) -> int:
 
 
 def pass_file(path: Path) -> memoryview:
-    """The file's bytes, mapped read-only to be passed through. Raises OSError."""
+    """Return a file's bytes, to be read by `chunks_of`. Raises OSError."""
     return map_file(path, PassedMap)
 
 

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct
 
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.canonical_json import decode_foreign, decoder
-from aotc_runtime.base.digest import begin_hashing, cores, sha256, sha256_each
+from aotc_runtime.base.digest import begin_hashing, copy_of, cores, sha256, sha256_each
 from aotc_runtime.base.errors import Finding, finding, raise_if, refusal
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.oci_layout import (
@@ -98,7 +98,7 @@ def _file(source: BlobSource, name: str) -> bytes:
         expected = f"at most {limits.INDEX_BYTES_MAX} bytes"
         found = f"{len(data)} bytes"
         raise refusal("AOTC-E111", f"{source.name} {name}", found, expected=expected)
-    return bytes(data)
+    return copy_of(data)
 
 
 def _stored(source: BlobSource, ref: Descriptor | Entry | BlobRef, what: str) -> memoryview:
@@ -121,7 +121,7 @@ def _document(source: BlobSource, ref: Descriptor | Entry, what: str, limit: int
     where = f"{source.name} {what}"
     if len(data) > limit:
         raise refusal("AOTC-E111", where, f"{len(data)} bytes", expected=f"at most {limit} bytes")
-    copy = bytes(data)
+    copy = copy_of(data)
     if sha256(copy) != ref.digest:
         raise refusal("AOTC-E201", where, sha256(copy), expected=ref.digest)
     return copy
@@ -292,12 +292,15 @@ def _check_format(version: str, where: str) -> None:
 
 
 def references(manifest: BundleManifest) -> dict[str, tuple[str, int]]:
-    """Digest to media type and size of every blob a manifest refers to."""
+    """Digest to media type and size of every blob; other roles of an asset's blob come first."""
     return {ref.digest: (media_type, ref.size) for ref, media_type, _ in roles_of(manifest)}
 
 
 def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
-    """Every blob a manifest refers to, with its media type and what it is, in words."""
+    """Every blob a manifest refers to, with its media type and what it is; assets come first."""
+    for name, asset in (manifest.assets or {}).items():
+        for path, ref in asset.files.items():
+            yield ref, oci_layout.ASSET_TYPE, f"asset {name} {path}"
     for name, weights in manifest.weights.items():
         for ref in weights.blobs:
             yield ref, oci_layout.WEIGHTS_TYPE, f"weights {name}"
@@ -316,6 +319,10 @@ def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
 def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """Check that the layers are exactly the blobs of the manifest, in size and type (AOTC-E205)."""
     wanted = references(manifest)
+    for ref, _, role in roles_of(manifest):
+        if ref.size != wanted[ref.digest][1]:
+            found, expected = f"{ref.size} bytes", f"{wanted[ref.digest][1]} bytes"
+            yield finding("AOTC-E205", f"{where} {role}", found, expected=expected)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
         expected = "each layer once, in the order of digests"
@@ -349,7 +356,7 @@ def _hash_layers(
         if _is_weights(layers[digest]):
             weights[digest] = stored
         else:
-            data[digest] = memoryview(bytes(stored))
+            data[digest] = memoryview(copy_of(stored))
     for digest, found in zip(data, sha256_each(tuple(data.values())), strict=True):
         if found != digest:
             where = f"{source.name} {digest} ({layers[digest].mediaType})"

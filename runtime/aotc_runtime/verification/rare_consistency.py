@@ -1,17 +1,20 @@
 """Contradictions in rare parts of manifests.
 
-These are engines beside XLA, or several; meshes; random keys; metrics; precisions; trees of named
-tuples, records and dicts with integer keys. Imported for a manifest that has some.
+These are engines beside XLA, or several; meshes; random keys; metrics; precisions; assets; trees of
+named tuples, records and dicts with integer keys. Imported for a manifest that has some.
 """
 
 import keyword
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence, Set
 from math import prod
 
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import (
+    ASSETS_VERSION,
+    FIRST_VERSION,
     XLA,
     XLA_PLATFORMS,
     BundleManifest,
@@ -22,6 +25,7 @@ from aotc_runtime.schema.bundle_manifest import (
     ProfileRecord,
     Sharding,
     WeightArgument,
+    WeightSet,
     engine_name,
     engine_of,
 )
@@ -224,6 +228,40 @@ def check_precisions(
         stated = profile.precision
         if stated is not UNSET and stated.weights not in precisions_of(profile, manifest):
             yield _finding(f"{where} profile {index}", f"weights in {stated.weights}", "none")
+
+
+def check_packed(weights: WeightSet, version: str, where: str) -> Iterator[Finding]:
+    """Yield AOTC-E118 for packed weights that are no bytes, or older than their format version."""
+    for tensor in weights.tensors:
+        if tensor.packed and (tensor.dtype is not DType.UINT8 or version == FIRST_VERSION):
+            expected = f"uint8, from format version {ASSETS_VERSION} on"
+            yield _finding(f"{where} {tensor.name}", expected, f"{tensor.dtype} in {version}")
+
+
+def check_assets(manifest: BundleManifest, where: str) -> Iterator[Finding]:
+    """Yield every contradiction about the assets of a manifest (AOTC-E118)."""
+    assets = manifest.assets or {}
+    if manifest.format_version == FIRST_VERSION or not assets:
+        expected = f"at least one, from format version {ASSETS_VERSION} on"
+        found = f"{len(assets)} in {manifest.format_version}"
+        yield _finding(f"{where} assets", expected, found)
+    # These stay mapped, while assets are copied before they are hashed.
+    weights = {ref.digest for set_ in manifest.weights.values() for ref in set_.blobs}
+    for name, asset in assets.items():
+        place, paths = f"{where} asset {name}", asset.files
+        if not paths or (asset.kind == "file" and (len(paths) > 1 or "/" in "".join(paths))):
+            yield _finding(place, f"a {asset.kind}", ", ".join(paths) or "no files")
+        if any(ref.digest in weights for ref in paths.values()):
+            yield _finding(place, "no file of the weights", "one")
+        if alike := colliding(paths):
+            yield _finding(place, "names that differ by more than case", ", ".join(alike))
+
+
+def colliding(paths: Collection[str]) -> list[str]:
+    """Return the files and folders of these paths that have a name twice, but for its case."""
+    folders = {path[:end] for path in paths for end, mark in enumerate(path) if mark == "/"}
+    count = Counter(each.lower() for each in (*paths, *folders))
+    return sorted(each for each in (*paths, *folders) if count[each.lower()] > 1)
 
 
 def check_fields(tree: Tree, where: str) -> Iterator[Finding]:

@@ -28,7 +28,32 @@ def numbered(keys: list[int], *more: Any, items: Any = (LEAF,)) -> Any:
     return change
 
 
+def asset(*paths: str, kind: str = "folder", version: str = "1.1", digest: str = "0" * 64) -> Any:
+    """An asset with files of these paths, all of the same contents."""
+
+    def change(manifest: Any, _: Any, __: Any) -> None:
+        files = {path: {"digest": f"sha256:{digest}", "size": 1} for path in paths}
+        manifest.update(format_version=version, assets={"a": {"kind": kind, "files": files}})
+
+    return change
+
+
+def weights_as_asset(manifest: Any, entry_point: Any, profile: Any) -> None:
+    (weights, *_) = manifest["weights"].values()
+    digest = weights["blobs"][0]["digest"].removeprefix("sha256:")
+    asset("a", digest=digest)(manifest, entry_point, profile)
+
+
 CONTRADICTIONS: dict[str, Any] = {
+    "assets before format 1.1": asset("a", version="1.0"),
+    "no assets": lambda m, e, p: m.update(format_version="1.1", assets={}),
+    "an asset without files": asset(),
+    "a file asset of two files": asset("a", "b", kind="file"),
+    "a file asset in a folder": asset("a/b", kind="file"),
+    "asset paths that differ by case": asset("a/b", "a/B"),
+    "asset folders that differ by case": asset("a/b", "A/c"),
+    "an asset path that is a folder, too": asset("a", "a/b"),
+    "weights as an asset": weights_as_asset,
     "no entry point": lambda m, e, p: m.update(entry_points={}),
     "no profile": lambda m, e, p: e.update(profiles=[]),
     "two profiles alike": lambda m, e, p: e["profiles"].append(p),

@@ -8,7 +8,7 @@ from aotc_runtime.base import limits
 
 from ..tampering import INDEX, MANIFEST, Documents, Target, digest_of, flipped, swap_layer, to_json
 from .case import Case, changed
-from .contradictions import CONTRADICTIONS, contradict
+from .contradictions import CONTRADICTIONS, asset, contradict
 
 EXECUTABLE = "application/vnd.aotc.executable.v1"
 WEIGHTS = "application/vnd.aotc.weights.v1+safetensors"
@@ -136,6 +136,10 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
     "image: other weights": ("AOTC-E205", another_layer("module")),
     "image: another executable": ("AOTC-E205", another_layer("executable")),
     "image: another fixture": ("AOTC-E205", another_layer("fixture")),
+    "a blob of two sizes": (
+        "AOTC-E205",
+        lambda d: asset("a", digest=d.profile["module"]["digest"][7:])(d.manifest, None, None),
+    ),
     "a size that is wrong everywhere": ("AOTC-E203", wrong_everywhere),
 }
 
@@ -145,11 +149,35 @@ BUNDLES: dict[str, tuple[str, Callable[[Documents], object]]] = {
             "AOTC-E115",
             lambda d, version=version: d.manifest.update(format_version=version),
         )
-        for version in ("1.1", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
+        for version in ("1.2", "2.0", "0.9", "1", "1.", "1.0.0", "1.²", "1.٠", "1.00", "1.-1", "")
     },
     "a later format with new fields": (
         "AOTC-E115",
-        lambda d: d.manifest.update(format_version="1.1", a_new_field=1),
+        lambda d: d.manifest.update(format_version="1.2", a_new_field=1),
+    ),
+    **{
+        f"an asset at {path!r}": (
+            "AOTC-E101",
+            lambda d, path=path: asset(path)(d.manifest, None, None),
+        )
+        for path in (
+            "../a",
+            "/a",
+            "a//b",
+            "a/../b",
+            ".a",
+            "a\n",
+            "-a",
+            "ä",
+            "a" * 129,
+            "a/" * 16 + "a",
+        )
+    },
+    "an asset whose name is no identifier": (
+        "AOTC-E101",
+        lambda d: d.manifest.update(
+            format_version="1.1", assets={"a/b": {"kind": "folder", "files": {}}}
+        ),
     ),
     "an unknown field": ("AOTC-E101", lambda d: d.manifest.update(plugin="os:system")),
     "a name with a new line": ("AOTC-E101", lambda d: d.manifest.update(name="digits\n")),

@@ -10,9 +10,12 @@ import sys
 import traceback
 from pathlib import Path
 
+import scipy.linalg  # noqa: F401 - jax imports it to call an exported function
+
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import jax_private
-from aotc.pipeline.children import capture_worker
+from aotc.capture.model_files.frontend_registry import suffixes
+from aotc.pipeline.children import capture_worker, program_worker
 from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.scratch_folder import Scratch
 
@@ -37,6 +40,8 @@ def serve_one(folder: str) -> int:
 
 
 def main() -> None:
+    program_worker.prepare()
+    suffixes()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -407,8 +407,7 @@ def test_key_and_more(aotc: Run, refused: Run, archive: Path, tmp_path: Path, te
     refused(["sign", "b", "--key", "k.key"], 2, "AOTC-E006")
 
 
-def test_sign_refuses_a_reference_and_says_how_to_fetch_it(aotc: Run, refused: Run) -> None:
-    aotc("keygen", "ci", "--plain")
+def test_run_refuses_a_reference_and_says_how_to_fetch_it(refused: Run) -> None:
     place = "oci://registry.example.org/models/digits:1.0.0"
-    said = refused(["sign", place, "--key", "ci.key"], 2, "AOTC-E001").stderr
+    said = refused(["run", place, "--trust", "trust.toml"], 2, "AOTC-E001").stderr
     assert f"`aotc pull {place} -o FILE`" in said

@@ -18,7 +18,6 @@ from aotc.compile.binary.protobuf import Field
 from aotc.compile.compiler_registry import backend_for
 from aotc.compile.worker_results import Result
 from aotc.compile.xla import jaxlib_private, xla_objects
-from aotc.compile.xla import xla_compiler as compiling
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.protobuf_wire import BYTES
@@ -110,7 +109,7 @@ def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: P
 def test_forks_give_same_bytes(make_job: MakeJob, varied: Executable, v3: Target) -> None:
     fewer = msgspec.structs.replace(v3, threads=1)
     jobs = [make_job(), make_job(ADD), make_job(WIDE), make_job(WIDE, fewer)]
-    alone = XlaBackend(worker=worker_parent.module(compiling.WORKER))
+    alone = XlaBackend(worker=worker_parent.module(XlaBackend.WORKER))
     expected = [alone.compile(job).digest for job in jobs]
     assert expected[0] == varied.digest
     forking = XlaBackend()
@@ -173,7 +172,7 @@ def test_loops_are_cut_for_the_threads_of_the_target(make_job: MakeJob, v3: Targ
 def test_the_processors_of_the_build_host_do_not_matter(make_job: MakeJob, v3: Target) -> None:
     pinning = "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
     start = "os.execv(sys.argv[1], sys.argv[1:])"
-    command = worker_parent.module(compiling.WORKER)
+    command = worker_parent.module(XlaBackend.WORKER)
     pinned = XlaBackend(worker=(sys.executable, "-c", pinning + start, *command))
     assert pinned.compile(make_job(WIDE)).digest == XlaBackend().compile(make_job(WIDE)).digest
 

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from aotc.base.errors import BuildManifestError
-from aotc.config.build_manifest import BuildManifest
+from aotc.base.errors import BuildManifestError, UsageError
+from aotc.config.build_manifest import (
+    BuildManifest,
+    decode_build_manifest,
+    encode_build_manifest,
+)
 from aotc.config.manifest_sections import program_sections
+from aotc.config.precision_specs import ChosenPrecision
+from aotc.config.tuning_file import Recorded, TuningFile, precisions_of
 
 type Read = Callable[[str | bytes], BuildManifest]
 
@@ -57,7 +65,7 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
     [
         ('"smal"', SMALL, "AOTC-E806", "entry_points.predict.precision", "did you mean `small`?"),
         ('"any"', SMALL, "AOTC-E806", "entry_points.predict.precision", "float32, small"),
-        ('["small", "float32"]', SMALL, "AOTC-E805", "entry_points.predict.precision", "aotc diff"),
+        ('["small", "float32"]', SMALL, "AOTC-E805", "entry_points.predict.precision", "--tune"),
         ('["small", "small"]', SMALL, "AOTC-E807", "entry_points.predict.precision[1]", "small"),
         ("[]", SMALL, "AOTC-E805", "entry_points.predict.precision", "at least one precision"),
         ("8", SMALL, "AOTC-E805", "entry_points.predict.precision", "an array"),
@@ -66,7 +74,18 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
         ('"small"', SMALL + "group = 0", "AOTC-E805", "precision.small.group", "at least 1"),
         ('"small"', SMALL + "keep = [1]", "AOTC-E805", "precision.small.keep[0]", "a string"),
         ('"small"', SMALL + 'keep = ["a", "a"]', "AOTC-E807", "precision.small.keep[1]", '"a"'),
-        ('"small"', SMALL + 'activations = "none"', "AOTC-E803", "precision.small.activations", ""),
+        *(
+            ('"small"', f"{SMALL}{line}", code, "precision.small.activations", text)
+            for line, code, text in (
+                ('activations = "all"', "AOTC-E805", "dynamic"),
+                ('activations = "dynamic"\ngroup = 8', "AOTC-E807", "activations and group"),
+            )
+        ),
+        (
+            '"small"',
+            SMALL.replace("int8", "int4") + 'activations = "dynamic"',
+            *("AOTC-E807", "precision.small.activations", 'weights = "int4"'),
+        ),
         ('"small"', SMALL + 'compute = "bfloat16"', "AOTC-E803", "precision.small.compute", ""),
         ('"small"', SMALL.replace("int8", "int2"), "AOTC-E805", "precision.small.weights", "int4"),
         ('"small"', SMALL + '[precision.float32]\nweights = "int8"', "AOTC-E805", "precision", ""),
@@ -88,6 +107,11 @@ def test_a_precision_that_cannot_be(
         ("schema = 1", "schema = 1\nmesh = { data = 1 }", "precision and mesh"),
         (
             "seed = 0",
+            'seed = 0\n[entry_points.predict.out_of_profile]\nbatch = "compile"',
+            "precision and the policy compile",
+        ),
+        (
+            "seed = 0",
             'file = "fixtures.npz"\nresults = "fixtures.npz"',
             "precision and fixtures.results",
         ),
@@ -99,7 +123,7 @@ def test_a_precision_where_nothing_can_be_compared_with(
     text = good.replace(old, new)
     read(text)
     with pytest.raises(BuildManifestError) as error:
-        read(stated(text, '"small"'))
+        read(stated(text, '"small"', SMALL + 'activations = "dynamic"'))
     assert (error.value.findings[0].code, error.value.findings[0].found) == ("AOTC-E807", found)
 
 
@@ -112,3 +136,48 @@ def test_a_precision_is_a_part_of_the_keys_of_results(good: str, read: Read) -> 
     ]
     assert all(read(text) for text in texts)
     assert len({str(program_sections(text.encode())) for text in texts}) == len(texts)
+
+
+LIMITED = """
+[entry_points.predict.evaluation]
+data = "data.npz"
+metric = "top1"
+output = "probabilities"
+max_drop = 0.1
+"""
+
+
+@pytest.fixture
+def several(good: str, read: Read, tmp_path: Path) -> BuildManifest:
+    (tmp_path / "data.npz").touch()
+    return read(stated(good, '["float32", "small"]', f'{SMALL}keep = ["a*"]\n{LIMITED}'))
+
+
+def test_of_several_precisions_the_chosen_one_keeps_more_weights(several: BuildManifest) -> None:
+    assert several.precision_of("predict") is None
+    chosen = {"predict": ChosenPrecision("small", ("b[0]",))}
+    made = decode_build_manifest(encode_build_manifest(replace(several, chosen=chosen)))
+    found = made.precision_of("predict")
+    assert found is not None
+    assert (found[0], found[1].keep) == ("small", ("a*", "b[[]0]"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ({}, "none"),
+        ({"predict": ChosenPrecision("tiny")}, "tiny"),
+        ({"predict": ChosenPrecision("small"), "other": ChosenPrecision("small")}, "small"),
+    ],
+)
+def test_a_tuning_file_with_other_precisions_is_rejected(
+    chosen: dict[str, ChosenPrecision], found: str, several: BuildManifest
+) -> None:
+    def recorded(precisions: dict[str, ChosenPrecision]) -> Recorded:
+        return Recorded(TuningFile(1, "0.1", (), {}, precisions=precisions), "t.json")
+
+    right = {"predict": ChosenPrecision("small")}
+    assert precisions_of(recorded(right), several) == right
+    with pytest.raises(UsageError) as error:
+        precisions_of(recorded(chosen), several)
+    assert (error.value.code, error.value.findings[0].found) == ("AOTC-E031", found)

@@ -11,12 +11,12 @@ import pytest
 from jax import lax
 
 from aotc.base.errors import CompileError
+from aotc.compile.compile_refusals import require_installed
 from aotc.engines.onnx_graphs import stablehlo_program
 from aotc.engines.onnx_graphs.graph_builder import Graph
-from aotc.engines.onnx_graphs.graph_compiler import FORMAT, versions
+from aotc.engines.onnx_graphs.graph_compiler import FORMAT
 from aotc.engines.onnx_graphs.graph_translation import translate
 from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
-from aotc.engines.onnxruntime.onnxruntime_kind import OnnxKind
 from tests.unit.engines.lowering import module_of
 
 ROWS = jnp.ones((2, 16, 32))
@@ -292,9 +292,10 @@ def test_what_onnx_lacks_is_refused_by_its_operation(name: str) -> None:
 
 def test_a_package_that_is_not_here_is_told_with_what_installs_it() -> None:
     try:
-        assert versions(OnnxKind.engine)[FORMAT] == version(FORMAT)
+        made = require_installed("onnxruntime", "onnx", FORMAT)
+        assert made == {FORMAT: version(FORMAT)}
     except CompileError as error:
         with pytest.raises(PackageNotFoundError):
-            version("onnx"), version("onnxruntime")
+            version(FORMAT)
         assert error.code == "AOTC-E907"
         assert ".[onnx]" in error.findings[0].hint

@@ -1,6 +1,7 @@
 """So many tasks at a time, the urgent ones first; stopped, none begins any more."""
 
 import threading
+import time
 from concurrent.futures import CancelledError
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from aotc.base.errors import CompileError, ParityError
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc_runtime.base.errors import Finding
+from tests.waiting import interrupted_start
 
 
 def test_no_more_than_so_many_run_at_once() -> None:
@@ -58,6 +60,20 @@ def test_stopped_by_an_exception_what_waits_is_never_begun() -> None:
     assert begun == []
     with pytest.raises(CancelledError):
         waiting.result()
+
+
+def test_a_signal_while_a_thread_starts_leaves_nothing_running() -> None:
+    ended: list[int] = []
+    with interrupted_start() as interrupted:
+
+        def task() -> None:
+            interrupted.wait(20)
+            time.sleep(0.1)
+            ended.append(1)
+
+        with pytest.raises(KeyboardInterrupt), Workers(1) as workers:
+            workers.submit(task)
+        assert ended == [1]
 
 
 def failing(code: str, where: str) -> None:

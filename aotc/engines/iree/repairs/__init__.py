@@ -6,10 +6,13 @@ Each module has those of one group of operations; tests/engines compares all wit
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import count
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from aotc.compile.mlir.mlir_context import operations_named
 from aotc.engines.iree.repairs import (
     angle_repairs,
     float_repairs,
@@ -17,7 +20,7 @@ from aotc.engines.iree.repairs import (
     sort_repairs,
     sum_repairs,
 )
-from aotc.engines.iree.repairs.repair_text import UnrepairableError
+from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, inlined
 
 __all__ = ["UnrepairableError", "repair"]
 
@@ -37,7 +40,6 @@ _REFUSED = (
 
 
 _FIRST: Repairs = {
-    "stablehlo.composite": sort_repairs.composite,
     "stablehlo.dot_general": sum_repairs.long_product,
     "stablehlo.multiply": float_repairs.masked,
 }
@@ -59,29 +61,21 @@ _SECOND: Repairs = {
     "stablehlo.reduce_window": sum_repairs.require_windows,
     "stablehlo.scatter": index_repairs.scatter,
     "stablehlo.sine": angle_repairs.angle,
-    "stablehlo.sort": sort_repairs.sort,
 }
 
 
 def repair(module: Any, weights: Collection[int] = ()) -> None:
     """Repair a module in place. weights: places of bound parameters. Raises UnrepairableError."""
     with module.context, ir.Location.unknown():
+        _repair_each(module, {"stablehlo.composite": sort_repairs.composite})
+        inlined(module)
         sort_repairs.keep_arguments(module, weights)
         sum_repairs.keep_known(module)
-        _put_in_other_words(module, {"stablehlo.dot_general": float_repairs.masked_product})
-        _put_in_other_words(module, _FIRST)
-        sort_repairs.number_sorts(module)
-        _put_in_other_words(module, _SECOND)
+        _repair_each(module, {"stablehlo.dot_general": float_repairs.masked_product})
+        _repair_each(module, _FIRST)
+        _repair_each(module, {**_SECOND, "stablehlo.sort": partial(sort_repairs.sort, count(1))})
 
 
-def _put_in_other_words(module: Any, repairs: Repairs) -> None:
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        if operation.name in repairs:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for operation in found:
+def _repair_each(module: Any, repairs: Repairs) -> None:
+    for operation in operations_named(module, repairs):
         repairs[operation.name](operation)

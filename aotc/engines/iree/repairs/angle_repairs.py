@@ -9,21 +9,14 @@ last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k wi
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from aotc.engines.iree.repairs.repair_text import (
-    UnrepairableError,
-    chosen,
-    constants,
-    kind_of,
-    like,
-    pair,
-    replace,
-    shape_of,
-    tensor,
-    within,
-)
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, element_of, replace, within
 
 _PI = Fraction(
     0x3243F6A8885A308D313198A2E03707344A4093822299F31D0082EFA98EC4E6C89,
@@ -33,6 +26,9 @@ _PI = Fraction(
 
 _LARGE = 28
 """Numbers from two to this are looked up."""
+
+_NEAR = 0.7853981
+"""Numbers below it need no turn."""
 
 _QUARTER = (1.570796251296997, 7.549789415861596e-08, 5.390302858158119e-15)
 """pi / 2 in parts, the first two of 24 bits: their products with whole numbers below 2^28 are
@@ -57,100 +53,42 @@ def table() -> tuple[list[float], list[float]]:
 
 
 def angle(operation: Any) -> None:
-    """Put sine or cosine in other words."""
-    kind, element = kind_of(operation.results[0])
-    if element not in ("f16", "bf16", "f32"):
+    """Replace a sine or a cosine."""
+    if element_of(operation.results[0]) not in ("f16", "bf16", "f32"):
         return
     if parent := within(operation):
         raise UnrepairableError(f"{operation.name} within {parent}")
-    shape = shape_of(operation.results[0])
-    single, wide, whole = like(kind, "f32"), like(kind, "f64"), like(kind, "i32")
-    first, second = table()
-    kind_of_table = tensor([len(first)], "f64")
-    numbers = (
-        "dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], "
-        f"index_vector_dim = {len(shape)}>, slice_sizes = array<i64: 1>"
-    )
-    looked = f"<{{{numbers}}}> : ({kind_of_table}, {whole}) -> {wide}"
-    high, middle, low = map(repr, _QUARTER)
-    body = (
-        constants(single, near="0.7853981", one="1.0", half="0.5", none="0.0")
-        + constants(single, s1="-0.16666654611", s2="8.3321608736e-3", s3="-1.9515295891e-4")
-        + constants(single, c1="4.166664568298827e-2", c2="-1.388731625493765e-3")
-        + constants(single, c3="2.443315711809948e-5", bound=f"{2.0**_LARGE:.1f}")
-        + constants(wide, share=repr(float(2 / _PI)), high=high, middle=middle, low=low, nil="0.0")
-        + constants(whole, place="23", digits="8388607", hidden="1258291200", first="150")
-        + constants(whole, shift="1" if operation.name == "stablehlo.cosine" else "0")
-        + constants(whole, zero="0", unit="1", two="2", three="3", last=str(len(first) - 1))
-        + f"""
-    %firsts = stablehlo.constant dense<{first}> : {kind_of_table}
-    %seconds = stablehlo.constant dense<{second}> : {kind_of_table}
-    %x = stablehlo.convert %a0 : ({kind}) -> {single}
-    %size = stablehlo.abs %x : {single}
-    %bits = stablehlo.bitcast_convert %size : ({single}) -> {whole}
-    %raised = stablehlo.shift_right_logical %bits, %place : {whole}
-    %k = stablehlo.subtract %raised, %first : {whole}
-    %index = stablehlo.clamp %zero, %k, %last : {whole}
-    %part_1 = "stablehlo.gather"(%firsts, %index) {looked}
-    %part_2 = "stablehlo.gather"(%seconds, %index) {looked}
-    %digit_bits = stablehlo.and %bits, %digits : {whole}
-    %number_bits = stablehlo.or %digit_bits, %hidden : {whole}
-    %number = stablehlo.bitcast_convert %number_bits : ({whole}) -> {single}
-    %sign = stablehlo.sign %x : {single}
-    %signed = stablehlo.multiply %number, %sign : {single}
-    %m = stablehlo.convert %signed : ({single}) -> {wide}
-    %most = stablehlo.multiply %m, %part_1 : {wide}
-    %more = stablehlo.multiply %m, %part_2 : {wide}
-    %x_wide = stablehlo.convert %x : ({single}) -> {wide}
-    %is_large = stablehlo.compare GE, %size, %bound : {pair(single)}
-    %begun = stablehlo.select %is_large, %most, %x_wide : {chosen(wide)}
-    %ended = stablehlo.select %is_large, %more, %nil : {chosen(wide)}
-    %quarters = stablehlo.multiply %begun, %share : {wide}
-    %n = stablehlo.round_nearest_even %quarters : {wide}
-    %n_high = stablehlo.multiply %n, %high : {wide}
-    %n_middle = stablehlo.multiply %n, %middle : {wide}
-    %n_low = stablehlo.multiply %n, %low : {wide}
-    %less_1 = stablehlo.subtract %begun, %n_high : {wide}
-    %less_2 = stablehlo.subtract %less_1, %n_middle : {wide}
-    %less_3 = stablehlo.subtract %less_2, %n_low : {wide}
-    %rest = stablehlo.add %less_3, %ended : {wide}
-    %odd = stablehlo.subtract %x, %x : {single}
-    %is_finite = stablehlo.compare EQ, %odd, %none : {pair(single)}
-    %known_n = stablehlo.select %is_finite, %n, %nil : {chosen(wide)}
-    %turned = stablehlo.convert %known_n : ({wide}) -> {whole}
-    %moved = stablehlo.add %turned, %shift : {whole}
-    %quadrant = stablehlo.and %moved, %three : {whole}
-    %reduced = stablehlo.convert %rest : ({wide}) -> {single}
-    %is_near = stablehlo.compare LT, %size, %near : {pair(single)}
-    %some = stablehlo.select %is_near, %x, %reduced : {chosen(single)}
-    %t = stablehlo.select %is_finite, %some, %odd : {chosen(single)}
-    %z = stablehlo.multiply %t, %t : {single}
-    %s4 = stablehlo.multiply %s3, %z : {single}
-    %s5 = stablehlo.add %s4, %s2 : {single}
-    %s6 = stablehlo.multiply %s5, %z : {single}
-    %s7 = stablehlo.add %s6, %s1 : {single}
-    %s8 = stablehlo.multiply %s7, %z : {single}
-    %s9 = stablehlo.multiply %s8, %t : {single}
-    %s10 = stablehlo.add %s9, %t : {single}
-    %is_zero = stablehlo.compare EQ, %t, %none : {pair(single)}
-    %sine = stablehlo.select %is_zero, %t, %s10 : {chosen(single)}
-    %c4 = stablehlo.multiply %c3, %z : {single}
-    %c5 = stablehlo.add %c4, %c2 : {single}
-    %c6 = stablehlo.multiply %c5, %z : {single}
-    %c7 = stablehlo.add %c6, %c1 : {single}
-    %c8 = stablehlo.multiply %c7, %z : {single}
-    %c9 = stablehlo.multiply %c8, %z : {single}
-    %c10 = stablehlo.multiply %z, %half : {single}
-    %c11 = stablehlo.subtract %one, %c10 : {single}
-    %cosine = stablehlo.add %c11, %c9 : {single}
-    %parity = stablehlo.and %quadrant, %unit : {whole}
-    %is_turned = stablehlo.compare EQ, %parity, %unit : {pair(whole)}
-    %value = stablehlo.select %is_turned, %cosine, %sine : {chosen(single)}
-    %minus = stablehlo.negate %value : {single}
-    %half_turn = stablehlo.and %quadrant, %two : {whole}
-    %is_opposite = stablehlo.compare EQ, %half_turn, %two : {pair(whole)}
-    %made = stablehlo.select %is_opposite, %minus, %value : {chosen(single)}
-    %r = stablehlo.convert %made : ({single}) -> {kind}
-"""
-    )
-    replace(operation, body)
+    replace(operation, partial(_turned, int(operation.name == "stablehlo.cosine")))
+
+
+def _turned(quarters: int, given: Any) -> Any:
+    """Return the sine of numbers that are turned by quarters."""
+    x = given.astype(jnp.float32)
+    size = jnp.abs(x)
+    bits = lax.bitcast_convert_type(size, jnp.int32)
+    index = lax.shift_right_logical(bits, jnp.full_like(bits, 23)) - 150
+    digits = lax.bitcast_convert_type(bits & 8388607 | 1258291200, jnp.float32)
+    m = (digits * jnp.sign(x)).astype(jnp.float64)
+    most, more = (m * _looked_up(part, index) for part in table())
+    is_large = size >= 2.0**_LARGE
+    begun = jnp.where(is_large, most, x.astype(jnp.float64))
+    n = jnp.rint(begun * float(2 / _PI))
+    for part in _QUARTER:
+        begun = begun - n * part
+    reduced = (begun + jnp.where(is_large, more, 0.0)).astype(jnp.float32)
+    odd = x - x
+    is_finite = odd == 0
+    quadrant = jnp.where(is_finite, n, 0.0).astype(jnp.int32) + quarters
+    t = jnp.where(is_finite, jnp.where(size < _NEAR, x, reduced), odd)
+    z = t * t
+    s = ((-1.9515295891e-4 * z + 8.3321608736e-3) * z - 0.16666654611) * z * t + t
+    sine = jnp.where(t == 0, t, s)  # of -0 it is -0
+    c = ((2.443315711809948e-5 * z - 1.388731625493765e-3) * z + 4.166664568298827e-2) * z * z
+    value = jnp.where(quadrant & 1 == 1, 1 - z * 0.5 + c, sine)
+    return jnp.where(quadrant & 2 == 2, -value, value).astype(given.dtype)
+
+
+def _looked_up(numbers: list[float], index: Any) -> Any:
+    inside = lax.clamp(jnp.int32(0), index, jnp.int32(len(numbers) - 1))
+    at = jnp.asarray(np.asarray(numbers)).at[inside]
+    return at.get(mode="promise_in_bounds", wrap_negative_indices=False)

@@ -5,22 +5,22 @@ In a product with booleans as numbers XLA selects, so a masked element may be Na
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.engines.iree.repairs.repair_text import (
+from aotc.engines.iree.repairs.repair_bodies import (
     BITS,
     FLOATS,
     UnrepairableError,
-    bools,
-    chosen,
-    constants,
-    kind_of,
-    like,
-    pair,
+    dtype_of,
+    element_of,
     put,
     replace,
     shape_of,
@@ -33,52 +33,24 @@ def power(operation: Any) -> None:
 
     Special cases are those of C's `pow`.
     """
-    kind, element = kind_of(operation.results[0])
-    if element not in FLOATS:
-        return
+    if element_of(operation.results[0]) in FLOATS:
+        replace(operation, _power)
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    x, y = base.astype(jnp.float64), exponent.astype(jnp.float64)
+    size = jnp.abs(x)
+    raised = jnp.where(y == 1, size, jnp.exp(jnp.log(size) * y))
+    power = jnp.where(size == 1, 1.0, raised)
+    is_whole, is_even = jnp.floor(y) == y, jnp.floor(y / 2) == y / 2
+    is_end = (size == 0) | (size == jnp.inf)
+    signed = jnp.where(is_even, power, -power)
+    below = jnp.where(is_whole, signed, jnp.where(is_end, power, jnp.nan))
+    is_negative = lax.bitcast_convert_type(x, jnp.int64) < 0
+    made = jnp.where(x != x, x, jnp.where(is_negative, below, power))
+    made = jnp.where(y == 0, 1.0, made)
     # IREE makes no small float16 of a float64.
-    wide, single = like(kind, "f64"), kind if element == "f64" else like(kind, "f32")
-    bits = like(kind, "i64")
-    replace(
-        operation,
-        constants(wide, zero="0.0", one="1.0", two="2.0", infinity="0x7FF0000000000000")
-        + f"""
-    %x = stablehlo.convert %a0 : ({kind}) -> {wide}
-    %y = stablehlo.convert %a1 : ({kind}) -> {wide}
-    %size = stablehlo.abs %x : {wide}
-    %log = stablehlo.log %size : {wide}
-    %exponent = stablehlo.multiply %log, %y : {wide}
-    %raw = stablehlo.exponential %exponent : {wide}
-    %is_same = stablehlo.compare EQ, %y, %one : {pair(wide)}
-    %exact = stablehlo.select %is_same, %size, %raw : {chosen(wide)}
-    %is_one = stablehlo.compare EQ, %size, %one : {pair(wide)}
-    %power = stablehlo.select %is_one, %one, %exact : {chosen(wide)}
-    %floor = stablehlo.floor %y : {wide}
-    %is_whole = stablehlo.compare EQ, %floor, %y : {pair(wide)}
-    %half = stablehlo.divide %y, %two : {wide}
-    %half_floor = stablehlo.floor %half : {wide}
-    %is_half = stablehlo.compare NE, %half_floor, %half : {pair(wide)}
-    %is_odd = stablehlo.and %is_half, %is_whole : {bools(wide)}
-    %opposite = stablehlo.negate %power : {wide}
-    %signed = stablehlo.select %is_odd, %opposite, %power : {chosen(wide)}
-    %is_zero = stablehlo.compare EQ, %size, %zero : {pair(wide)}
-    %is_infinite = stablehlo.compare EQ, %size, %infinity : {pair(wide)}
-    %is_end = stablehlo.or %is_zero, %is_infinite : {bools(wide)}
-    %none = stablehlo.divide %zero, %zero : {wide}
-    %odd_case = stablehlo.select %is_end, %power, %none : {chosen(wide)}
-    %below = stablehlo.select %is_whole, %signed, %odd_case : {chosen(wide)}
-    %bits = stablehlo.bitcast_convert %x : ({wide}) -> {bits}
-    %no_bits = stablehlo.constant dense<0> : {bits}
-    %is_negative = stablehlo.compare LT, %bits, %no_bits, SIGNED : {pair(bits)}
-    %all = stablehlo.select %is_negative, %below, %power : {chosen(wide)}
-    %is_no_number = stablehlo.compare NE, %x, %x : {pair(wide)}
-    %kept = stablehlo.select %is_no_number, %x, %all : {chosen(wide)}
-    %to_zero = stablehlo.compare EQ, %y, %zero : {pair(wide)}
-    %made = stablehlo.select %to_zero, %one, %kept : {chosen(wide)}
-    %single = stablehlo.convert %made : ({wide}) -> {single}
-    %r = stablehlo.convert %single : ({single}) -> {kind}
-""",
-    )
+    return (made if base.dtype == made.dtype else made.astype(jnp.float32)).astype(base.dtype)
 
 
 def refuse_double(operation: Any) -> None:
@@ -86,7 +58,7 @@ def refuse_double(operation: Any) -> None:
 
     It subtracts one from the rounded power, or takes the logarithm of the rounded sum.
     """
-    if kind_of(operation.results[0])[1] == "f64":
+    if element_of(operation.results[0]) == "f64":
         raise UnrepairableError(
             f"{operation.name} of float64, which XLA has: name xla after iree in `engines`"
         )
@@ -98,91 +70,49 @@ def convert(operation: Any) -> None:
     Floats that fit into no integer become the nearest one, and NaN zero; integers become bfloat16,
     and float64 becomes float16, by way of float32; unsigned integers stay unsigned.
     """
-    (kind, element), (given, wanted) = kind_of(operation.operands[0]), kind_of(operation.results[0])
+    element, wanted = element_of(operation.operands[0]), element_of(operation.results[0])
     if element == wanted:
         return
+    dtype = dtype_of(operation.results[0])
     if element in BITS or element == "i1":
-        _from_integer(operation, kind, element, given, wanted)
+        bits = BITS.get(element, 1)
+        is_masked = not element.startswith("i") or element == "i1"
+        is_masked &= bits < BITS.get(wanted, 64)
+        if wanted in (*BITS, *FLOATS) and (is_masked or wanted == "bf16"):
+            replace(operation, partial(_of_integer, dtype, bits if is_masked else 0))
     elif (element, wanted) == ("f64", "f16"):
-        single = like(kind, "f32")
-        body = f"    %s = stablehlo.convert %a0 : ({kind}) -> {single}\n"
-        replace(operation, body + f"    %r = stablehlo.convert %s : ({single}) -> {given}\n")
+        replace(operation, lambda x: x.astype(jnp.float32).astype(jnp.float16))
     elif element in FLOATS and wanted in BITS:
-        _to_integer(operation, kind, element, given, wanted)
+        replace(operation, partial(_to_integer, dtype))
 
 
-def _from_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
+def _of_integer(dtype: np.dtype[Any], bits: int, x: Any) -> Any:
     """Convert integers; unsigned ones and booleans behind a mask that keeps all of their bits.
 
     IREE otherwise fuses the conversion into a product, and forgets there that they have no sign.
     """
-    bits = 1 if element == "i1" else BITS[element]
-    unsigned = element == "i1" or element.startswith("u")
-    is_masked = unsigned and bits < (BITS.get(wanted, 64))
-    if wanted not in (*BITS, *FLOATS) or not (is_masked or wanted == "bf16"):
-        return
-    body = f"    %m = stablehlo.convert %a0 : ({kind}) -> {kind}\n"
-    source = kind
-    if is_masked:
-        held = wanted if wanted in BITS else "i32" if bits < 32 else "i64"
-        source = like(kind, held)
-        body = (
-            constants(source, mask=str(2**bits - 1))
-            + f"    %i = stablehlo.convert %a0 : ({kind}) -> {source}\n"
-            + f"    %m = stablehlo.and %i, %mask : {source}\n"
-        )
-    if wanted == "bf16":
-        body += _BF16.format(
-            source=source,
-            given=given,
-            single=like(kind, "f32"),
-            bits=like(kind, "ui32"),
-            half=like(kind, "ui16"),
-            constants=constants(like(kind, "ui32"), most="32767", place="16", one="1"),
-        )
-    else:
-        body += f"    %r = stablehlo.convert %m : ({source}) -> {given}\n"
-    replace(operation, body)
+    if bits:
+        held = dtype if dtype.kind in "iu" else np.dtype(np.int32 if bits < 32 else np.int64)
+        x = x.astype(held) & np.asarray(2**bits - 1, held)
+    if dtype != jnp.bfloat16:
+        return x.astype(dtype)
+    single = lax.bitcast_convert_type(x.astype(jnp.float32), jnp.uint32)
+    place = jnp.full_like(single, 16)
+    rounded = single + 32767 + (lax.shift_right_logical(single, place) & 1)
+    upper = lax.shift_right_logical(rounded, place).astype(jnp.uint16)
+    return lax.bitcast_convert_type(upper, jnp.bfloat16)
 
 
-_BF16 = """{constants}
-    %s = stablehlo.convert %m : ({source}) -> {single}
-    %bits = stablehlo.bitcast_convert %s : ({single}) -> {bits}
-    %upper = stablehlo.shift_right_logical %bits, %place : {bits}
-    %odd = stablehlo.and %upper, %one : {bits}
-    %more = stablehlo.add %bits, %most : {bits}
-    %rounded = stablehlo.add %more, %odd : {bits}
-    %kept = stablehlo.shift_right_logical %rounded, %place : {bits}
-    %half = stablehlo.convert %kept : ({bits}) -> {half}
-    %r = stablehlo.bitcast_convert %half : ({half}) -> {given}
-"""
-"""To the nearest, of a float32 that is a number."""
-
-
-def _to_integer(operation: Any, kind: str, element: str, given: str, wanted: str) -> None:
-    bits, unsigned = BITS[wanted], wanted.startswith("u")
-    lowest = 0 if unsigned else -(2 ** (bits - 1))
-    beyond = 2**bits if unsigned else 2 ** (bits - 1)
-    # float16 ends at 65504: to it, larger integers are infinite.
-    above = f"{beyond:.1f}" if element != "f16" or beyond < 2**16 else "0x7C00"
-    below = f"{lowest:.1f}" if element != "f16" or lowest > -(2**16) else "0xFC00"
-    replace(
-        operation,
-        constants(kind, zero="0.0", above=above, below=below)
-        + constants(given, least=str(lowest), most=str(beyond - 1), nothing="0")
-        + f"""
-    %is_above = stablehlo.compare GE, %a0, %above : {pair(kind)}
-    %is_below = stablehlo.compare LE, %a0, %below : {pair(kind)}
-    %is_none = stablehlo.compare NE, %a0, %a0 : {pair(kind)}
-    %out = stablehlo.or %is_above, %is_below : {bools(kind)}
-    %odd = stablehlo.or %out, %is_none : {bools(kind)}
-    %safe = stablehlo.select %odd, %zero, %a0 : {chosen(kind)}
-    %made = stablehlo.convert %safe : ({kind}) -> {given}
-    %high = stablehlo.select %is_above, %most, %made : {chosen(given)}
-    %low = stablehlo.select %is_below, %least, %high : {chosen(given)}
-    %r = stablehlo.select %is_none, %nothing, %low : {chosen(given)}
-""",
-    )
+def _to_integer(dtype: np.dtype[Any], x: Any) -> Any:
+    limits = np.iinfo(dtype)
+    with np.errstate(over="ignore"):  # float16 ends at 65504
+        is_above = x >= np.asarray(float(limits.max + 1), x.dtype)
+        is_below = x <= np.asarray(float(limits.min), x.dtype)
+    is_none = x != x
+    safe = jnp.where(is_above | is_below | is_none, np.zeros((), x.dtype), x).astype(dtype)
+    least, most, none = (np.asarray(each, dtype) for each in (limits.min, limits.max, 0))
+    ended = jnp.where(is_below, least, jnp.where(is_above, most, safe))
+    return jnp.where(is_none, none, ended)
 
 
 _MASKED = ("f16", "f32", "f64")
@@ -191,14 +121,13 @@ _MASKED = ("f16", "f32", "f64")
 
 def masked(operation: Any) -> None:
     """Choose between a number and 0, by the booleans of the other factor."""
-    if within(operation) or kind_of(operation.results[0])[1] not in _MASKED:
+    if within(operation) or element_of(operation.results[0]) not in _MASKED:
         return
     for place, factor in enumerate(operation.operands):
         condition = _condition(factor)
         if condition is None:
             continue
-        value = operation.operands[1 - place]
-        made = _selected(operation, condition, value)
+        made = _selected(operation, condition, operation.operands[1 - place])
         operation.results[0].replace_all_uses_with(made)
         operation.erase()
         return
@@ -214,7 +143,7 @@ def masked_product(operation: Any) -> None:
         return
     for place, factor in enumerate(operation.operands):
         condition = _condition(factor)
-        if condition is not None and kind_of(factor)[1] in ("f32", "f64"):
+        if condition is not None and element_of(factor) in ("f32", "f64"):
             value = operation.operands[1 - place]
             operation.operands[1 - place] = _selected(operation, condition, value)
             return
@@ -229,7 +158,7 @@ def _condition(value: Any) -> Any:
     if isinstance(owner, ir.Block) or owner.name != "stablehlo.convert":
         return None
     condition = owner.operands[0]
-    if kind_of(condition)[1] != "i1":
+    if element_of(condition) != "i1":
         return None
     maker = condition.owner
     if isinstance(maker, ir.Block):
@@ -242,9 +171,5 @@ def _condition(value: Any) -> Any:
 
 
 def _selected(operation: Any, condition: Any, value: Any) -> Any:
-    kind = str(value.type)
-    body = constants(kind, zero="0.0") + (
-        f"    %r = stablehlo.select %a0, %a1, %zero : {chosen(kind)}\n"
-    )
-    (made,) = put(operation, body, [condition, value], [kind])
+    (made,) = put(operation, lambda c, x: lax.select(c, x, jnp.zeros_like(x)), condition, value)
     return made

@@ -6,29 +6,24 @@ and slices, and omits updates that do not fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.engines.iree.repairs.repair_text import (
+from aotc.engines.iree.repairs.repair_bodies import (
     BITS,
-    FLOATS,
-    bools,
-    chosen,
-    constants,
-    kind_of,
-    like,
-    pair,
+    dtype_of,
+    element_of,
     put,
     shape_of,
-    tensor,
 )
 
-_INDEX = "i32"
 _MOST = 2**31 - 1
 
 
@@ -38,13 +33,17 @@ def gather(operation: Any) -> None:
     sizes = list(ir.DenseI64ArrayAttr(operation.attributes["slice_sizes"]))
     shape = shape_of(operation.operands[0])
     limits = [shape[axis] - sizes[axis] for axis in numbers.start_index_map]
-    indices = operation.operands[1]
-    if 0 in shape_of(indices) or _fit(indices, numbers.index_vector_dim, limits):
+    indices, dimension = operation.operands[1], numbers.index_vector_dim
+    if 0 in shape_of(indices) or _fit(indices, dimension, limits):
         return
-    body, kind = _wide(indices, limits)
-    body += _row("high", kind, numbers.index_vector_dim, limits)
-    body += constants(kind, low="0") + f"    %r = stablehlo.clamp %low, %i, %high : {kind}\n"
-    (operation.operands[1],) = put(operation, body, [indices], [kind])
+    (operation.operands[1],) = put(operation, _clamped(indices, dimension, limits), indices)
+
+
+def _clamped(indices: Any, dimension: int, limits: Sequence[int]) -> Callable[[Any], Any]:
+    """Return a function that clamps indices to limits, which lie along a dimension."""
+    held = _held(indices, limits)
+    high = _row(shape_of(indices), dimension, limits, held)
+    return lambda i: jnp.clip(i.astype(held), np.zeros((), held), high)
 
 
 def dynamic_slice(operation: Any) -> None:
@@ -60,17 +59,14 @@ def dynamic_update_slice(operation: Any) -> None:
 
 def _clamp_starts(operation: Any, first: int, sizes: Sequence[int]) -> None:
     shape = shape_of(operation.operands[0])
-    if all(kind_of(start)[1] == _INDEX for start in list(operation.operands)[first:]):
+    if all(element_of(start) == "i32" for start in list(operation.operands)[first:]):
         return
     for axis, size in enumerate(sizes):
         start = operation.operands[first + axis]
-        body, kind = _wide(start, [shape[axis] - size])
-        body += constants(kind, low="0", high=str(shape[axis] - size))
-        body += f"""
-    %safe = stablehlo.clamp %low, %i, %high : {kind}
-    %r = stablehlo.convert %safe : ({kind}) -> tensor<{_INDEX}>
-"""
-        (operation.operands[first + axis],) = put(operation, body, [start], [f"tensor<{_INDEX}>"])
+        clamped = _clamped(start, 0, [shape[axis] - size])
+        (operation.operands[first + axis],) = put(
+            operation, lambda i, clamped=clamped: clamped(i).astype(jnp.int32), start
+        )
 
 
 def scatter(operation: Any) -> None:
@@ -80,49 +76,43 @@ def scatter(operation: Any) -> None:
     is added behind the array and cut off again.
     """
     numbers = stablehlo.ScatterDimensionNumbers(operation.attributes["scatter_dimension_numbers"])
-    count = len(operation.results)
+    count, dimension = len(operation.results), numbers.index_vector_dim
     operands = list(operation.operands)
     arrays, indices, updates = operands[:count], operands[count], operands[count + 1 :]
     shape, windows = shape_of(arrays[0]), _windows(numbers, shape_of(updates[0]))
     axes = list(numbers.scattered_dims_to_operand_dims)
     window = [windows.get(axis, 1) for axis in range(len(shape))]
     limits = [shape[axis] - window[axis] for axis in axes]
-    if 0 in shape_of(updates[0]) or _fit(indices, numbers.index_vector_dim, limits):
+    if 0 in shape_of(updates[0]) or _fit(indices, dimension, limits):
         return
     neutral = _neutral(operation) if count == 1 else None
-    batches = list(numbers.scatter_indices_batching_dims)
     arguments, value = _returned(operation)
-    alone = (
-        count == 1
-        and value == arguments[1]  # whatever was there
-        and prod(
-            size
-            for axis, size in enumerate(shape_of(indices))
-            if axis not in (*batches, numbers.index_vector_dim)
-        )
-        == 1
-    )
+    unbatched = [
+        size
+        for axis, size in enumerate(shape_of(indices))
+        if axis not in (*numbers.scatter_indices_batching_dims, dimension)
+    ]
+    # A single update may write what was there.
+    alone = count == 1 and value == arguments[1] and prod(unbatched) == 1
     room = max(axes, key=lambda axis: shape[axis])
-    instead = [0 if neutral or alone or axis != room else shape[axis] for axis in axes]
-    fits, safe = _checked(operation, indices, numbers.index_vector_dim, limits, instead)
+    is_kept = neutral is not None or alone
+    instead = [0 if is_kept or axis != room else shape[axis] for axis in axes]
+    fits, safe = put(operation, _checked(indices, dimension, limits, instead), indices)
     operation.operands[count] = safe
     if "indices_are_sorted" in operation.attributes:
         del operation.attributes["indices_are_sorted"]
-    if neutral or alone:
-        kind, _ = kind_of(updates[0])
-        outer = [d for d in range(len(shape_of(updates[0]))) if d not in numbers.update_window_dims]
-        mask = f"""
-    %mask = stablehlo.broadcast_in_dim %a1, dims = {outer} : ({fits.type}) -> {bools(kind)}
-    %r = stablehlo.select %mask, %a0, %kept : {chosen(kind)}
-"""
-        if neutral:
-            body, given = constants(kind, kept=neutral) + mask, [updates[0], fits]
-        else:
-            old = _old(numbers, window, arrays[0], safe, kind)
-            body, given = old + mask, [updates[0], fits, arrays[0], safe]
-        (operation.operands[count + 1],) = put(operation, body, given, [kind])
+    if not is_kept:
+        _make_room(operation, arrays, room, window[room])
         return
-    _make_room(operation, arrays, room, window[room])
+    inner = list(numbers.update_window_dims)
+
+    def chosen(update: Any, fits: Any, array: Any, safe: Any) -> Any:
+        kept = _old(numbers, window, array, safe) if neutral is None else neutral
+        return jnp.where(jnp.expand_dims(fits, inner), update, kept)
+
+    (operation.operands[count + 1],) = put(
+        operation, chosen, updates[0], fits, arrays[0], operation.operands[count]
+    )
 
 
 def _windows(numbers: Any, updates: Sequence[int]) -> dict[int, int]:
@@ -136,8 +126,8 @@ def _windows(numbers: Any, updates: Sequence[int]) -> dict[int, int]:
 
 
 def _fit(indices: Any, dimension: int, limits: Sequence[int]) -> bool:
-    """Whether every window is known to lie inside, and the indices are as IREE takes them."""
-    found = known(indices) if kind_of(indices)[1] in ("i32", "i64") else None
+    """Return whether all windows are known to lie inside, at indices of a type that IREE takes."""
+    found = known(indices) if element_of(indices) in ("i32", "i64") else None
     if found is None:
         return False
     rows = found[..., None] if dimension == found.ndim else np.moveaxis(found, dimension, -1)
@@ -156,7 +146,7 @@ def known(value: Any, depth: int = _DEPTH) -> Any:
 
     Only operations that jax uses for indices are followed.
     """
-    owner, element, shape = value.owner, kind_of(value)[1], shape_of(value)
+    owner, element, shape = value.owner, element_of(value), shape_of(value)
     if depth == 0 or isinstance(owner, ir.Block) or prod(shape) > _NUMBERS_MAX:
         return None
     name, attributes = owner.name.removeprefix("stablehlo."), owner.attributes
@@ -184,7 +174,7 @@ def known(value: Any, depth: int = _DEPTH) -> Any:
         case "concatenate":
             return np.concatenate(given, ir.IntegerAttr(attributes["dimension"]).value)
         case "convert" if element in BITS:
-            return given[0].astype(f"{element.rstrip('0123456789')[0]}{BITS[element] // 8}")
+            return given[0].astype(dtype_of(value))
         case "reshape":
             return given[0].reshape(shape)
         case "select":
@@ -192,64 +182,40 @@ def known(value: Any, depth: int = _DEPTH) -> Any:
     return None
 
 
-def _wide(indices: Any, limits: Sequence[int]) -> tuple[str, str]:
-    """A line that makes %i of the indices %a0, of a type that holds the limits; with its type."""
-    kind, element = kind_of(indices)
-    bits = BITS[element] - (not element.startswith("u"))
-    held = element if max(limits, default=0) < 2**bits and BITS[element] > 16 else "i64"
-    if BITS[element] < 32 and max(limits, default=0) <= _MOST:
-        held = _INDEX
-    wide = like(kind, held)
-    return f"    %i = stablehlo.convert %a0 : ({kind}) -> {wide}\n", wide
+def _held(indices: Any, limits: Sequence[int]) -> np.dtype[Any]:
+    """Return an integer type for indices that IREE takes and that holds the limits."""
+    own, most = np.dtype(dtype_of(indices)), max(limits, default=0)
+    if own.itemsize < 4 and most <= _MOST:
+        return np.dtype(np.int32)
+    return own if own.itemsize > 2 and most <= np.iinfo(own).max else np.dtype(np.int64)
 
 
-def _row(name: str, kind: str, dimension: int, numbers: Sequence[int]) -> str:
-    """Return lines that define an array of indices with these numbers along a dimension."""
-    shape = ir.RankedTensorType(ir.Type.parse(kind)).shape
-    element = kind.removesuffix(">").rpartition("x")[2].removeprefix("tensor<")
-    if dimension == len(shape):
-        return constants(kind, **{name: str(numbers[0])})
-    row = tensor([len(numbers)], element)
-    return (
-        constants(row, **{f"{name}_row": str(list(numbers))})
-        + f"    %{name} = stablehlo.broadcast_in_dim %{name}_row, dims = [{dimension}] : "
-        + f"({row}) -> {kind}\n"
-    )
+def _row(shape: Sequence[int], dimension: int, numbers: Sequence[int], dtype: Any) -> Any:
+    """Return numbers along a dimension of indices, in an array that broadcasts to their shape."""
+    if dimension == len(shape) or not shape:
+        return np.asarray(numbers[0], dtype)
+    row = np.asarray(numbers, dtype)
+    return row.reshape([-1 if axis == dimension else 1 for axis in range(len(shape))])
 
 
 def _checked(
-    operation: Any, indices: Any, dimension: int, limits: Sequence[int], instead: Sequence[int]
-) -> list[Any]:
-    """Which windows fit, and indices that hold other numbers for those that do not."""
-    body, kind = _wide(indices, [*limits, *instead])
-    body += _row("high", kind, dimension, limits) + _row("instead", kind, dimension, instead)
-    shape = shape_of(indices)
-    outer = [size for axis, size in enumerate(shape) if axis != dimension]
-    mask, every = tensor(outer, "i1"), bools(kind)
-    body += (
-        constants(kind, low="0")
-        + f"""
-    %above = stablehlo.compare GE, %i, %low : {pair(kind)}
-    %below = stablehlo.compare LE, %i, %high : {pair(kind)}
-    %inside = stablehlo.and %above, %below : {every}
-"""
-    )
-    if dimension == len(shape):
-        body += f"""    %all = stablehlo.and %inside, %inside : {every}
-    %r0 = stablehlo.and %inside, %inside : {every}
-"""
-    else:
-        spread = [axis for axis in range(len(shape)) if axis != dimension]
-        body += f"""    %true = stablehlo.constant dense<true> : tensor<i1>
-    %r0 = stablehlo.reduce(%inside init: %true) applies stablehlo.and
-        across dimensions = [{dimension}] : ({every}, tensor<i1>) -> {mask}
-    %all = stablehlo.broadcast_in_dim %r0, dims = {spread} : ({mask}) -> {every}
-"""
-    last = like(kind, _INDEX if max([*limits, *instead]) <= _MOST else "i64")
-    body += f"""    %chosen = stablehlo.select %all, %i, %instead : {chosen(kind)}
-    %r1 = stablehlo.convert %chosen : ({kind}) -> {last}
-"""
-    return put(operation, body, [indices], [mask, last])
+    indices: Any, dimension: int, limits: Sequence[int], instead: Sequence[int]
+) -> Callable[[Any], Any]:
+    """Return a function that gives which windows fit, and indices of others instead of the rest."""
+    shape, held = shape_of(indices), _held(indices, [*limits, *instead])
+    high, other = (_row(shape, dimension, each, held) for each in (limits, instead))
+    last = np.int32 if max([*limits, *instead]) <= _MOST else np.int64
+
+    def checked(indices: Any) -> Any:
+        i = indices.astype(held)
+        inside = (i >= 0) & (i <= high)
+        if dimension == len(shape):
+            return inside, jnp.where(inside, i, other).astype(last)
+        fits = inside.all(dimension)
+        taken = jnp.where(jnp.expand_dims(fits, dimension), i, other)
+        return fits, taken.astype(last)
+
+    return checked
 
 
 def _returned(operation: Any) -> tuple[list[Any], Any]:
@@ -258,97 +224,57 @@ def _returned(operation: Any) -> tuple[list[Any], Any]:
     return list(block.arguments), last.operation.operands[0]
 
 
-def _neutral(operation: Any) -> str | None:
-    """Return the update that changes nothing, as a constant; None where it is not known."""
+def _neutral(operation: Any) -> Any:
+    """Return the update that changes nothing; None where it is not known."""
     arguments, value = _returned(operation)
     owner = value.owner
     if isinstance(owner, ir.Block) or len(owner.operands) != 2:
         return None
     if {*owner.operands} != {*arguments} or len({*arguments}) != 2:
         return None
-    element = kind_of(value)[1]
+    element, dtype = element_of(value), dtype_of(value)
     name = owner.name.removeprefix("stablehlo.")
-    if name == "subtract" and owner.operands[0] != arguments[0]:
+    if element == "i1" or (name == "subtract" and owner.operands[0] != arguments[0]):
         return None
-    if element in FLOATS:
-        infinity = {"f16": "7C00", "bf16": "7F80", "f32": "7F800000", "f64": "7FF0000000000000"}
-        least = {"f16": "FC00", "bf16": "FF80", "f32": "FF800000", "f64": "FFF0000000000000"}
-        return {
-            "add": "-0.0",
-            "subtract": "0.0",
-            "multiply": "1.0",
-            "minimum": f"0x{infinity[element]}",
-            "maximum": f"0x{least[element]}",
-        }.get(name)
+    least, most, nothing = -np.inf, np.inf, -0.0
     if element in BITS:
-        bits, signed = BITS[element], not element.startswith("u")
-        return {
-            "add": "0",
-            "subtract": "0",
-            "multiply": "1",
-            "minimum": str(2 ** (bits - signed) - 1),
-            "maximum": str(-(2 ** (bits - 1)) if signed else 0),
-            "or": "0",
-            "xor": "0",
-        }.get(name)
-    return None
+        limits = np.iinfo(dtype)
+        least, most, nothing = limits.min, limits.max, 0
+    known = {"add": nothing, "subtract": 0, "multiply": 1, "minimum": most, "maximum": least}
+    known |= dict.fromkeys(("or", "xor"), 0)
+    return np.asarray(known[name], dtype) if name in known else None
 
 
-def _old(numbers: Any, window: Sequence[int], array: Any, safe: Any, kind: str) -> str:
-    """Return lines that read what a scatter's windows hold, as %kept, from %a2 at %a3."""
-    attributes = ", ".join(
-        f"{name} = {list(dims)}"
-        for name, dims in (
-            ("offset_dims", numbers.update_window_dims),
-            ("collapsed_slice_dims", numbers.inserted_window_dims),
-            ("operand_batching_dims", numbers.input_batching_dims),
-            ("start_indices_batching_dims", numbers.scatter_indices_batching_dims),
-            ("start_index_map", numbers.scattered_dims_to_operand_dims),
-        )
-        if list(dims)
+def _old(numbers: Any, window: Sequence[int], array: Any, safe: Any) -> Any:
+    """Return what a scatter's windows hold."""
+    dimension = numbers.index_vector_dim
+    last = safe[..., None] if dimension == safe.ndim else jnp.moveaxis(safe, dimension, -1)
+    taken = lax.GatherDimensionNumbers(
+        offset_dims=tuple(numbers.update_window_dims),
+        collapsed_slice_dims=tuple(numbers.inserted_window_dims),
+        start_index_map=tuple(numbers.scattered_dims_to_operand_dims),
+        operand_batching_dims=tuple(numbers.input_batching_dims),
+        start_indices_batching_dims=tuple(numbers.scatter_indices_batching_dims),
     )
-    attributes += f", index_vector_dim = {numbers.index_vector_dim}"
-    sizes = ", ".join(map(str, window))
-    return f"""    %kept = "stablehlo.gather"(%a2, %a3) <{{
-        dimension_numbers = #stablehlo.gather<{attributes}>,
-        slice_sizes = array<i64: {sizes}>}}> : ({array.type}, {safe.type}) -> {kind}
-"""
+    return lax.gather(array, last, taken, window, mode="promise_in_bounds")
 
 
 def _make_room(operation: Any, arrays: Sequence[Any], axis: int, size: int) -> None:
     """Scatter into arrays with room behind an axis, and cut it off the results."""
-    shape = shape_of(arrays[0])
-    none, behind = [0] * len(shape), [0] * len(shape)
-    behind[axis] = size
-    larger = [length + more for length, more in zip(shape, behind, strict=True)]
-    kinds = []
+    behind = [(0, size if each == axis else 0) for each in range(len(shape_of(arrays[0])))]
     for place, array in enumerate(arrays):
-        _, element = kind_of(array)
-        kinds.append(tensor(larger, element))
-        body = constants(f"tensor<{element}>", zero=_zero(element)) + (
-            f"    %r = stablehlo.pad %a0, %zero, low = {none}, high = {behind}, "
-            f"interior = {none} : "
-            f"({array.type}, tensor<{element}>) -> {kinds[-1]}\n"
-        )
-        (operation.operands[place],) = put(operation, body, [array], [kinds[-1]])
+        (operation.operands[place],) = put(operation, lambda x: jnp.pad(x, behind), array)
     with ir.InsertionPoint(operation):
         wider = ir.Operation.create(
             "stablehlo.scatter",
-            results=[ir.Type.parse(kind) for kind in kinds],
+            results=[each.type for each in list(operation.operands)[: len(arrays)]],
             operands=list(operation.operands),
             attributes={name: operation.attributes[name] for name in operation.attributes},
             regions=1,
         )
     operation.regions[0].blocks[0].append_to(wider.regions[0])
-    ends = ", ".join(f"0:{length}" for length in shape)
+    length = shape_of(arrays[0])[axis]
     for result, made in zip(operation.results, wider.results, strict=True):
-        body = f"    %r = stablehlo.slice %a0 [{ends}] : ({made.type}) -> {result.type}\n"
-        (cut,) = put(operation, body, [made], [str(result.type)])
+        (cut,) = put(operation, lambda x: lax.slice_in_dim(x, 0, length, axis=axis), made)
         result.replace_all_uses_with(cut)
     operation.erase()
-
-
-def _zero(element: str) -> str:
-    if element == "i1":
-        return "false"
-    return "0" if element in BITS else "0.0"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.engines.iree.repairs.repair_text import (
-    BITS,
-    FLOAT_BITS,
+from aotc.compile.mlir.mlir_context import operations_named
+from aotc.engines.iree.repairs.repair_bodies import (
+    DTYPES,
     UnrepairableError,
-    cloned,
-    kind_of,
-    like,
+    dtype_of,
+    element_of,
     put,
 )
 
@@ -23,9 +25,6 @@ WRITING = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
 DONATED = ("tf.aliasing_output", "jax.buffer_donor")
 """Attributes of arguments that their callers give up."""
-
-NUMBER = "aotc.number"
-"""The attribute with the number of a sort, until it is repaired."""
 
 
 def composite(operation: Any) -> None:
@@ -42,13 +41,14 @@ def composite(operation: Any) -> None:
     operation.erase()
 
 
-def sort(operation: Any) -> None:
+def sort(numbers: Iterator[int], operation: Any) -> None:
     """Order equal elements by place, and sort copies: IREE does neither, and sorts in place.
 
     Arguments, weights, and inputs of other operations would be overwritten. An operand that holds
     the places, as that of an argsort does, decides itself: IREE rejects sorting two equal copies.
+    The next of the numbers, from 1, makes the copies differ from those of other sorts.
     """
-    number = ir.IntegerAttr(operation.attributes[NUMBER]).value
+    number = next(numbers)
     old = operation.regions[0].blocks[0]
     operands, count = list(operation.operands), len(operation.operands)
     dimension = operation.attributes["dimension"]
@@ -84,8 +84,8 @@ def sort(operation: Any) -> None:
     arguments = list(block.arguments)
     swapped = [arguments[i ^ 1] for i in range(2 * count)]
     with ir.InsertionPoint(block):
-        (less,) = cloned(old, arguments[: 2 * count])
-        (more,) = cloned(old, swapped)
+        (less,) = _cloned(old, arguments[: 2 * count])
+        (more,) = _cloned(old, swapped)
         direction = ir.Attribute.parse("#stablehlo<comparison_direction LT>")
         earlier = ir.Operation.create(
             "stablehlo.compare",
@@ -105,6 +105,18 @@ def sort(operation: Any) -> None:
     operation.erase()
 
 
+def _cloned(block: Any, arguments: Sequence[Any]) -> list[Any]:
+    """Return what a block returns for other arguments; put a copy of its operations in place."""
+    known = dict(zip(block.arguments, arguments, strict=True))
+    *operations, returned = block.operations
+    for each in operations:
+        copy = each.operation.clone()
+        for index, operand in enumerate(each.operation.operands):
+            copy.operands[index] = known.get(operand, operand)
+        known.update(zip(each.operation.results, copy.results, strict=True))
+    return [known.get(value, value) for value in returned.operation.operands]
+
+
 def _create(name: str, type_: Any, *operands: Any) -> Any:
     return ir.Operation.create(name, results=[type_], operands=operands).result
 
@@ -116,7 +128,7 @@ def _holds_places(value: Any, dimension: Any) -> bool:
         not isinstance(owner, ir.Block)
         and owner.name == "stablehlo.iota"
         and owner.attributes["iota_dimension"] == dimension
-        and kind_of(value)[1] in ("i32", "i64", "ui32", "ui64")
+        and element_of(value) in ("i32", "i64", "ui32", "ui64")
     )
 
 
@@ -147,66 +159,29 @@ def _copy(operation: Any, value: Any, number: int, joined: str = _JOINED[0]) -> 
 
     `number` differs for each sort, and `joined`, the operation that adds, for each copy of a value.
     """
-    given, element = kind_of(value)
-    if element == "i1":
-        kind = like(given, "i8")
-        begin, bits = f"%b = stablehlo.convert %a0 : ({given}) -> {kind}", 8
-        end = f"""%n = stablehlo.constant dense<0> : {kind}
-        %r = stablehlo.compare NE, %x, %n : ({kind}, {kind}) -> {given}"""
-    elif element in FLOAT_BITS:
-        bits = FLOAT_BITS[element]
-        kind = like(given, f"i{bits}")
-        begin = f"%b = stablehlo.bitcast_convert %a0 : ({given}) -> {kind}"
-        end = f"%r = stablehlo.bitcast_convert %x : ({kind}) -> {given}"
-    elif element in BITS:
-        kind, bits = given, BITS[element]
-        begin = f"%b = stablehlo.reshape %a0 : ({given}) -> {given}"
-        end = f"%r = stablehlo.reshape %x : ({given}) -> {given}"
-    else:
+    element = element_of(value)
+    if element not in DTYPES:
         raise UnrepairableError(f"a copy of {element}, which IREE would write to")
+    bits = 8 * dtype_of(value).itemsize
     if number >= bits:
         raise UnrepairableError(f"more than {bits - 1} stablehlo.sort in one program")
-    body = f"""{begin}
-    %c0 = stablehlo.constant dense<{bits - 1}> : {kind}
-    %c1 = stablehlo.constant dense<{number}> : {kind}
-    %s0 = stablehlo.shift_right_logical %b, %c0 : {kind}
-    %s1 = stablehlo.shift_right_logical %s0, %c1 : {kind}
-    %x = stablehlo.{joined} %b, %s1 : {kind}
-    {end}"""
-    (made,) = put(operation, body, [value], [given])
+    (made,) = put(operation, partial(_with_zeros, number, joined), value)
     return made
 
 
-def _separated(module: Any) -> bool:
-    """Give the second caller of a function that sorts a function of its own, if there is one."""
-    functions: dict[str, Any] = {}
-    sorting: set[str] = set()
-    calls: list[tuple[Any, str, str]] = []
-    for function in module.body.operations:
-        name = ir.StringAttr(function.attributes["sym_name"]).value
-        functions[name] = function.operation
-
-        def visit(operation: Any, name: str = name) -> Any:
-            if operation.name == "stablehlo.sort":
-                sorting.add(name)
-            elif operation.name == "func.call":
-                callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-                calls.append((operation, name, callee))
-            return ir.WalkResult.ADVANCE
-
-        function.operation.walk(visit)
-    for _ in functions:
-        sorting |= {caller for _, caller, callee in calls if callee in sorting}
-    known: set[str] = set()
-    for call, _, callee in calls:
-        if callee in sorting and callee in known:
-            copy = functions[callee].clone(ip=ir.InsertionPoint(module.body))
-            name = f"{callee}.{len(functions)}"
-            copy.attributes["sym_name"] = ir.StringAttr.get(name)
-            call.attributes["callee"] = ir.FlatSymbolRefAttr.get(name)
-            return True
-        known.add(callee)
-    return False
+def _with_zeros(number: int, joined: str, value: Any) -> Any:
+    """Return numbers with zeros added, which are their first bit shifted away."""
+    bits, kind = 8 * value.dtype.itemsize, value.dtype
+    if kind == np.bool_:
+        numbers = value.astype(jnp.int8)
+    else:
+        whole = kind if kind.kind in "iu" else np.dtype(f"int{bits}")
+        numbers = lax.bitcast_convert_type(value, whole)
+    zeros = lax.shift_right_logical(numbers, jnp.full_like(numbers, bits - 1))
+    zeros = lax.shift_right_logical(zeros, jnp.full_like(numbers, number))
+    join = {"xor": lax.bitwise_xor, "or": lax.bitwise_or, "add": lax.add}[joined]
+    made = join(numbers, zeros)
+    return made != 0 if kind == np.bool_ else lax.bitcast_convert_type(made, kind)
 
 
 def keep_arguments(module: Any, weights: Collection[int]) -> None:
@@ -215,14 +190,11 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
     IREE writes the changes of a scatter or an update into the argument itself, if nothing else
     reads it. `weights` are places of parameters that IREE holds as globals and does not write to.
     """
-    written: set[str] = set()
-
-    def visit(operation: Any) -> Any:
-        if operation.name in WRITING:
-            written.update(kind_of(value)[1] for value in operation.operands)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    written = {
+        element_of(value)
+        for operation in operations_named(module, WRITING)
+        for value in operation.operands
+    }
     main = ir.SymbolTable(module.operation)["main"]
     block = main.regions[0].blocks[0]
     attributes = (
@@ -231,27 +203,9 @@ def keep_arguments(module: Any, weights: Collection[int]) -> None:
     for place, value in enumerate(block.arguments):
         known = ir.DictAttr(attributes[place]) if attributes else ()
         given_up = any(name in known for name in DONATED)
-        if place in weights or given_up or kind_of(value)[1] not in written:
+        if place in weights or given_up or element_of(value) not in written:
             continue
         readers = [(use.owner, use.operand_number) for use in value.uses]
         copy = _copy(block.operations[0], value, 1)
         for reader, number in readers:
             reader.operands[number] = copy
-
-
-def number_sorts(module: Any) -> None:
-    """Number the sorts from 1, so that their copies differ.
-
-    A function with a sort is duplicated for each of its callers.
-    """
-    while _separated(module):
-        pass
-    numbers = itertools.count(1)
-
-    def visit(operation: Any) -> Any:
-        if operation.name == "stablehlo.sort":
-            kind = ir.IntegerType.get_signless(64)
-            operation.attributes[NUMBER] = ir.IntegerAttr.get(kind, next(numbers))
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc.compile.mlir import long_sums
-from aotc.engines.iree.repairs.repair_text import (
+from aotc.compile.mlir.mlir_context import operations_named
+from aotc.engines.iree.repairs.repair_bodies import (
+    DTYPES,
     FLOATS,
     UnrepairableError,
-    kind_of,
-    like,
+    dtype_of,
+    element_of,
     put,
     replace,
     shape_of,
-    tensor,
 )
 
 
@@ -27,42 +33,41 @@ def product(operation: Any) -> None:
     Unsigned integers are widened, which IREE reads as signed when the sums are wider. Sums of
     booleans over nothing are false, for which IREE divides by zero.
     """
-    kind, element = kind_of(operation.results[0])
+    element = element_of(operation.results[0])
     if element == "i1" and any(0 in operand.type.shape for operand in operation.operands):
-        replace(operation, f"    %r = stablehlo.constant dense<false> : {kind}")
+        replace(operation, partial(_none, shape_of(operation.results[0])))
         return
-    given = [kind_of(operand)[1] for operand in operation.operands]
+    given = [element_of(operand) for operand in operation.operands]
     if element in ("f16", "bf16"):
         _summed(operation, "f32", operation.name == "stablehlo.convolution")
     elif any(each.startswith("ui") and each != element for each in given):
         _summed(operation, element, True)
 
 
+def _none(shape: Sequence[int], *operands: Any) -> Any:
+    return jnp.zeros(shape, bool)
+
+
 def _summed(operation: Any, element: str, widened: bool) -> None:
-    """widened: whether the factors are made numbers of the sums' kind."""
+    """Sum in a type. widened: whether the factors are made numbers of it."""
     (given,) = operation.results
-    kind = str(given.type)
     factors = list(operation.operands)
     if widened:
-        factors = [_converted(operation, each, like(str(each.type), element)) for each in factors]
+        factors = [_converted(operation, each, DTYPES[element]) for each in factors]
     with ir.InsertionPoint(operation):
         wide = ir.Operation.create(
             operation.name,
-            results=[ir.Type.parse(like(kind, element))],
+            results=[ir.RankedTensorType.get(shape_of(given), ir.Type.parse(element))],
             operands=factors,
             attributes={name: operation.attributes[name] for name in operation.attributes},
         )
-    given.replace_all_uses_with(_converted(operation, wide.result, kind))
+    given.replace_all_uses_with(_converted(operation, wide.result, dtype_of(given)))
     operation.erase()
 
 
-def _converted(operation: Any, value: Any, kind: str) -> Any:
-    """Behind a barrier, since IREE would put the conversion into the product again."""
-    body = f"""
-    %made = stablehlo.convert %a0 : ({value.type}) -> {kind}
-    %r = stablehlo.optimization_barrier %made : {kind}
-"""
-    (made,) = put(operation, body, [value], [kind])
+def _converted(operation: Any, value: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert behind a barrier, since IREE would put the conversion into the product again."""
+    (made,) = put(operation, lambda x: lax.optimization_barrier(x.astype(dtype)), value)
     return made
 
 
@@ -71,19 +76,19 @@ def total(operation: Any) -> None:
     for operand in operation.operands:
         _hold(operand)
     axes = list(ir.DenseI64ArrayAttr(operation.attributes["dimensions"]))
-    element, shape = _element_of_sum(operation), shape_of(operation.operands[0])
-    steps = long_sums.plan(shape, axes) if element in FLOATS else []
-    if len(steps) < 2:
-        return
-    value, body = "%a0", f"    %zero = stablehlo.constant dense<0.0> : tensor<{element}>\n"
-    kind = tensor(shape, element)
-    for number, step in enumerate(steps):
-        last = number == len(steps) - 1
-        value, kind, lines = _step(step, f"%s{number}", value, kind, "%a1" if last else "%zero")
-        body += lines
-    result = str(operation.results[0].type)
-    body += f"    %r = stablehlo.reshape {value} : ({kind}) -> {result}\n"
-    replace(operation, body)
+    element = _element_of_sum(operation)
+    steps = long_sums.plan(shape_of(operation.operands[0]), axes) if element in FLOATS else []
+    if len(steps) > 1:
+        replace(operation, partial(_in_steps, steps, shape_of(operation.results[0])))
+
+
+def _in_steps(steps: Sequence[long_sums.Step], shape: Sequence[int], value: Any, start: Any) -> Any:
+    zero = np.zeros((), value.dtype)
+    for step in steps:
+        behind = [(0, wide - size, 0) for wide, size in zip(step.padded, step.shape, strict=True)]
+        value = lax.pad(value.reshape(step.shape), zero, behind).reshape(step.cut)
+        value = lax.reduce(value, start if step is steps[-1] else zero, lax.add, step.axes)
+    return value.reshape(shape)
 
 
 def _hold(value: Any) -> None:
@@ -92,7 +97,7 @@ def _hold(value: Any) -> None:
     IREE computes them again for each, in float32, and rounds those of one only: a softmax subtracts
     the maximum of numbers from larger ones, and its exponentials are infinite.
     """
-    if kind_of(value)[1] not in ("bf16", "f16") or len([*value.uses]) < 2:
+    if element_of(value) not in ("bf16", "f16") or len([*value.uses]) < 2:
         return
     if isinstance(value.owner, ir.Block) or value.owner.name in _HELD:
         return
@@ -117,36 +122,7 @@ def _element_of_sum(operation: Any) -> str:
     is_sum = len(others) == 1 and first.operation.name == "stablehlo.add"
     is_sum = is_sum and {*first.operation.operands} == {*block.arguments}
     is_sum = is_sum and [*others[0].operation.operands] == [*first.operation.results]
-    return kind_of(operation.operands[0])[1] if is_sum else ""
-
-
-def _step(
-    step: long_sums.Step, name: str, value: str, kind: str, start: str
-) -> tuple[str, str, str]:
-    """Return the result of a step with its type, and its lines."""
-    element = kind.removesuffix(">").rpartition("x")[2]
-    body = ""
-    if (given := tensor(step.shape, element)) != kind:
-        body += f"    {name}_given = stablehlo.reshape {value} : ({kind}) -> {given}\n"
-        value, kind = f"{name}_given", given
-    if (padded := tensor(step.padded, element)) != kind:
-        none = [0] * len(step.shape)
-        behind = [wide - size for wide, size in zip(step.padded, step.shape, strict=True)]
-        body += (
-            f"    {name}_padded = stablehlo.pad {value}, %zero, low = {none}, high = {behind}, "
-            f"interior = {none} : ({kind}, tensor<{element}>) -> {padded}\n"
-        )
-        value, kind = f"{name}_padded", padded
-    if (cut := tensor(step.cut, element)) != kind:
-        body += f"    {name}_cut = stablehlo.reshape {value} : ({kind}) -> {cut}\n"
-        value, kind = f"{name}_cut", cut
-    left = [size for axis, size in enumerate(step.cut) if axis not in step.axes]
-    made = tensor(left, element)
-    body += (
-        f"    {name} = stablehlo.reduce({value} init: {start}) applies stablehlo.add "
-        f"across dimensions = {list(step.axes)} : ({kind}, tensor<{element}>) -> {made}\n"
-    )
-    return name, made, body
+    return element_of(operation.operands[0]) if is_sum else ""
 
 
 def long_product(operation: Any) -> None:
@@ -154,71 +130,51 @@ def long_product(operation: Any) -> None:
     numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
     given = [list(numbers.lhs_contracting_dimensions), list(numbers.rhs_contracting_dimensions)]
     batches = [list(numbers.lhs_batching_dimensions), list(numbers.rhs_batching_dimensions)]
-    kind, element = kind_of(operation.results[0])
     operands = list(operation.operands)
     sizes = [shape_of(operands[0])[axis] for axis in given[0]]
+    element = element_of(operation.results[0])
     if element not in FLOATS or max(sizes, default=0) <= _TERMS_MAX:
         return
     place = sizes.index(max(sizes))
     count = -(-sizes[place] // (_TERMS_MAX // 2))
     block = -(-sizes[place] // count)
-    body, cut, contracting, batching = "", [], [], []
-    for side, value in enumerate(operands):
-        shape, (_, of) = shape_of(value), kind_of(value)
-        axis = given[side][place]
-        lines, wide = _cut(f"%a{side}", shape, of, axis, (count, block))
-        body += lines
-        cut.append(wide)
-        moved = [each + (each > axis) for each in given[side]]
-        moved[place] = axis + 1
-        contracting.append(moved)
-        batching.append([axis, *(each + (each > axis) for each in batches[side])])
-    made = tensor([count, *shape_of(operation.results[0])], element)
-    precision = ""
-    if "precision_config" in operation.attributes:
-        chosen = [
-            str(each).partition("<precision ")[2][:-1]
+    precision = (
+        [
+            lax.Precision[str(each).partition("<precision ")[2][:-1]]
             for each in operation.attributes["precision_config"]
         ]
-        precision = f", precision = [{', '.join(chosen)}]"
-    body += (
-        f"    %m = stablehlo.dot_general %a0_cut, %a1_cut, "
-        f"batching_dims = {batching[0]} x {batching[1]}, "
-        f"contracting_dims = {contracting[0]} x {contracting[1]}{precision} : "
-        f"({cut[0]}, {cut[1]}) -> {made}\n"
-        f"    %zero = stablehlo.constant dense<0.0> : tensor<{element}>\n"
-        f"    %r = stablehlo.reduce(%m init: %zero) applies stablehlo.add "
-        f"across dimensions = [0] : ({made}, tensor<{element}>) -> {kind}\n"
+        if "precision_config" in operation.attributes
+        else None
     )
-    replace(operation, body)
+    dtype = dtype_of(operation.results[0])
+
+    def in_blocks(*factors: Any) -> Any:
+        cut, contracting, batching = [], [], []
+        for factor, contracted, batch in zip(factors, given, batches, strict=True):
+            axis = contracted[place]
+            cut.append(_cut(factor, axis, count, block))
+            moved = [each + (each > axis) for each in contracted]
+            moved[place] = axis + 1
+            contracting.append(moved)
+            batching.append([axis, *(each + (each > axis) for each in batch)])
+        made = lax.dot_general(
+            *cut, (contracting, batching), precision, preferred_element_type=dtype
+        )
+        return lax.reduce(made, np.zeros((), dtype), lax.add, (0,))
+
+    replace(operation, in_blocks)
 
 
 _TERMS_MAX = 4096
 """Most products that are added one after the other."""
 
 
-def _cut(
-    name: str, shape: list[int], element: str, axis: int, sizes: tuple[int, int]
-) -> tuple[str, str]:
-    """Return lines that give NAME_cut, and its type: an axis as two `sizes`, zero-padded."""
-    kind, body = tensor(shape, element), ""
-    value, count, block = name, *sizes
-    if more := count * block - shape[axis]:
-        none = [0] * len(shape)
-        behind = [more if each == axis else 0 for each in range(len(shape))]
-        padded = tensor([*shape[:axis], count * block, *shape[axis + 1 :]], element)
-        body += (
-            f"    {name}_none = stablehlo.constant dense<{_nothing(element)}> : tensor<{element}>\n"
-            f"    {name}_padded = stablehlo.pad {name}, {name}_none, low = {none}, "
-            f"high = {behind}, interior = {none} : ({kind}, tensor<{element}>) -> {padded}\n"
-        )
-        value, kind = f"{name}_padded", padded
-    made = tensor([*shape[:axis], count, block, *shape[axis + 1 :]], element)
-    return body + f"    {name}_cut = stablehlo.reshape {value} : ({kind}) -> {made}\n", made
-
-
-def _nothing(element: str) -> str:
-    return "0.0" if element in FLOATS else "false" if element == "i1" else "0"
+def _cut(value: Any, axis: int, count: int, block: int) -> Any:
+    """Return an array with an axis as two, which is padded with zeros."""
+    behind = [(0, 0)] * value.ndim
+    behind[axis] = 0, count * block - value.shape[axis]
+    shape = (*value.shape[:axis], count, block, *value.shape[axis + 1 :])
+    return jnp.pad(value, behind).reshape(shape)
 
 
 def _numbers(operation: Any, name: str) -> list[int]:
@@ -271,27 +227,13 @@ def keep_known(module: Any) -> None:
 
     IREE folds these to one number, and then forgets how many of them are reduced.
     """
-    reductions: list[Any] = []
-    calls: dict[str, list[Any]] = {}
-
-    def visit(operation: Any) -> Any:
-        if operation.name in _REDUCING:
-            reductions.append(operation)
-        elif operation.name == "func.call":
-            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-            calls.setdefault(callee, []).append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    known = _Known(calls)
-    for operation in reductions:
+    known: dict[Any, bool] = {}
+    for operation in operations_named(module, _REDUCING):
         count = len(operation.operands)
         for place in range(count // 2 if "reduce" in operation.name else count):
             value = operation.operands[place]
-            if known.holds(value) and not _is_filled(value):
-                kind = str(value.type)
-                body = f"    %r = stablehlo.optimization_barrier %a0 : {kind}\n"
-                (operation.operands[place],) = put(operation, body, [value], [kind])
+            if _is_known(value, known) and not _is_filled(value):
+                (operation.operands[place],) = put(operation, lax.optimization_barrier, value)
 
 
 def _is_filled(value: Any) -> bool:
@@ -302,27 +244,11 @@ def _is_filled(value: Any) -> bool:
     return not isinstance(owner, ir.Block) and owner.name == "stablehlo.constant"
 
 
-class _Known:
-    """Which values depend on constants alone. calls: of each function, by its name."""
-
-    def __init__(self, calls: dict[str, list[Any]]) -> None:
-        self._calls = calls
-        self._found: dict[Any, bool] = {}
-
-    def holds(self, value: Any) -> bool:
-        """Return whether a value depends on constants alone."""
-        if value not in self._found:
-            self._found[value] = False  # of what a loop comes back to
-            self._found[value] = self._look(value)
-        return self._found[value]
-
-    def _look(self, value: Any) -> bool:
+def _is_known(value: Any, known: dict[Any, bool]) -> bool:
+    """Return whether a value depends on constants alone. known: answers so far."""
+    if value not in known:
         owner = value.owner
-        if not isinstance(owner, ir.Block):
-            return all(map(self.holds, owner.operands))
-        function = owner.owner.operation
-        if function.name != "func.func":
-            return False
-        calls = self._calls.get(ir.StringAttr(function.attributes["sym_name"]).value, [])
-        place = ir.BlockArgument(value).arg_number
-        return bool(calls) and all(self.holds(call.operands[place]) for call in calls)
+        known[value] = not isinstance(owner, ir.Block) and all(
+            _is_known(each, known) for each in owner.operands
+        )
+    return known[value]

@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -77,7 +77,10 @@ def kept(folder: Path) -> Iterator[Path]:
 def _require_ours(folder: Path) -> None:
     """Reject a directory that others can write to or replace, to reset its state (AOTC-E332)."""
     status = folder.stat()
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & stat.S_IWOTH:
+    # A group with the number of the owner, or of a pod's user (fsGroup), is nobody else's.
+    own_group = status.st_gid in (status.st_uid, os.geteuid())
+    writable = status.st_mode & (stat.S_IWOTH if own_group else stat.S_IWOTH | stat.S_IWGRP)
+    if status.st_uid not in (os.geteuid(), 0) or writable:
         found = f"mode {stat.S_IMODE(status.st_mode):04o}, owner {status.st_uid}"
         raise refusal("AOTC-E332", str(folder), found, cause=_WRITABLE)
     for parent in folder.resolve().parents:
@@ -126,12 +129,6 @@ def collected(work: Path) -> Files:
 def roots(work: Path) -> dict[int, Path]:
     """The root metadata that were seen, by version. work: what `kept` laid out."""
     return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
-
-
-def forget(files: Iterable[Path]) -> None:
-    """Keep these no longer. files: of what `kept` laid out."""
-    for path in files:
-        path.unlink()
 
 
 def _write(folder: Path, work: Path, before: Files) -> None:

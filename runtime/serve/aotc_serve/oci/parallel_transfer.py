@@ -1,9 +1,8 @@
 """Several blobs at once, and how many bytes have moved."""
 
-from __future__ import annotations
-
+import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from aotc_runtime.system.read_progress import BytesProgress
 from aotc_serve.oci.registry_client import Repository
@@ -47,15 +46,22 @@ def each[T](repository: Repository, items: Iterable[T], work: Callable[[T], obje
 
     Raises what the work raises.
     """
+    ended, room = threading.Event(), threading.Semaphore(THREADS)
+
+    def unless_ended(item: T) -> None:
+        with room:
+            if not ended.is_set():
+                work(item)
+
     with ThreadPoolExecutor(THREADS, thread_name_prefix="aotc-blob") as pool:
-        running = [pool.submit(work, item) for item in items]
         try:
-            wait(running, return_when=FIRST_EXCEPTION)
-            for future in running:
-                if future.done() and (error := future.exception()) is not None:
-                    raise error
+            for future in as_completed([pool.submit(unless_ended, item) for item in items]):
+                future.result()
         except BaseException:
-            for future in running:
-                future.cancel()
+            ended.set()
             repository.close()
+            # A signal while a thread starts hides that thread from the pool, which would not wait.
+            for _ in range(THREADS):
+                room.acquire()
+            room.release(THREADS)
             raise

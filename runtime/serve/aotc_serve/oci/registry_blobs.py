@@ -1,7 +1,5 @@
 """Blobs of a repository: sent in chunks, fetched in ranges, and resumed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from http import HTTPStatus

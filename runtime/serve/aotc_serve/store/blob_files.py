@@ -4,8 +4,6 @@ A file gets its name once it is complete and hashed. Until then it lies in `part
 writer; the next writer takes over after a crash.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import tempfile

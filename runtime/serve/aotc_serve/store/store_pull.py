@@ -1,7 +1,5 @@
 """From a registry into a store: what lacks is fetched, several blobs at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

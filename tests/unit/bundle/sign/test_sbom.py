@@ -86,6 +86,14 @@ def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
 
+def test_model_card_has_interface_and_errors(bill: dict[str, Any]) -> None:
+    card = bill["metadata"]["component"]["modelCard"]
+    assert card["modelParameters"]["inputs"] == [{"format": "predict image: float32[batch, 64]"}]
+    metrics = card["quantitativeAnalysis"]["performanceMetrics"]
+    assert [metric["slice"] for metric in metrics] == ["predict for cpu-x86-64-v3, 3 executables"]
+    assert 0 < float(metrics[0]["value"]) < 1e-3
+
+
 def test_it_names_bundle_packages_sources_files_and_weights(bill: dict[str, Any]) -> None:
     described = bill["metadata"]["component"]
     assert (described["name"], described["hashes"][0]["content"]) == ("digits", "d" * 64)

@@ -21,6 +21,7 @@ from aotc.commands.diff.diff_text import diff_document, diff_lines
 from aotc.pipeline.build import build
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import (
+    Asset,
     BlobRef,
     BundleManifest,
     Compilation,
@@ -242,6 +243,7 @@ CHANGED: dict[str, tuple[str, Any]] = {
     "compilation": ("compilation", Compilation(without_device=True, left_out=(), claims={})),
     "evidence": ("evidence", msgspec.UNSET),
     "mesh": ("targets", mesh_of({"data": 2})),
+    "assets": ("assets", {"a": Asset(kind="file", files={})}),
 }
 """By field of a manifest: the kind of its changes, and another value, or fields of one."""
 
@@ -251,7 +253,7 @@ def with_manifest(old: Review, **change: Any) -> Review:
     target = old.targets[V3]
     fields = {
         name: msgspec.structs.replace(getattr(target.manifest, name), **value)
-        if isinstance(value, dict) and not isinstance(getattr(target.manifest, name), dict)
+        if isinstance(value, dict) and isinstance(getattr(target.manifest, name), msgspec.Struct)
         else value
         for name, value in change.items()
     }

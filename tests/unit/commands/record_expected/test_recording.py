@@ -3,8 +3,10 @@ run a model. What frameworks compute is tested in `tests/frontends`.
 """
 
 import ast
+import os
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from aotc import commands
+from aotc.commands.record_expected import recording_process
 from aotc.commands.record_expected.record_expected_command import record_expected
 from aotc.commands.record_expected.recording_process import _cut, enter_expected, record
 from aotc.config.build_manifest import read_build_manifest
@@ -46,6 +49,42 @@ def test_a_manifest_may_name_the_file_that_is_written(tmp_path: Path) -> None:
         with pytest.raises(AotcError) as refused:
             record(path, None, Path("/nowhere/python"), written)
         assert refused.value.code == code
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "link": lambda path: path.symlink_to(MANIFESTS / "resnet/expected.npz"),
+    "hard link": lambda path: path.hardlink_to(path.with_name("0.npz")),
+    "pipe": os.mkfifo,
+    "directory": Path.mkdir,
+    "nothing": lambda path: None,
+    "no archive": lambda path: path.write_bytes(b"x"),
+    "compressed": lambda path: np.savez_compressed(path, np.zeros(2**20)),
+    "pickled": lambda path: np.savez(path, np.array([None])),
+    "fewer arrays": lambda path: np.savez(path),
+}
+
+
+@pytest.mark.parametrize("file", ["0.results.npz", "0.names.json", "framework"])
+@pytest.mark.parametrize("kind", STRANGE)
+def test_strange_results_of_the_framework_process_are_refused(
+    kind: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may control that process, and this one may read keys."""
+    if file != "0.results.npz" and kind in ("no archive", "compressed", "pickled", "fewer arrays"):
+        pytest.skip("these are texts")
+
+    def run(python: Path, script: object, folder: Path, *rest: object) -> None:
+        for calls in folder.glob("*.npz"):
+            np.savez(folder / f"{calls.stem}.results.npz", np.zeros(2))
+            (folder / f"{calls.stem}.names.json").write_text('["result"]')
+        (folder / "framework").write_text("numpy")
+        (folder / file).unlink()
+        STRANGE[kind](folder / file)
+
+    monkeypatch.setattr(recording_process, "run_script", run)
+    with pytest.raises(AotcError) as refused:
+        record(MANIFESTS / "resnet.toml", None, Path(sys.executable))
+    assert refused.value.code == "AOTC-E843"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from jaxlib.mlir import ir
 
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
+from aotc.check.rounded_activations import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.quantized_module import take_quantized
 from aotc.compile.precision.quantized_numbers import (
@@ -136,3 +137,68 @@ def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
             "tensor<2x4xf32>",
             "tensor<8xf32>",
         ]
+
+
+def rounded(x: Any, axis: int | tuple[int, ...]) -> Any:
+    unit = np.abs(x).max(axis, keepdims=True) / np.float32(127.5)
+    unit = np.where(unit < 1e-19, np.float32(1), unit)
+    return np.rint(x / unit).clip(-127, 127) * unit
+
+
+ODD_X = np.float32([[1, -3, 0.5, 2], [0, 0, 0, 0], [1e-25, 0, 0, 0], [np.nan, 1, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "contracted", "summed"),
+    [
+        (lambda x, w: x @ w, (4, 6), (0,), 1),
+        (lambda x, w: layer(x, w), (4, 6), (0,), 1),
+        (lambda x, w: jnp.einsum("bk,nk->bn", x, w), (6, 4), (1,), 1),
+        (lambda x, w: w @ x, (6, 4), (1,), 0),
+        (lambda x, w: jnp.einsum("bk,hkd->hbd", x, w), (2, 4, 3), (1,), 1),
+        (lambda x, w: jnp.einsum("bk,kdh->bhd", x, w), (4, 3, 2), (0,), 1),
+        (lambda x, w: jnp.einsum("hk,hkd->hd", x, w), (4, 4, 3), (1,), 1),
+        (lambda x, w: jnp.einsum("hk,hkd->d", x, w), (4, 4, 3), (0, 1), (0, 1)),
+    ],
+)
+@pytest.mark.parametrize("x", [X[:, :4].repeat(2, 0)[:4], ODD_X], ids=["ordinary", "odd"])
+def test_activations_are_rounded_by_row_in_products_of_integers(
+    function: Callable[..., Any],
+    shape: tuple[int, ...],
+    contracted: tuple[int, ...],
+    summed: int | tuple[int, ...],
+    x: Array,
+) -> None:
+    w = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    scheme = Scheme("int8", contracted)
+    module = mlir_context.read_artifact(artifact(function, x, w))
+    assert take_quantized(module, {1: scheme}, round_activations=True) == 1
+    made = portable(module)
+    with module.context:
+        text = str(module)
+    assert "xi32>" in text and "func.call" not in text
+    numbers = quantize(w, scheme)
+    restored = dequantize(numbers, scheme, w.dtype)
+    (found,) = interpreted(made.artifact, [x, numbers.values, numbers.scale])
+    expected = np.asarray(jax.jit(function)(rounded(x, summed), restored))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    # A function of its own, as jax gives a module that it knows again.
+    lowered = jax.jit(lambda x, w: function(x, w), keep_unused=True).lower(x, restored)
+    round_activations(lowered.compiler_ir("stablehlo"), [1])
+    plain = np.asarray(lowered.compile()(x, restored))
+    np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [scanned, convolved, lambda x, w: w @ w, lambda x, w: x.astype(jnp.bfloat16) @ w],
+    ids=["in a loop", "a convolution", "of two weights", "bfloat16"],
+)
+def test_other_products_keep_their_activations(function: Callable[..., Any]) -> None:
+    is_image = function is convolved
+    x = np.ones((1, 5, 5, 3) if is_image else (8, 8), np.float32)
+    w = np.ones((3, 3, 3, 6) if is_image else (8, 8), np.float32)
+    module = mlir_context.read_artifact(artifact(function, x, w))
+    scheme = Scheme("int8", (0, 1, 2) if is_image else (0,))
+    assert take_quantized(module, {1: scheme}, round_activations=True) == 0
+    portable(module)

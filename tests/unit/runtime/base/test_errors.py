@@ -2,9 +2,12 @@
 
 import json
 import re
+import sys
+from unittest.mock import Mock
 
 import pytest
 
+from aotc_runtime.base import codes
 from aotc_runtime.base.errors import (
     AotcError,
     BackendError,
@@ -19,6 +22,7 @@ from aotc_runtime.base.errors import (
     TrustError,
     family_of,
     raise_if,
+    refusal,
 )
 from aotc_runtime.base.rendering import first_line, render, sentence, usage_text
 
@@ -135,3 +139,16 @@ def test_json_keeps_what_json_can_hold_and_escapes_the_rest() -> None:
 )
 def test_an_engines_error_is_told_in_one_line_even_if_it_says_nothing(said: str, line: str) -> None:
     assert first_line(RuntimeError(said)) == line
+
+
+@pytest.mark.parametrize("lack", [MemoryError(), OSError(24, "Too many open files")])
+def test_errors_without_room_for_the_catalogue_keep_their_code(
+    lack: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first error imports the texts, and may be that memory has run out."""
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, codes.__name__)
+        patch.setattr(sys, "meta_path", [Mock(find_spec=Mock(side_effect=lack))])
+        error = refusal("AOTC-E755", "predict", "out of memory")
+    assert isinstance(error, ResourceError)
+    assert (error.code, error.findings[0].found) == ("AOTC-E755", "out of memory")

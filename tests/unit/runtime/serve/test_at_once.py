@@ -94,14 +94,13 @@ def test_request_of_other_shapes_and_same_bytes_is_not_quick(service: Service) -
 
 def test_blocking_model_leaves_the_loop(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     rest, (headers, body) = Rest(service, False), asked()
-    known(service, body)
-    assert rest.at_once(URL, headers, body).status_code == 200
     answered, call = [], service._call
 
     def slow(*given: Any) -> Any:
         answered.append(time.sleep(2 * HELD_SECONDS))
         return call(*given)
 
+    known(service, body)
     monkeypatch.setattr(service, "_call", slow)
     assert rest.at_once(URL, headers, body).status_code == 200
     known(service, body)

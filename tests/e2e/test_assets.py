@@ -1,0 +1,273 @@
+"""Assets: files that travel with a program are verified, listed and handed over as they were."""
+
+import json
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import aotc_runtime
+from aotc.base.errors import BuildManifestError, CaptureError
+from aotc.bundle.read.bundle_review import Review, review
+from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.trust.trust_text import policy_text
+from aotc.bundle.write.bundle_writer import Form, pack
+from aotc.capture import file_digests
+from aotc.commands.diff.bundle_diff import diff
+from aotc.commands.extract.extracted_bundle import extract
+from aotc.commands.merge.merged_bundle import check_same_source, merge, target_parts_of
+from aotc.config.build_manifest import read_build_manifest
+from aotc.pipeline.asset_files import read_assets
+from aotc.pipeline.build import build
+from aotc.pipeline.parity_check import manifest_parts
+from aotc.report.inspect_report import bundle_report
+from aotc.report.report_text import print_bundle
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.formats import oci_layout
+from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.conftest import Bundle, Once
+
+MANIFEST = """
+schema = 1
+name = "words"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
+[assets]
+tokenizer = "tokenizer"
+labels = "labels.txt"
+[weights.w]
+init = "program:weights"
+[entry_points.f]
+function = "program:f"
+bind = { w = "w" }
+inputs.x = { shape = [4], dtype = "float32" }
+"""
+PROGRAM = """
+import numpy as np
+
+def weights():
+    return np.arange(4, dtype=np.float32)
+
+def f(w, x):
+    return x * w
+"""
+# `{}` is also the config of every attestation.
+FILES = {"special_tokens.json": b"{}", "empty.txt": b"", "model/vocab-1.txt": b"a\nb\n" * 500}
+LABELS = b"cat\ndog\n"
+
+
+def write_project(folder: Path) -> Path:
+    (folder / "program.py").write_text(PROGRAM)
+    (folder / "labels.txt").write_bytes(LABELS)
+    for path, data in FILES.items():
+        (folder / "tokenizer" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "tokenizer" / path).write_bytes(data)
+    (folder / "words.toml").write_text(MANIFEST)
+    return folder / "words.toml"
+
+
+@pytest.fixture(scope="module")
+def words(once: Once) -> Bundle:
+    def fill(folder: Path) -> None:
+        signer = LocalSigner.ephemeral()
+        manifest, bill = write_project(folder), folder / "words.cdx.json"
+        build(manifest, output=folder / "words.aotb", signer=signer, sbom=bill)
+        (folder / "trust.toml").write_text(policy_text("words", [signer.public_pem()]))
+
+    folder = once("words", fill)
+    return folder / "words.aotb", folder / "trust.toml"
+
+
+def bytes_of(asset: aotc_runtime.LoadedAsset) -> dict[str, bytes]:
+    return {path: bytes(data) for path, data in asset.files.items()}
+
+
+def test_loaded_assets_are_the_files_of_the_build(words: Bundle) -> None:
+    with aotc_runtime.load(words[0], trust=words[1]) as bundle:
+        tokenizer, labels = bundle.assets["tokenizer"], bundle.assets["labels"]
+        assert (tokenizer.is_folder, bytes_of(tokenizer)) == (True, FILES)
+        assert (labels.is_folder, labels.data) == (False, LABELS)
+        assert all(data.readonly for data in tokenizer.files.values())
+        with pytest.raises(TypeError):
+            tokenizer.data  # noqa: B018 - a property
+    assert bytes_of(tokenizer) == FILES, "after the bundle is closed"
+
+
+def test_paths_of_assets_are_private_copies(words: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "words.aotb"
+    path.write_bytes(words[0].read_bytes())
+    with aotc_runtime.load(path, trust=words[1]) as bundle:
+        path.write_bytes(b"\0" * path.stat().st_size)  # as no deployment should
+        tokenizer, labels = bundle.assets["tokenizer"], bundle.assets["labels"]
+        with tokenizer.as_path() as folder, labels.as_path() as file:
+            found = {p: (folder / p).read_bytes() for p in FILES}
+            assert (found, file.name, file.read_bytes()) == (FILES, "labels.txt", LABELS)
+            assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+        assert not file.parent.exists() and not folder.parent.exists()
+
+
+def test_changed_asset_is_refused(words: Bundle, tmp_path: Path) -> None:
+    path = tmp_path / "words.aotb"
+    path.write_bytes(words[0].read_bytes().replace(LABELS, LABELS.upper()))
+    with pytest.raises(aotc_runtime.IntegrityError) as caught:
+        aotc_runtime.load(path, trust=words[1])
+    assert caught.value.code == "AOTC-E201"
+
+
+def reviewed(path: Path) -> Review:
+    return review(open_bundle(path), None, datetime.now(UTC))
+
+
+def test_assets_are_inspected_recorded_and_of_format_1_1(
+    words: Bundle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = bundle_report(reviewed(words[0]))
+    print_bundle(report)
+    printed = capsys.readouterr().out
+    assert "asset tokenizer: folder of 3 files, 2.0 kB" in printed
+    assert f"asset labels: labels.txt, {len(LABELS)} B" in printed
+    (target,) = report["targets"].values()
+    sizes = {path: ref["size"] for path, ref in target["assets"]["tokenizer"]["files"].items()}
+    assert sizes == {path: len(data) for path, data in FILES.items()}
+    (record,) = [s for s in report["signatures"] if s.get("sources")]
+    names = {*record["sources"].values()}
+    assert {"labels.txt", *(f"tokenizer/{path}" for path in FILES)} <= names
+    bill = json.loads(words[0].with_name("words.cdx.json").read_text())
+    refs = {part["bom-ref"] for part in bill["components"]}
+    assert {"asset:labels:labels.txt", "asset:tokenizer:empty.txt"} <= refs
+    contents, _ = read_unverified(open_bundle(words[0]))
+    (manifest,) = contents.manifests.values()
+    assert manifest.format_version == "1.1"
+    parts = dict(manifest_parts(manifest))
+    assert dict(manifest_parts(msgspec.structs.replace(manifest, assets=msgspec.UNSET))) == parts
+
+
+def test_copies_of_a_bundle_keep_its_assets(words: Bundle, tmp_path: Path) -> None:
+    source = open_bundle(words[0])
+    extract(source, ["cpu-x86-64-v3"], tmp_path / "layout", Form.LAYOUT)
+    with aotc_runtime.load(tmp_path / "layout", trust=words[1]) as bundle:
+        assert bytes_of(bundle.assets["tokenizer"]) == FILES
+    parts = list(target_parts_of(source, read_unverified(source)[0]))
+    merged = pack(tmp_path / "merged.aotb", Form.ARCHIVE, merge(parts))
+    assert read_unverified(open_bundle(merged.path))[0].targets
+
+
+def test_bundles_with_other_assets_differ(words: Bundle, tmp_path: Path) -> None:
+    manifest = write_project(tmp_path)
+    manifest.write_text(MANIFEST.replace('labels = "labels.txt"\n', ""))
+    (tmp_path / "tokenizer" / "empty.txt").write_text("full")
+    build(manifest, output=tmp_path / "other.aotb")
+    sources = open_bundle(words[0]), open_bundle(tmp_path / "other.aotb")
+    changes = diff(reviewed(words[0]), reviewed(tmp_path / "other.aotb"), lines_max=0).changes
+    found = {(c.place, c.path) for c in changes if c.kind == "assets"}
+    target = "cpu-x86-64-v3"
+    assert found == {(f"{target} tokenizer", "empty.txt"), (f"{target} labels", "")}
+    both = [p for s in sources for p in target_parts_of(s, read_unverified(s)[0])]
+    differ = {each.where.partition(" ")[2] for each in check_same_source(both)}
+    assert {"assets", "asset tokenizer"} <= differ
+
+
+def link(folder: Path) -> None:
+    (folder / "tokenizer" / "link").symlink_to("/etc/passwd")
+
+
+def folder_link(folder: Path) -> None:
+    (folder / "tokenizer" / "link").symlink_to("/etc", target_is_directory=True)
+
+
+def pipe(folder: Path) -> None:
+    os.mkfifo(folder / "tokenizer" / "pipe")
+
+
+def named(name: str) -> Any:
+    def change(folder: Path) -> None:
+        (folder / "tokenizer" / name).write_bytes(b"x")
+
+    return change
+
+
+def both_cases(folder: Path) -> None:
+    named("EMPTY.txt")(folder)
+
+
+def emptied(folder: Path) -> None:
+    (folder / "tokenizer").rename(folder / "elsewhere")
+    (folder / "tokenizer" / "folder").mkdir(parents=True)
+
+
+UNFIT = {
+    "a link to a file": (link, "asset cannot be read"),
+    "a link to a folder": (folder_link, "asset cannot be read"),
+    "a pipe": (pipe, "asset cannot be read"),
+    "a hidden file": (named(".DS_Store"), "asset file name is not portable"),
+    "a blank in a name": (named("a b"), "asset file name is not portable"),
+    "a name that is no text": (named("a\udcff"), "asset file name is not portable"),
+    "names that differ by case": (both_cases, "asset file names differ only by case"),
+    "no files": (emptied, "asset folder has the wrong number of files"),
+}
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -> None:
+    path = write_project(tmp_path)
+    change, title = UNFIT[what]
+    change(tmp_path)
+    with pytest.raises(BuildManifestError) as caught:
+        read_assets(read_build_manifest(path))
+    (finding,) = caught.value.findings
+    assert (finding.code, finding.title) == ("AOTC-E817", title)
+    assert finding.where.endswith("words.toml:7 assets.tokenizer")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ('"labels.txt"', '"none.txt"', "AOTC-E808"),
+        ('"labels.txt"', "7", "AOTC-E805"),
+        ("labels =", '"la-bels" =', "AOTC-E805"),
+        ("labels =", "class =", "AOTC-E805"),
+    ],
+)
+def test_asset_keys_are_checked(old: str, new: str, code: str, tmp_path: Path) -> None:
+    path = write_project(tmp_path)
+    path.write_text(MANIFEST.replace(old, new))
+    with pytest.raises(BuildManifestError) as caught:
+        read_build_manifest(path)
+    assert caught.value.code == code
+
+
+def test_file_that_changes_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, states = write_project(tmp_path), iter(range(100))
+    monkeypatch.setattr(file_digests, "state_of_open", lambda file: next(states))
+    with pytest.raises(CaptureError) as caught:
+        read_assets(read_build_manifest(path))
+    assert caught.value.code == "AOTC-E840"
+
+
+def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> None:
+    path = write_project(tmp_path)
+    (manifest,) = read_unverified(open_bundle(words[0]))[0].manifests.values()
+    data = open_bundle(words[0]).blob(manifest.weights["w"].blobs[0].digest)
+    (tmp_path / "labels.txt").write_bytes(data or b"")
+    with pytest.raises(AotcError) as caught:
+        build(path, output=tmp_path / "x.aotb")
+    assert caught.value.findings[0].title == "asset is a weights file of the bundle"
+    assert not (tmp_path / "x.aotb").exists()
+
+
+def test_asset_that_is_a_module_too_has_its_media_type(words: Bundle, tmp_path: Path) -> None:
+    path = write_project(tmp_path)
+    (manifest,) = read_unverified(open_bundle(words[0]))[0].manifests.values()
+    module = manifest.entry_points["f"].profiles[0].module.digest
+    (tmp_path / "labels.txt").write_bytes(open_bundle(words[0]).blob(module) or b"")
+    build(path, output=tmp_path / "x.aotb")
+    (image,) = read_unverified(open_bundle(tmp_path / "x.aotb"))[0].targets.values()
+    (layer,) = [layer for layer in image.layers if layer.digest == module]
+    assert layer.mediaType == oci_layout.MODULE_TYPE
