@@ -1,5 +1,6 @@
 """Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -278,8 +279,10 @@ def _beyond(
             f"{list(verdict.first)}, median {verdict.median:.3g}, {found}"
         )
     if verdict.found is not None and verdict.plain is not None:
+        of_finite = "" if math.isfinite(float(ran.max_abs)) else " of finite numbers"
         found += (
-            f"; largest error against float64 {verdict.found:.3g}, of plain JAX {verdict.plain:.3g}"
+            f"; largest error{of_finite} against float64 {verdict.found:.3g}, "
+            f"of plain JAX {verdict.plain:.3g}"
         )
     return finding("AOTC-E951", where, found, hint=_hint(call, call_verdict))
 

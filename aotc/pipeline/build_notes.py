@@ -140,7 +140,7 @@ def widened(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
     """Yield a sentence for each entry point whose quantized weights an engine widens."""
     for target, manifest in manifests.items():
         dtypes = {
-            (name, tensor.name): tensor.dtype.value
+            (name, tensor.name): tensor.packed or tensor.dtype.value
             for name, each in manifest.weights.items()
             for tensor in each.tensors
             if len(tensor.shape) > 1 and tensor.dtype.value in _QUANTIZED

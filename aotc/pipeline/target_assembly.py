@@ -141,15 +141,18 @@ class Assembler:
                 _symbolic(captured, blobs),
             )
         weight_sets = {
-            name: _weight_set(set_, program.weights[name], program.shardings.get(name, {}))
+            name: _weight_set(
+                set_, program.weights[name], program.shardings.get(name, {}), _packed(program, name)
+            )
             for name, set_ in self._weights.items()
         }
+        is_packed = any(each.packed for set_ in weight_sets.values() for each in set_.tensors)
         mesh = UNSET if program.mesh is None else program.mesh
         needs = requirements(
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
         manifest = BundleManifest(
-            format_version=ASSETS_VERSION if self._assets.records else FIRST_VERSION,
+            format_version=ASSETS_VERSION if self._assets.records or is_packed else FIRST_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
@@ -289,13 +292,30 @@ def _symbolic(captured: CapturedEntryPoint, blobs: list[Blob]) -> Symbolic | Non
     )
 
 
-def _weight_set(blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Sharding]) -> WeightSet:
+def _packed(program: CapturedProgram, name: str) -> set[str]:
+    """Return the tensors of a weights set whose bytes hold two numbers."""
+    precisions = (each.precision for each in program.entry_points.values())
+    return {
+        weight.values
+        for precision in precisions
+        for weight in (precision.quantized if precision else ())
+        if weight.set == name and weight.dtype == "int4"
+    }
+
+
+def _weight_set(
+    blobs: Sequence[Blob], origin: str, shardings: Mapping[str, Sharding], packed: Collection[str]
+) -> WeightSet:
     return WeightSet(
         blobs=tuple(blob.ref() for blob in blobs),
         origin=origin,
         tensors=tuple(
             WeightTensor(
-                name=name, dtype=info.dtype, shape=info.shape, sharding=shardings.get(name, ())
+                name=name,
+                dtype=info.dtype,
+                shape=info.shape,
+                sharding=shardings.get(name, ()),
+                packed="int4" if name in packed else UNSET,
             )
             for blob in blobs
             for name, info in read_tensors(memoryview(blob.data), where="weights").items()

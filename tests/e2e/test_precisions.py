@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from jax import export
+from msgspec.structs import replace
 
 import aotc_runtime
 from aotc.base.errors import BuildManifestError, ParityError
@@ -35,12 +36,16 @@ from aotc.pipeline.cache.cache_store import Cache, LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.schema.bundle_manifest import (
+    BundleManifest,
+    DType,
     EvaluationRan,
     MeasuredCandidate,
     ParityRan,
     Precision,
+    WeightSet,
 )
 from aotc_runtime.system.bundle_files import open_bundle
+from aotc_runtime.verification.manifest_consistency import check_consistency
 from tests.conftest import Once
 
 PROGRAM = """
@@ -346,6 +351,19 @@ def test_a_tuning_file_chooses_a_precision_and_what_it_keeps(tmp_path: Path) -> 
     assert note in made.notes
 
 
+def with_dtype(manifest: BundleManifest, name: str, dtype: DType) -> dict[str, WeightSet]:
+    """Return a bundle's weights sets with another dtype of one tensor."""
+    return {
+        key: replace(
+            set_,
+            tensors=tuple(
+                replace(each, dtype=dtype) if each.name == name else each for each in set_.tensors
+            ),
+        )
+        for key, set_ in manifest.weights.items()
+    }
+
+
 @pytest.mark.parametrize(
     ("weights", "more", "names"),
     [
@@ -366,7 +384,16 @@ def test_groups_share_a_scale(weights: str, more: str, names: set[str], tmp_path
     made = built(tmp_path, entry_point() + precision(weights, more))
     (manifest,) = made.bundle.manifests.values()
     stored = {each.name: each for each in manifest.weights["params"].tensors}
-    assert {name for name, each in stored.items() if each.dtype.value == weights} == names
+    found_names = {name for name, each in stored.items() if (each.packed or each.dtype) == weights}
+    assert found_names == names
+    if weights == "int4":
+        packed = stored["last:int4:1:16" if more else "last:int4:1:64"]
+        assert (packed.shape, manifest.format_version) == ((32, 32), "1.1")
+        for wrong in (
+            replace(manifest, format_version="1.0"),
+            replace(manifest, weights=with_dtype(manifest, packed.name, DType.INT8)),
+        ):
+            assert {each.code for each in check_consistency(wrong, "")} == {"AOTC-E118"}
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(5).standard_normal((1, 64)).astype(np.float32)
         found = np.asarray(loaded["predict"](x=x))
@@ -430,7 +457,7 @@ def test_weights_of_a_model_file_are_quantized(tmp_path: Path) -> None:
     made = built(tmp_path, text + precision("int4"), head=BARE)
     (manifest,) = made.bundle.manifests.values()
     (weights,) = manifest.weights.values()
-    assert sorted(each.dtype.value for each in weights.tensors) == ["float32", "int4"]
+    assert sorted(each.packed or each.dtype for each in weights.tensors) == ["float32", "int4"]
     with aotc_runtime.load(tmp_path / "small.aotb", trust=tmp_path / "trust.toml") as loaded:
         x = np.random.default_rng(4).standard_normal((4, 64)).astype(np.float32)
         (result,) = jax.tree.leaves(loaded["f"](x))

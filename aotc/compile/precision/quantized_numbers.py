@@ -19,6 +19,9 @@ STEPS: dict[Bits, tuple[float, int, int]] = {"int8": (127.5, -128, 127), "int4":
 """By element type: what the largest absolute value of a block becomes, the least number, and the
 largest."""
 
+MIDDLE = 8
+"""What is added to a 4-bit number, so that it is stored without a sign."""
+
 SCALE_MIN = float(np.sqrt(np.finfo(np.float32).tiny))
 """A smaller scale is replaced by 1: all numbers of the block become zero."""
 
@@ -46,6 +49,21 @@ class Scheme:
         """Return the text that is added to a weight's name: "int8:0", or "int4:0:64"."""
         axes = ".".join(map(str, self.contracted))
         return f"{self.dtype}:{axes}" + (f":{self.group}" if self.group else "")
+
+    @property
+    def is_packed(self) -> bool:
+        """Return whether two numbers are stored in a byte."""
+        return self.dtype == "int4"
+
+    def order(self, rank: int) -> tuple[int, ...]:
+        """Return a weight's axes as packed numbers have them: contracted ones come last."""
+        free = (axis for axis in range(rank) if axis not in self.contracted)
+        return (*free, *self.contracted)
+
+    def packed_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of the bytes that hold a packed weight."""
+        *others, last = (shape[axis] for axis in self.order(len(shape)))
+        return (*others, -(-last // 2))
 
     def blocks(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return a weight's shape with its last contracted axis split into groups."""
@@ -99,6 +117,27 @@ def dequantize(numbers: QuantizedNumbers, scheme: Scheme, dtype: np.dtype[Any]) 
     restored = blocks * np.expand_dims(numbers.scale, scheme.shared)
     made: Array = restored.reshape(shape).astype(dtype)
     return made
+
+
+def stored(numbers: QuantizedNumbers, scheme: Scheme) -> Array:
+    """Return the numbers as a bundle holds them: of 4 bits, two in a byte, the first one low."""
+    if not scheme.is_packed:
+        return numbers.values
+    ordered = numbers.values.astype(np.int8).transpose(scheme.order(numbers.values.ndim)) + MIDDLE
+    even, odd = ordered[..., ::2].astype(np.uint8), ordered[..., 1::2].astype(np.uint8)
+    made = np.ascontiguousarray(even)
+    made[..., : odd.shape[-1]] |= odd << 4
+    return made
+
+
+def restored(values: Array, scale: Array, scheme: Scheme) -> QuantizedNumbers:
+    """Return a quantized weight from the numbers that a bundle holds, and their scales."""
+    if not scheme.is_packed:
+        return QuantizedNumbers(values, scale)
+    size = scale.shape[scheme.contracted[-1]] * scheme.group
+    halves = np.stack([values & 15, values >> 4], -1).astype(np.int8) - np.int8(MIDDLE)
+    ordered = halves.reshape(*values.shape[:-1], -1)[..., :size]
+    return QuantizedNumbers(ordered.transpose(np.argsort(scheme.order(values.ndim))), scale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class Names:
     `constants` are by contents. `fixed` values depend on weights and constants alone, and ONNX
     Runtime computes them at load. `convolved` are results of convolutions, scaled or shifted by
     such values at most. `tensors` has all values by name. `unsigned` has the same numbers plus 128
-    for some of int8, by their name.
+    for some of int8, by their name, and `packed` the bytes of some of 4 bits.
     """
 
     kernels: Kernels = ALL_KERNELS
@@ -90,6 +90,7 @@ class Names:
     convolved: set[str] = field(default_factory=set)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     unsigned: dict[str, Tensor] = field(default_factory=dict)
+    packed: dict[str, Tensor] = field(default_factory=dict)
     origin: str = ""
 
 

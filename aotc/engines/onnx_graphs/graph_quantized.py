@@ -2,8 +2,9 @@
 
 A small integer, less its zero point, times a scale is `DEQUANTIZE`; a float that is rounded and
 kept within a small integer's limits is `QUANTIZE`. A product with weights of which the first is
-made is `WEIGHTED`, and a product of small integers less their zero points is `WHOLE`. What does not
-match exactly stays as it is.
+made is `WEIGHTED`, a product of small integers less their zero points is `WHOLE`, and
+`UNPACK` gives the numbers of 4 bits in a weight's bytes. What does not match exactly stays as it
+is.
 """
 
 from collections.abc import Collection
@@ -22,7 +23,7 @@ from aotc.engines.onnx_graphs.stablehlo_program import (
 )
 
 QUANTIZE, DEQUANTIZE = "aotc.quantize", "aotc.dequantize"
-WEIGHTED = "aotc.weighted_dot_general"
+UNPACK, WEIGHTED = "aotc.unpack", "aotc.weighted_dot_general"
 WHOLE = {
     "stablehlo.convolution": "aotc.whole_convolution",
     "stablehlo.dot_general": "aotc.whole_dot_general",
@@ -39,7 +40,7 @@ def fuse(program: Block, weights: Collection[int]) -> None:
     for operation in program.walk():
         match operation.name:
             case "stablehlo.convert":
-                _quantize(operation, numbers)
+                _quantize(operation, numbers) or _unpack(operation, numbers)
             case "stablehlo.multiply":
                 _dequantize(operation)
             case "stablehlo.add":
@@ -107,6 +108,47 @@ def _quantize(operation: Operation, weights: frozenset[int]) -> bool:
     )
 
 
+def _unpack(operation: Operation, weights: frozenset[int]) -> bool:
+    """Match the numbers of 4 bits in a weight's bytes, the low half first.
+
+    `sizes` are those of the axes in which they are stored, `order` that in which they are used.
+    """
+    (value,) = operation.operands
+    names = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reshape")
+    found, source = [], value
+    for name in (*names, "stablehlo.and"):
+        made_by = maker(source, name)
+        found.append(made_by)
+        if made_by is not None:
+            source = made_by.operands[0]
+        elif name != "stablehlo.slice":
+            return False
+    last, turned, cut, _, halves = found
+    shifted = maker(source, "stablehlo.shift_right_logical")
+    if last is None or turned is None or halves is None or shifted is None:
+        return False
+    spread, places = (maker(each, "stablehlo.broadcast_in_dim") for each in shifted.operands)
+    if spread is None or places is None or number_of(halves.operands[1]) != _HALF_MAX:
+        return False
+    (data,), sizes = spread.operands, turned.operands[0].shape
+    known = maker(places.operands[0], "stablehlo.constant")
+    rank = len(data.shape)
+    if (
+        id(data) not in weights
+        or spread.result.shape != (*data.shape, 2)
+        or (*spread.attributes["broadcast_dimensions"],) != (*range(rank),)
+        or (*places.attributes["broadcast_dimensions"],) != (rank,)
+        or known is None
+        or known.attributes["value"].tolist() != [0, 4]
+        or (cut is not None and any(cut.attributes["start_indices"]))
+        or sizes not in ((*data.shape[:-1], 2 * data.shape[-1] - less) for less in (0, 1))
+    ):
+        return False
+    value.element = "ui4"
+    return become(last, UNPACK, data, sizes=sizes, order=(*turned.attributes["permutation"],))
+
+
+_HALF_MAX = 15
 _STEPS_MAX = 16
 _ARITHMETIC = (
     *(f"stablehlo.{name}" for name in ("add", "convolution", "dot_general", "maximum")),

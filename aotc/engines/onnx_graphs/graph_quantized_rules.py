@@ -15,6 +15,9 @@ from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, NARROW, Unsupport
 _MIDDLE = 128
 """The difference between a number of int8 and the one of uint8 in its place."""
 
+_MIDDLE_OF_4 = 8
+"""The zero point of 4 bits without a sign that MatMulNBits takes by default."""
+
 _EXACT = 2**24
 """Sums up to which float32 adds integers exactly, in any order."""
 
@@ -113,6 +116,35 @@ def _widened(graph: Graph, numbers: Tensor, scale: Tensor, zeros: Sequence[Tenso
     return wide if scale.number == 1 else graph.each("Mul", wide, scale)
 
 
+def _unpack(rule: Rule) -> list[Tensor]:
+    """Give the halves of bytes as integers; products that take the bytes leave them unused."""
+    graph, data = rule.graph, rule.whole(0)
+    sizes, order = rule.operation.attributes["sizes"], rule.operation.attributes["order"]
+    wide = graph.cast(data, "f32")
+    high = graph.each("Floor", graph.each("Mul", wide, graph.like(1 / 16, wide)))
+    low = graph.each("Sub", wide, graph.each("Mul", high, graph.like(16, high)))
+    halves = [graph.reshape(each, (*data.shape, 1)) for each in (low, high)]
+    numbers = graph.cast(graph.concat(halves, len(data.shape)), "ui8")
+    numbers = graph.reshape(numbers, (*data.shape[:-1], 2 * data.shape[-1]))
+    numbers = graph.transpose(graph.part(numbers, len(sizes) - 1, 0, sizes[-1]), order)
+    made = graph.reshape(numbers, rule.operation.result.shape)
+    graph.names.packed[made.name] = data
+    return [made]
+
+
+def _bytes_of(rule: Rule) -> Tensor | None:
+    """Return the bytes of a product's weight if its contracted axis is last in them."""
+    made_by, attributes = rule.operation.operands[1].made_by, rule.operation.attributes
+    if made_by is None or made_by.name != graph_quantized.UNPACK:
+        return None
+    axis, *_ = attributes["summed"]
+    stored = np.argsort(made_by.attributes["order"]).tolist()
+    places = [each - (each > axis) for each in attributes["free"]]
+    if stored != [*places, axis] or made_by.attributes["sizes"][-1] % 2:
+        return None
+    return rule.graph.names.packed.get(rule.operands[1].name)
+
+
 def _weighted(rule: Rule) -> list[Tensor]:
     """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32.
 
@@ -124,13 +156,16 @@ def _weighted(rule: Rule) -> list[Tensor]:
     *many, within, columns = numbers.shape
     size = next((each for each in _BLOCKS if within % each == 0), 0)
     scale, depth = others[0] if others else graph.constant([[1]], "f32"), prod(many) * within
+    is_unsigned = rule.operation.operands[1].element.startswith("u")
+    zero = others[1].number if len(others) > 1 else 0 if is_unsigned else None
     if (
         not graph.names.kernels.operators
         or rule.operation.operands[1].element not in NARROW
         or numbers.name not in graph.names.fixed
-        or len(others) > 1
+        or len(others) > 2
         or 0 in (size, columns)
         or scale.shape[-2] != 1
+        or (len(others) > 1 and (not is_unsigned or zero != _MIDDLE_OF_4))
     ):
         if others and not graph.names.kernels.operators and numbers.name in graph.names.fixed:
             left, scale = _shifted_scales(graph, left, scale)
@@ -141,14 +176,16 @@ def _weighted(rule: Rule) -> list[Tensor]:
     scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
     scale = graph.reshape(scale, (columns, prod(many), 1))
     scale = graph.full(scale, (columns, prod(many), within // size))
-    middle = 0 if rule.operation.operands[1].element.startswith("u") else 8
-    pairs = graph.reshape(graph.transpose(numbers, last), (columns, depth // 2, 2))
-    pairs = _shifted(graph, pairs, "i32", middle)
-    even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
-    packed = graph.cast(graph.each("Add", even, graph.each("Mul", odd, graph.like(16, odd))), "ui8")
+    packed = _bytes_of(rule)
+    if packed is None:
+        pairs = graph.reshape(graph.transpose(numbers, last), (columns, depth // 2, 2))
+        pairs = _shifted(graph, pairs, "i32", 0 if is_unsigned else _MIDDLE_OF_4)
+        even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
+        high = graph.each("Mul", odd, graph.like(16, odd))
+        packed = graph.cast(graph.each("Add", even, high), "ui8")
     shape = (columns, depth // size)
     inputs = [graph.reshape(packed, (*shape, size // 2)), graph.reshape(scale, shape)]
-    if not middle:
+    if zero == 0:
         inputs.append(graph.constant(np.zeros((columns, -(-shape[1] // 2))), "ui8"))
     (axis,) = rule.operation.attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
     left = graph.transpose(left, (*(each for each in range(len(left.shape)) if each != axis), axis))
@@ -273,6 +310,7 @@ def _whole_convolution(rule: Rule) -> list[Tensor]:
 RULES: Rules = {
     graph_quantized.DEQUANTIZE: _dequantize,
     graph_quantized.QUANTIZE: _quantize,
+    graph_quantized.UNPACK: _unpack,
     graph_quantized.WEIGHTED: _weighted,
     graph_quantized.WHOLE["stablehlo.convolution"]: _whole_convolution,
     graph_quantized.WHOLE["stablehlo.dot_general"]: _whole_dot_general,

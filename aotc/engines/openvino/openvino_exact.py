@@ -56,6 +56,7 @@ EXACT: Mapping[str, frozenset[str]] = {
         (
             graph_quantized.DEQUANTIZE,
             graph_quantized.QUANTIZE,
+            graph_quantized.UNPACK,
             graph_quantized.WEIGHTED,
             *graph_quantized.WHOLE.values(),
         ),

@@ -25,11 +25,12 @@ from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.quantized_module import take_quantized
 from aotc.compile.precision.quantized_numbers import (
     Array,
-    QuantizedNumbers,
     Scheme,
     dequantize,
     error_of,
     quantize,
+    restored,
+    stored,
 )
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 from aotc.config.build_manifest import BuildManifest
@@ -225,7 +226,7 @@ class Quantizer:
             # Sums in another order may differ in the last places.
             snr_db=f"{error.snr_db:.1f}",
         )
-        tensors = {record.values: numbers.values, record.scale: numbers.scale}
+        tensors = {record.values: stored(numbers, scheme), record.scale: numbers.scale}
         self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
         return made
 
@@ -298,18 +299,19 @@ def quantized_names(name: str, entry_points: Iterable[CapturedEntryPoint]) -> se
 
 
 def restored_weights(
-    name: str, captured: CapturedEntryPoint, stored: Mapping[str, Array]
+    name: str, captured: CapturedEntryPoint, written: Mapping[str, Array]
 ) -> dict[str, Array]:
     """Return the quantized weights of an entry point as floating-point numbers.
 
-    They are by their name in the program, in the layout that it has; `stored` has the tensors of
+    They are by their name in the program, in the layout that it has; `written` has the tensors of
     the weights set.
     """
     orders = {} if captured.model is None else captured.model.orders
     found: dict[str, Array] = {}
     for each in _records(name, captured):
-        numbers = QuantizedNumbers(stored[each.values], stored[each.scale])
-        array = dequantize(numbers, _scheme_of(each), jnp.dtype(each.was))
+        scheme = _scheme_of(each)
+        numbers = restored(written[each.values], written[each.scale], scheme)
+        array = dequantize(numbers, scheme, jnp.dtype(each.was))
         order = orders.get(each.tensor)
         found[each.tensor] = array if order is None else array.transpose(np.argsort(order))
     return found
@@ -318,17 +320,18 @@ def restored_weights(
 def written_wrongly(
     name: str,
     tensors: Mapping[str, Tensor],
-    stored: Mapping[str, Array],
+    written: Mapping[str, Array],
     entry_points: Mapping[str, CapturedEntryPoint],
     where: str,
 ) -> Iterator[Finding]:
     """Yield AOTC-E959 for each quantized weight of a set that does not have the program's numbers.
 
-    `tensors` are those of the program, and `stored` those that were written.
+    `tensors` are those of the program, and `written` those of the bundle.
     """
     records = {r.values: r for each in entry_points.values() for r in _records(name, each)}
     for each in records.values():
-        exact, values, scale = _array(tensors[each.tensor]), stored[each.values], stored[each.scale]
+        exact = _array(tensors[each.tensor])
+        values, scale = written[each.values], written[each.scale]
         if not is_nearest(exact, values, scale, each.contracted, each.group):
             cause = "quantized-weights-differ"
             yield finding("AOTC-E959", f"{where} {each.tensor}", each.values, cause=cause)

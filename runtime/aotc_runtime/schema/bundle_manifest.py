@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
 FIRST_VERSION, ASSETS_VERSION, FORMAT_VERSION = "1.0", "1.1", "1.1"
-"""The first version, the first with assets, and the newest that this reader knows."""
+"""The first version, the first with assets and packed weights, and the newest known here."""
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -576,12 +576,16 @@ class Dimension(_Part, frozen=True):
 
 
 class WeightTensor(_Part, frozen=True, omit_defaults=True):
-    """One tensor of a weights set, sharded like a TensorSpec; the blobs hold it whole."""
+    """One tensor of a weights set, sharded like a TensorSpec; the blobs hold it whole.
+
+    `packed` is the element type of numbers of which a byte holds two.
+    """
 
     name: str
     dtype: DType
     shape: tuple[Size, ...]
     sharding: Sharding = ()
+    packed: Literal["int4"] | UnsetType = UNSET
 
 
 class WeightSet(_Part, frozen=True):

@@ -47,6 +47,8 @@ def check_consistency(manifest: BundleManifest, where: str) -> Iterator[Finding]
             yield _finding(f"{where} {name}", "one or more blobs, each once", f"{len(set_.blobs)}")
         if _repeats([tensor.name for tensor in set_.tensors]):
             yield _finding(f"{where} {name}", "each tensor once", "a duplicate tensor")
+        if any(tensor.packed for tensor in set_.tensors):
+            yield from _rare().check_packed(set_, manifest.format_version, f"{where} {name}")
     yield from _check_device(manifest, where)
     if _is_mixed(manifest):
         yield from _rare().check_mixed(manifest, where)

@@ -25,6 +25,7 @@ from aotc_runtime.schema.bundle_manifest import (
     ProfileRecord,
     Sharding,
     WeightArgument,
+    WeightSet,
     engine_name,
     engine_of,
 )
@@ -211,7 +212,7 @@ def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
         (a.set, a.tensor) for a in (*profile.arguments, *captured) if isinstance(a, WeightArgument)
     ]
     found = {
-        tensor.dtype.removeprefix("u")
+        (tensor.packed or tensor.dtype).removeprefix("u")
         for name, weights in manifest.weights.items()
         for tensor in weights.tensors
         if (name, tensor.name) in taken and len(tensor.shape) > 1 and tensor.dtype in FEW_BITS
@@ -227,6 +228,14 @@ def check_precisions(
         stated = profile.precision
         if stated is not UNSET and stated.weights not in precisions_of(profile, manifest):
             yield _finding(f"{where} profile {index}", f"weights in {stated.weights}", "none")
+
+
+def check_packed(weights: WeightSet, version: str, where: str) -> Iterator[Finding]:
+    """Yield AOTC-E118 for packed weights that are no bytes, or older than their format version."""
+    for tensor in weights.tensors:
+        if tensor.packed and (tensor.dtype is not DType.UINT8 or version == FIRST_VERSION):
+            expected = f"uint8, from format version {ASSETS_VERSION} on"
+            yield _finding(f"{where} {tensor.name}", expected, f"{tensor.dtype} in {version}")
 
 
 def check_assets(manifest: BundleManifest, where: str) -> Iterator[Finding]:

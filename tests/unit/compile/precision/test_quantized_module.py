@@ -18,7 +18,13 @@ from aotc.check.plain_jax import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
-from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize
+from aotc.compile.precision.quantized_numbers import (
+    Array,
+    Scheme,
+    dequantize,
+    quantize,
+    stored,
+)
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 
 X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
@@ -86,11 +92,18 @@ def test_uses_of_names_a_loop_that_changes_a_weight() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "scheme",
-    [Scheme("int8", (0,)), Scheme("int8", (0,), 4), Scheme("int4", (0,), 2)],
+    [
+        Scheme("int8", (0,)),
+        Scheme("int8", (0,), 4),
+        Scheme("int4", (0,), 2),
+        Scheme("int4", (0,), 3),
+    ],
     ids=lambda scheme: scheme.label,
 )
 def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype: str) -> None:
-    x, w = X.astype(jnp.dtype(dtype)), W.astype(jnp.dtype(dtype))
+    size = 9 if scheme.group == 3 else 8
+    x = np.tile(X, 2)[:, :size].astype(jnp.dtype(dtype))
+    w = np.tile(W, (2, 1))[:size].astype(jnp.dtype(dtype))
     program = artifact(lambda x, w: jnp.tanh(layer(x, w)), x, w)
     module = mlir_context.read_artifact(program)
     take_quantized(module, {1: scheme})
@@ -101,12 +114,14 @@ def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype:
     assert not np.array_equal(restored, w)
     with mlir_context.read_artifact(made.artifact).context:
         text = str(mlir_context.read_artifact(made.artifact))
-    assert f"tensor<8x4xi{scheme.dtype.removeprefix('int')}>" in text
+    assert (
+        "tensor<8x4xi8>" if scheme.dtype == "int8" else f"tensor<4x{-(-size // 2)}xui8>"
+    ) in text
     compiled = jax.jit(lambda x, w: jnp.tanh(layer(x, w))).lower(x, w).compile()
     expected = np.asarray(compiled(x, restored))
-    if dtype == "float32" and scheme.dtype == "int8":
-        (found,) = interpreted(made.artifact, [x, numbers.values, numbers.scale])
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    if dtype == "float32":
+        (found,) = interpreted(made.artifact, [x, stored(numbers, scheme), numbers.scale])
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
@@ -118,7 +133,7 @@ def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
         inputs = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
         assert [str(each) for each in inputs] == [
             "tensor<3x8xf32>",
-            "tensor<8x4xi4>",
+            "tensor<4x4xui8>",
             "tensor<4x8xi8>",
             "tensor<2x4xf32>",
             "tensor<8xf32>",

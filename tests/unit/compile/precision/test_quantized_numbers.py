@@ -19,6 +19,8 @@ from aotc.compile.precision.quantized_numbers import (
     dequantize,
     error_of,
     quantize,
+    restored,
+    stored,
 )
 
 SCHEMES = [
@@ -80,7 +82,19 @@ def test_quantize_gives_the_numbers_of_qwix(scheme: Scheme, dtype: Any) -> None:
 
 
 def accepts(array: Array, made: QuantizedNumbers, scheme: Scheme) -> bool:
-    return is_nearest(array, made.values, made.scale, scheme.contracted, scheme.group)
+    return is_nearest(array, stored(made, scheme), made.scale, scheme.contracted, scheme.group)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.label)
+def test_restored_reverses_stored(scheme: Scheme) -> None:
+    made = quantize(weight(), scheme)
+    kept = stored(made, scheme)
+    found = restored(kept, made.scale, scheme).values
+    assert np.array_equal(found.astype(int), made.values.astype(int))
+    if scheme.dtype == "int4":
+        size = made.values.shape[scheme.contracted[-1]]
+        assert kept.dtype == np.uint8 and kept.size == made.values.size * -(-size // 2) // size
+        assert int(kept.flat[0] % 16) - 8 == int(made.values.flat[0])
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.label)
@@ -141,6 +155,15 @@ def test_is_nearest_rejects_wrong_scales_axes_signs_and_integers(scheme: Scheme)
     coarse = quantize(array, Scheme(scheme.dtype, (0, 1, 2)))
     wrong.append(changed(made, values=coarse.values, scale=np.full_like(made.scale, coarse.scale)))
     assert [accepts(array, each, scheme) for each in wrong] == [False] * len(wrong)
+
+
+@pytest.mark.parametrize("change", [lambda b: b >> 4 | b << 4, lambda b: b ^ 136, lambda b: b.T])
+def test_is_nearest_rejects_bytes_with_other_halves(change: Any) -> None:
+    array, scheme = weight((16, 8)), Scheme("int4", (0,), 8)
+    made = quantize(array, scheme)
+    kept = stored(made, scheme)
+    assert is_nearest(array, kept, made.scale, (0,), 8)
+    assert not is_nearest(array, change(kept), made.scale, (0,), 8)
 
 
 def test_is_nearest_rejects_other_shapes() -> None:
