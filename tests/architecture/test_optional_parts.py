@@ -78,7 +78,7 @@ for name in names:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
         # Of extras, or of an environment of its own, which a frontend needs.
-        if error.name.partition(".")[0] not in {"h5py", "keras", "onnx", "tensorflow"}:
+        if error.name.partition(".")[0] not in {"h5py", "keras", "onnx", "openvino", "tensorflow"}:
             raise
 print(aotc.__path__[0], len(names))
 """
