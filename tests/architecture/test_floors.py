@@ -131,6 +131,12 @@ def test_only_make_ready_makes_loaded_bundles() -> None:
     assert makers("LoadedBundle") == {"serving/loaded_bundle.py"}
 
 
+def test_only_the_plan_reads_target_files() -> None:
+    """A file that is replaced during a build has no effect: its stages are told what it held."""
+    readers = {p for p in TOOLCHAIN.rglob("*.py") if "read_target" in names_in(p)[1]}
+    assert readers == {TOOLCHAIN / "pipeline" / "build_plan.py"}
+
+
 def test_jaxlib_is_named_by_the_engine_that_it_is_and_its_guard_alone() -> None:
     users = {
         path.relative_to(root).as_posix()

@@ -18,8 +18,6 @@ from aotc.base.errors import CaptureError
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import Built, build
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.system.streamed_bundle import look_into
-from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.waiting import until
 
 TARGETS = Path(__file__).parents[2] / "targets"
@@ -175,23 +173,3 @@ def test_a_manifest_that_changes_after_it_was_read_is_refused(project: Path) -> 
         build(manifest, output=project / "changing.aotb", on_stage=begun)
     assert [(f.code, f.where) for f in refused.value.findings] == [("AOTC-E840", "changing.toml")]
     assert not (project / "changing.aotb").exists()
-
-
-def test_a_target_file_that_is_replaced_after_the_plan_is_not_read_again(project: Path) -> None:
-    target = project / "targets" / "mine.toml"
-    target.parent.mkdir()
-    own = (TARGETS / "cpu-x86-64-v3.toml").read_text().replace("cpu-x86-64-v3", "mine", 1)
-    target.write_text(own)
-    of_platform = "x = lax.platform_dependent(x, cpu=lambda x: x, default=lambda x: -x)"
-    program = "from jax import lax\n" + PROGRAM.replace("CHANGE", of_platform)
-    (project / "program.py").write_text(program)
-    manifest = project / "changing.toml"
-    manifest.write_text(MANIFEST.replace("cpu-x86-64-v3", "mine"))
-
-    def begun(stage: str, done: int, total: int) -> None:
-        if (stage, done) == ("capture", 0):
-            target.write_text((TARGETS / "nvidia-l4.toml").read_text())
-
-    done = build(manifest, output=project / "changing.aotb", on_stage=begun)
-    assert "nvidia" in target.read_text()
-    assert set(read_unverified(look_into(done.bundle.path))[0].manifests) == {"mine"}
