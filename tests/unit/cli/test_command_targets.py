@@ -80,7 +80,7 @@ def test_a_target_below_what_jaxlib_needs_is_told_so(aotc: Run) -> None:
 def test_uncompilable_target_is_refused(refused: Run, aotc: Run, tmp_path: Path) -> None:
     text = (ROOT / "targets" / "cpu-x86-64-v3.toml").read_text()
     (tmp_path / "odd.toml").write_text(text + 'options = { xla_no_such_option = "1" }\n')
-    done = refused(["targets", "check", "odd.toml"], 4, "AOTC-E901")
+    done = refused(["targets", "check", "odd.toml"], 4, "AOTC-E908")
     assert "xla_no_such_option" in done.stderr
     document = aotc("targets", "check", "odd.toml", "--json").document
     assert (document["compiles_here"], document["requires"]) == (False, [])
