@@ -242,7 +242,9 @@ def _mismatches(
             names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
             # Variants that capture weights are named so, after their engine if there are several.
             way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
-            if tuned.choice not in names or way.startswith("captured") != bool(tuned.captured):
+            # The default is also the choice where nothing could be measured.
+            is_known = tuned.choice in names or way == "default"
+            if not is_known or way.startswith("captured") != bool(tuned.captured):
                 captured = f", {len(tuned.captured)} weights captured"
                 yield from mismatch(
                     where, "a choice that was measured", f"{tuned.choice}{captured}"

@@ -94,6 +94,20 @@ def test_a_choice_that_was_not_measured_is_refused(written: Path, choice: str) -
     ]
 
 
+def test_the_default_needs_no_measurement(written: Path) -> None:
+    recorded = tuning_file.read(written)
+    (executable,) = recorded.file.executables
+    unmeasured = (LeftOutCandidate(name="default", reason="AOTC-E560: no room"),)
+    tuned = msgspec.structs.replace(TUNED, choice="default", candidates=unmeasured)
+    executable = msgspec.structs.replace(executable, tuned=tuned)
+    recorded = replace(
+        recorded, file=msgspec.structs.replace(recorded.file, executables=(executable,))
+    )
+    jobs = {"native": {KEY: job()}}
+    found = tuning_file.choices(recorded, jobs, POSITIONS, "0.12.0", {})
+    assert found == {"native": {KEY: tuned}}
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff", "[" * 100_000])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text, encoding="latin-1")
