@@ -33,7 +33,7 @@ PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
 
 LARGEST = 127.5
-"""What the largest absolute value of a row becomes before it is rounded, to at most 127."""
+"""The largest absolute value of a row after scaling; rounding leaves at most 127."""
 
 TINY = 1.0842021724855044e-19
 """The square root of the smallest normal number of float32: smaller scales are replaced by 1."""

@@ -1,4 +1,4 @@
-"""What backends share: a process for each executable, and how it can fail."""
+"""The base of backends that compile each executable in a process, and how one can fail."""
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence

@@ -71,14 +71,17 @@ class EvaluationSpec(Section):
         """Return whether a value can miss a limit."""
         return any(each is not None for each in (self.minimum, self.maximum, self.max_drop))
 
+    def drop(self, value: float, reference: float) -> float:
+        """Return by how much a value is worse than the reference."""
+        return value - reference if self.better == "lower" else reference - value
+
     def missed(self, value: float, reference: float) -> Iterator[str]:
         """Yield the keys of the limits that a value misses; `reference` is plain JAX's."""
-        drop = value - reference if self.better == "lower" else reference - value
         if self.minimum is not None and value < self.minimum:
             yield "minimum"
         if self.maximum is not None and value > self.maximum:
             yield "maximum"
-        if self.max_drop is not None and drop > self.max_drop:
+        if self.max_drop is not None and self.drop(value, reference) > self.max_drop:
             yield "max_drop"
 
     @property

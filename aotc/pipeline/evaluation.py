@@ -166,7 +166,7 @@ def _evaluation(prepared: Prepared, spec: EvaluationSpec, target: str, ran: Ran)
             low=repr(ends[0]),
             high=repr(ends[1]),
             method=metric.method,
-            drop=repr(value - reference if spec.better == "lower" else reference - value),
+            drop=repr(spec.drop(value, reference)),
         )
     return Evaluation(
         metric=spec.name,

@@ -98,6 +98,4 @@ class _Control:
 
 def _loss(spec: EvaluationSpec, value: float, reference: float) -> float:
     """Return by how much a metric is worse than the reference; infinite for NaN."""
-    if not isfinite(value):
-        return inf
-    return value - reference if spec.better == "lower" else reference - value
+    return spec.drop(value, reference) if isfinite(value) else inf

@@ -20,7 +20,7 @@ STEPS: dict[Bits, tuple[float, int, int]] = {"int8": (127.5, -128, 127), "int4":
 largest."""
 
 MIDDLE = 8
-"""What is added to a 4-bit number, so that it is stored without a sign."""
+"""The offset that makes every 4-bit number storable without a sign."""
 
 SCALE_MIN = float(np.sqrt(np.finfo(np.float32).tiny))
 """A smaller scale is replaced by 1: all numbers of the block become zero."""

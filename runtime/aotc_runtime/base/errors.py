@@ -17,7 +17,7 @@ class AotcError(Exception):
 
     exit_code: ClassVar[int] = 1
     prefixes: ClassVar[tuple[str, ...]] = ()
-    """What the codes of a class begin with; each code has one class."""
+    """The first characters of the codes of a class; each code has one class."""
 
     def __init__(self, *findings: Finding) -> None:
         if not findings:
