@@ -22,7 +22,7 @@ from jaxlib.mlir import ir
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.compile.precision.activations import insert
+from aotc.compile.mlir.jax_functions import put
 from aotc.compile.precision.weight_products import Axes, matrix_products
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
 from aotc_runtime.base.errors import Finding
@@ -270,7 +270,7 @@ def round_activations(module: ir.Module, weights: Collection[int]) -> None:
     """
     for product in matrix_products(module, weights):
         function = _rounding(product.dimension_numbers[0][1 - product.place])
-        rounded = insert(function, (product.activation,), product.operation)
+        (rounded,) = put(product.operation, function, product.activation)
         product.operation.operands[1 - product.place] = rounded
 
 

@@ -7,22 +7,21 @@ division is off by a bit would take the other one. The product is one of integer
 bits, which are multiplied by the scales of both factors.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
+from aotc.compile.mlir.jax_functions import put
 from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
 from aotc.compile.precision.weight_products import (
     Axes,
     DimensionNumbers,
     MatrixProduct,
-    copy_operations,
 )
 
 
@@ -32,27 +31,9 @@ def multiply_integers(
     """Replace a product by one of integers; `weight` and `scale` are its quantized weight."""
     place, numbers = product.place, product.dimension_numbers
     function = integer_product(place, numbers, product.axes, scheme.contracted)
-    made = insert(function, (product.activation, weight, scale), product.operation)
+    (made,) = put(product.operation, function, product.activation, weight, scale)
     product.operation.results[0].replace_all_uses_with(made)
     product.operation.erase()
-
-
-def insert(
-    function: Callable[..., Any], operands: Sequence[ir.Value], before: ir.Operation
-) -> ir.Value:
-    """Put a function of jax before an operation; return its result for these values."""
-    shapes = tuple((tuple(v.type.shape), str(v.type.element_type)) for v in operands)
-    with before.context, ir.Location.unknown():
-        module = ir.Module.parse(_lowered(function, shapes))
-        (made,) = copy_operations(module, operands, before)
-        return made
-
-
-@lru_cache(maxsize=256)
-def _lowered(function: Callable[..., Any], shapes: Sequence[tuple[Axes, str]]) -> str:
-    dtypes = {"f32": np.float32, "i8": np.int8}
-    values = [jax.ShapeDtypeStruct(shape, dtypes[element]) for shape, element in shapes]
-    return str(jax.jit(function).lower(*values).as_text())
 
 
 @lru_cache(maxsize=256)

@@ -1,12 +1,13 @@
 """Finds the weights of a module that only products use, and the axes that these contract."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
-from jaxlib.mlir.passmanager import PassManager
+
+from aotc.compile.mlir.jax_functions import inlined
 
 type Axes = tuple[int, ...]
 """For each axis of a value, the axis of the weight that it is."""
@@ -72,7 +73,7 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
     Calls of the main function are inlined first.
     """
     with module.context, ir.Location.unknown():
-        block = _inlined(module)
+        block = inlined(module).regions[0].blocks[0]
         found = [
             product
             for number in sorted(parameters)
@@ -80,56 +81,6 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
         ]
         weights = [each.operation for each in found]
         return [each for each in found if weights.count(each.operation) == 1]
-
-
-def _inlined(module: ir.Module) -> Any:
-    """Put the operations of called functions into the main function; return its block."""
-    functions = _functions(module)
-    block = functions["main"].regions[0].blocks[0]
-    while calls := [each for each in block.operations if each.operation.name == "func.call"]:
-        for call in calls:
-            name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
-            made = _copied(functions[name], call.operands, call)
-            for old, new in zip(call.operation.results, made, strict=True):
-                old.replace_all_uses_with(new)
-            call.operation.erase()
-    PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
-    return block
-
-
-def copy_operations(
-    module: ir.Module, operands: Sequence[ir.Value], before: ir.Operation
-) -> list[ir.Value]:
-    """Put the operations of a module without nested calls before an operation of another module.
-
-    Returns their results for these operands.
-    """
-    _inlined(module)
-    return _copied(_functions(module)["main"], operands, before)
-
-
-def _copied(function: Any, operands: Sequence[ir.Value], before: Any) -> list[ir.Value]:
-    """Put the operations of a function before another operation; return their results."""
-    body = function.regions[0].blocks[0]
-    known = dict(zip(body.arguments, operands, strict=True))
-    *operations, last = body.operations
-    for each in operations:
-        with ir.InsertionPoint(before):
-            made = each.operation.clone()
-        _rename(made, known)
-        known |= dict(zip(each.operation.results, made.results, strict=True))
-    return [known[each] for each in last.operands]
-
-
-def _rename(operation: Any, known: Mapping[Any, Any]) -> None:
-    """Give an operation, and those in it, the known values in place of others."""
-    for place, operand in enumerate(operation.operands):
-        if operand in known:
-            operation.operands[place] = known[operand]
-    for region in operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                _rename(inner.operation, known)
 
 
 def _products(value: Any, parameter: int, axes: Axes | None = None) -> Iterator[MatrixProduct]:

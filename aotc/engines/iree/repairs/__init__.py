@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from aotc.compile.mlir.jax_functions import inlined
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.engines.iree.repairs import (
     angle_repairs,
@@ -20,7 +21,7 @@ from aotc.engines.iree.repairs import (
     sort_repairs,
     sum_repairs,
 )
-from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, inlined
+from aotc.engines.iree.repairs.repair_bodies import UnrepairableError
 
 __all__ = ["UnrepairableError", "repair"]
 

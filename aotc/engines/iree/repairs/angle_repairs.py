@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, element_of, replace, within
+from aotc.compile.mlir.jax_functions import element_of
+from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, replace, within
 
 _PI = Fraction(
     0x3243F6A8885A308D313198A2E03707344A4093822299F31D0082EFA98EC4E6C89,

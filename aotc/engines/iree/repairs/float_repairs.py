@@ -15,17 +15,8 @@ from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.engines.iree.repairs.repair_bodies import (
-    BITS,
-    FLOATS,
-    UnrepairableError,
-    dtype_of,
-    element_of,
-    put,
-    replace,
-    shape_of,
-    within,
-)
+from aotc.compile.mlir.jax_functions import dtype_of, element_of, put, shape_of
+from aotc.engines.iree.repairs.repair_bodies import BITS, FLOATS, UnrepairableError, replace, within
 
 
 def power(operation: Any) -> None:

@@ -16,13 +16,8 @@ from jax import lax
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from aotc.engines.iree.repairs.repair_bodies import (
-    BITS,
-    dtype_of,
-    element_of,
-    put,
-    shape_of,
-)
+from aotc.compile.mlir.jax_functions import dtype_of, element_of, put, shape_of
+from aotc.engines.iree.repairs.repair_bodies import BITS
 
 _MOST = 2**31 - 1
 

@@ -1,20 +1,9 @@
-"""Repairs as functions of jax, whose operations take the place of the one that is repaired.
+"""Repairs as functions of jax, in place of the operations that are repaired."""
 
-They are put in line, not called, so that they work inside the functions of a `reduce` or `sort` as
-well, where IREE takes no calls.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jaxlib.mlir import ir
-
-from aotc.compile.mlir.mlir_context import operations_named
+from aotc.compile.mlir.jax_functions import put
 
 SCALAR_BODIES = frozenset(
     f"stablehlo.{name}"
@@ -26,58 +15,9 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 BITS = {f"{sign}i{bits}": bits for sign in ("", "u") for bits in (8, 16, 32, 64)}
 """Widths of integers, in bits."""
 
-DTYPES = {
-    "i1": np.dtype(np.bool_),
-    "bf16": np.dtype(jnp.bfloat16),
-    **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
-    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
-}
-
 
 class UnrepairableError(Exception):
     """An operation that would have to be repaired where it cannot be."""
-
-
-def put(operation: Any, function: Callable[..., Any], *operands: Any) -> list[Any]:
-    """Insert what a function of jax computes of these values before an operation.
-
-    Returns the values of its results. 64-bit types are those of the function.
-    """
-    shapes = [jax.ShapeDtypeStruct(shape_of(value), dtype_of(value)) for value in operands]
-    with jax.enable_x64(True):
-        text = jax.jit(function, keep_unused=True).lower(*shapes).as_text()
-    return _spliced(inlined(ir.Module.parse(text)), operands, operation)
-
-
-def inlined(module: Any) -> Any:
-    """Replace each call by what its function does; return `main`, the only function left."""
-    functions = ir.SymbolTable(module.operation)
-    main = functions["main"]
-    while calls := operations_named(main, ("func.call",)):
-        for call in calls:
-            callee = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
-            copy = callee.operation.clone(ip=ir.InsertionPoint(module.body))
-            made = _spliced(copy, call.operands, call)
-            for result, value in zip(call.results, made, strict=True):
-                result.replace_all_uses_with(value)
-            call.erase()
-            copy.erase()
-    for function in list(module.body.operations):
-        if function != main:
-            function.operation.erase()
-    return main
-
-
-def _spliced(function: Any, operands: Sequence[Any], operation: Any) -> list[Any]:
-    """Move what a function does of these values before an operation; return its results."""
-    block = function.regions[0].blocks[0]
-    for argument, value in zip(block.arguments, operands, strict=True):
-        argument.replace_all_uses_with(value)
-    *operations, returned = block.operations
-    for each in operations:
-        each.operation.move_before(operation)
-    return list(returned.operation.operands)
 
 
 def replace(operation: Any, function: Callable[..., Any]) -> None:
@@ -96,18 +36,3 @@ def within(operation: Any) -> str:
             return str(parent.name)
         parent = parent.parent
     return ""
-
-
-def element_of(value: Any) -> str:
-    """Return the type of a value's elements."""
-    return str(ir.RankedTensorType(value.type).element_type)
-
-
-def dtype_of(value: Any) -> np.dtype[Any]:
-    """Return numpy's dtype of a value."""
-    return DTYPES[element_of(value)]
-
-
-def shape_of(value: Any) -> list[int]:
-    """Return the sizes of a value."""
-    return list(ir.RankedTensorType(value.type).shape)

@@ -11,14 +11,9 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
+from aotc.compile.mlir.jax_functions import DTYPES, dtype_of, element_of, put
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.engines.iree.repairs.repair_bodies import (
-    DTYPES,
-    UnrepairableError,
-    dtype_of,
-    element_of,
-    put,
-)
+from aotc.engines.iree.repairs.repair_bodies import UnrepairableError
 
 WRITING = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 """Operations whose result IREE may write over their operand."""
