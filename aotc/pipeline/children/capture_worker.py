@@ -44,7 +44,6 @@ from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.quantized_capture import Quantizer, written_wrongly
 from aotc.pipeline.children.trial_capture import plan_and_trace
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
@@ -53,7 +52,6 @@ TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Trace everything the job's manifest names, and write it to the scratch folder.
 
