@@ -10,7 +10,6 @@ import pytest
 from capturing import ONE_INPUT, Capture, key_path
 
 from aotc.base.errors import CaptureError
-from aotc.capture import user_exceptions
 from aotc.capture.import_program import resolve, text_of
 
 LEAF = '{ shape = [4], dtype = "float32" }'
@@ -125,12 +124,6 @@ def test_relative_program_path_is_told_its_start(capture: Capture, source: str) 
     assert refusal.hint.startswith("a program's relative paths start at the current folder, /")
 
 
-def test_an_absolute_path_that_is_not_there_has_no_such_hint() -> None:
-    gone = FileNotFoundError(2, "No such file or directory", "/data/gone.npy")
-    assert user_exceptions.hint(gone, "otherwise") == "otherwise"
-    assert user_exceptions.hint(FileNotFoundError(), "otherwise") == "otherwise"
-
-
 def test_a_module_whose_name_is_taken_is_refused(capture: Capture) -> None:
     files = {"types.py": b"def f(x): return x"}
     refusal = capture("", manifest("types:f", f"inputs.x = {LEAF}"), files=files).refusal
@@ -240,14 +233,6 @@ def test_inputs_of_a_function_that_fails_are_named_with_their_paths(capture: Cap
         "a trace with params: 6 tensors, batch/image float32[2,4], batch/masks/0 bool[], "
         "batch/masks/1 bool[3], scale bfloat16[]"
     )
-
-
-def test_of_many_inputs_the_first_are_named(capture: Capture) -> None:
-    inputs = ", ".join(f'a{n} = {{ shape = [], dtype = "bool" }}' for n in range(12))
-    names = ", ".join(f"a{n}" for n in range(12))
-    lines = f"inputs = {{ {inputs} }}"
-    refusal = capture(f"def f({names}): return 1 / 0", manifest("program:f", lines)).refusal
-    assert refusal.expected.endswith("a7 bool[], … 4 more")
 
 
 class Thing:

@@ -22,14 +22,12 @@ from aotc.pipeline.build import build
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import (
     Asset,
-    BlobRef,
     BundleManifest,
     Compilation,
     Pad,
     ParityNotRun,
     ParityRan,
     ProfileRecord,
-    Symbolic,
     Trial,
 )
 from aotc_runtime.schema.shard_layout import mesh_of
@@ -316,20 +314,6 @@ def test_what_one_of_them_lacks_is_named(base: Review, field: str, kind: str, pl
     gone = with_manifest(base, **{field: {}})
     assert changes(diff(base, gone, lines_max=9), kind) == [(place, "there", "-")]
     assert changes(diff(gone, base, lines_max=9), kind) == [(place, "-", "there")]
-
-
-def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
-    entry = base.targets[V3].manifest.entry_points["f"]
-
-    def compiling(digest: str) -> Review:
-        module = BlobRef(digest=f"sha256:{digest * 64}", size=int(digest))
-        symbolic = Symbolic(module=module, arguments=())
-        made = msgspec.structs.replace(entry, symbolic=symbolic)
-        return with_manifest(base, entry_points={"f": made})
-
-    found = diff(compiling("1"), compiling("2"), lines_max=9)
-    ((where, before, after),) = changes(found, "interface")
-    assert where == f"f for {V3} symbolic" and before != after
 
 
 def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Review) -> None:
