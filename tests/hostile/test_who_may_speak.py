@@ -1,4 +1,4 @@
-"""Whose signatures make a threshold, and who may describe a build: at every door, in both forms."""
+"""Signatures that count for a threshold, and signers who may describe a build, in both forms."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
