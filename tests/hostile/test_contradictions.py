@@ -57,6 +57,11 @@ def test_each_is_told_by_its_rule(name: str, documents: Documents) -> None:
     assert all(len(finding.found) <= 200 for finding in findings)
 
 
+def test_the_manifest_they_are_made_of_contradicts_nothing(documents: Documents) -> None:
+    manifest = msgspec.convert(documents.manifest, BundleManifest)
+    assert not [*check_shapes(manifest.entry_points["predict"], manifest.dimensions, "here")]
+
+
 def test_a_split_leaves_arrays_alone_that_do_not_have_the_dimension(documents: Documents) -> None:
     entry_point = documents.manifest["entry_points"]["predict"]
     extra_input(entry_point, documents.profile, "int32", [3])

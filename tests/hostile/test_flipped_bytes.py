@@ -36,6 +36,14 @@ def test_the_genuine_bundle_is_accepted_in_every_form(
         assert code_of(open_bundle(on_disk(genuine, form, tmp_path)), policy, host) == ACCEPTED
 
 
+def test_a_bundle_taken_apart_and_put_together_is_accepted(
+    genuine: MemoryBundle, documents: Documents, policy: TrustPolicy, host: HostFacts
+) -> None:
+    again = put_together(documents)
+    assert roles(again)["root index"] == roles(genuine)["root index"]
+    assert code_of(again, policy, host) == ACCEPTED
+
+
 @pytest.mark.parametrize("name", ["index.json", "oci-layout"])
 def test_a_flipped_byte_in_the_layouts_own_files_is_refused_or_changes_nothing(
     name: str, genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts

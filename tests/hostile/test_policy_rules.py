@@ -92,6 +92,12 @@ def test_old_and_new_key_stand_side_by_side_until_the_old_one_expires(bench: Wor
     assert bench.codes(both, policy, NOW + DAY) == []
 
 
+def test_a_revoked_key_never_counts_although_it_is_listed(bench: Workbench) -> None:
+    policy = bench.policy(revoked=Revoked(keys=(bench.ours.key_id,)))
+    (found,) = bench.findings(bench.signed(), policy)
+    assert found.code == "AOTC-E312" and bench.ours.key_id in found.found
+
+
 @pytest.mark.parametrize("why", ["revoked", "expired"])
 def test_statements_of_keys_that_do_not_count_are_not_even_read(why: str, bench: Workbench) -> None:
     ours, stranger = bench.ours, bench.stranger

@@ -1,4 +1,4 @@
-"""Who else may write to a folder: a group of several, an access list, everybody; not one's own."""
+"""Others who may write to a folder: a group of several, an access list, everybody."""
 
 import errno
 import grp

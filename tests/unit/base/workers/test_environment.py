@@ -1,4 +1,4 @@
-"""Which variables child processes see."""
+"""Variables that child processes see."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What comes from an executor's workers is what this host would have made, or a refusal."""
+"""Results of an executor's workers are those of this host, or a refusal."""
 
 import threading
 import time

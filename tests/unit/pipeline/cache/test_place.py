@@ -1,4 +1,4 @@
-"""Which folder is taken, and which is refused."""
+"""Folders that are taken, and others that are refused."""
 
 import os
 from collections.abc import Callable
