@@ -310,7 +310,8 @@ class EntryPointEvidence(_Part, frozen=True):
 
     `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
     results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
-    With `precision`, parity's reference is plain JAX with the quantized weights.
+    With `precision`, parity's reference is plain JAX with the quantized weights. `allowance` is the
+    part of the absolute tolerance that stands for numbers rounded to another step.
     """
 
     coverage: Coverage
@@ -318,6 +319,7 @@ class EntryPointEvidence(_Part, frozen=True):
     reference: Literal["recorded"] | UnsetType = UNSET
     model: ModelOrigin | UnsetType = UNSET
     precision: AppliedPrecision | UnsetType = UNSET
+    allowance: Decimal | UnsetType = UNSET
 
 
 class EngineRefusal(_Part, frozen=True):

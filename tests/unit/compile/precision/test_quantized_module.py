@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
-from aotc.check.plain_jax import round_activations
+from aotc.check.rounding_steps import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
