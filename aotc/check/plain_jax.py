@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -117,8 +118,8 @@ class Function:
 
     `weights` are by set, as the program's users hold them. `check_lowered` is called with the
     lowered program before it is compiled, and raises if it may not run. `rounded` are weights, by
-    set and name, whose matrix products round the other factor to 8 bits. Raises the program's
-    errors.
+    set and name, whose matrix products round the other factor to 8 bits, with its static scale or
+    None. Raises the program's errors.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Function:
         sizes: Mapping[str, int],
         compiling: Executor,
         check_lowered: Callable[[Any], None] | None = None,
-        rounded: Collection[tuple[str, str]] = (),
+        rounded: Mapping[tuple[str, str], float | None] = MappingProxyType({}),
     ) -> None:
         self._spec, self._sizes, self._rounded = spec, sizes, rounded
         function = functions(spec.function)
@@ -168,7 +169,7 @@ class Function:
             self._check_lowered(lowered)
         if self._rounded:
             # The module that is going to be compiled; no other function has it.
-            round_activations(lowered.compiler_ir("stablehlo"), [*self._places(values)])
+            round_activations(lowered.compiler_ir("stablehlo"), dict(self._places(values)))
         return lowered
 
     def allowance(self, arguments: Mapping[str, Any], results: Mapping[str, Array]) -> float:
@@ -229,13 +230,14 @@ class Function:
         value = jax.tree_util.tree_map_with_path(recorded, structure)
         return Result(dict(arrays), value)
 
-    def _places(self, values: Mapping[str, Any]) -> Iterator[int]:
-        """Yield the numbers of the parameters that are weights whose products are rounded."""
+    def _places(self, values: Mapping[str, Any]) -> Iterator[tuple[int, float | None]]:
+        """Yield the parameters that are weights whose products are rounded, each with its scale."""
         leaves = jax.tree_util.tree_flatten_with_path(values)[0]
         for place, ((parameter, *steps), _) in enumerate(leaves):
             owner = self._spec.bind.get(parameter.key)
-            if owner is not None and (owner, path_of(*steps) or "value") in self._rounded:
-                yield place
+            name = (owner or "", path_of(*steps) or "value")
+            if name in self._rounded:
+                yield place, self._rounded[name]
 
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}

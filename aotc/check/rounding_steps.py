@@ -5,7 +5,7 @@ results are right. The step allowance is how far they are apart: plain JAX runs 
 numbers that lie nearest to the middle between two steps rounded to the other step.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -38,22 +38,26 @@ ROUNDING = ("stablehlo.round_nearest_even",)
 LIMITS = ("stablehlo.clamp", "stablehlo.maximum", "stablehlo.minimum")
 
 
-def round_activations(module: ir.Module, weights: Collection[int]) -> None:
+def round_activations(module: ir.Module, weights: Mapping[int, float | None]) -> None:
     """Round the other factors of products with the weights that these parameters are.
 
-    They stay floating-point numbers, and products are not of integers.
+    They stay floating-point numbers, and products are not of integers. Each parameter has the
+    static scale of the factor, or None for one of each row.
     """
     for product in matrix_products(module, weights):
-        function = _rounding(product.dimension_numbers[0][1 - product.place])
+        summed = product.dimension_numbers[0][1 - product.place]
+        function = _rounding(summed, weights[product.parameter])
         (rounded,) = put(product.operation, function, product.activation)
         product.operation.operands[1 - product.place] = rounded
 
 
 @lru_cache(maxsize=256)
-def _rounding(summed: Axes) -> Callable[[Any], Any]:
+def _rounding(summed: Axes, static: float | None) -> Callable[[Any], Any]:
     def rounded(x: Any) -> Any:
         unit = jnp.max(jnp.abs(x), axis=summed, keepdims=True) / np.float32(LARGEST)
         unit = jnp.where(unit < np.float32(TINY), np.float32(1), unit)
+        if static is not None:
+            unit = jnp.where(jnp.isfinite(unit), np.float32(static), np.float32(np.nan))
         return jnp.clip(jnp.round(x / unit), -127, 127) * unit
 
     return rounded

@@ -97,7 +97,8 @@ class _Runs:
         results = self._called(call.inputs, kind)
         if results is None:
             return None
-        more = plan.allowances[kind] - plan.allowances[FIXTURE]
+        allowed = plan.allowances
+        more = allowed.get(kind, 0.0) - allowed.get(FIXTURE, 0.0)
         return ValueRan(kind, self._compared(kind, call.expected, results, max(0.0, more)))
 
     def _compared(

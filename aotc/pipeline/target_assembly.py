@@ -32,8 +32,8 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import (
-    ASSETS_VERSION,
     FIRST_VERSION,
+    SECOND_VERSION,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -148,13 +148,16 @@ class Assembler:
             )
             for name, set_ in self._weights.items()
         }
-        is_packed = any(each.packed for set_ in weight_sets.values() for each in set_.tensors)
+        applied = [each.precision for each in program.entry_points.values() if each.precision]
+        is_second = bool(self._assets.records) or any(
+            each.weights == "int4" or each.activations != "none" for each in applied
+        )
         mesh = UNSET if program.mesh is None else program.mesh
         needs = requirements(
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
         manifest = BundleManifest(
-            format_version=ASSETS_VERSION if self._assets.records or is_packed else FIRST_VERSION,
+            format_version=SECOND_VERSION if is_second else FIRST_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
@@ -263,7 +266,9 @@ def _profile(
 def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
     if captured.precision is None:
         return UNSET
-    return Precision(name=captured.precision.name, weights=captured.precision.weights)
+    applied = captured.precision
+    activations = UNSET if applied.activations == "none" else applied.activations
+    return Precision(name=applied.name, weights=applied.weights, activations=activations)
 
 
 def _entry_point(

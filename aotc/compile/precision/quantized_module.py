@@ -6,6 +6,7 @@ integers: `aotc.compile.precision.activations`.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,16 @@ RESTORING = tuple(
 
 
 def take_quantized(
-    module: ir.Module, schemes: Mapping[int, Scheme], *, round_activations: bool = False
+    module: ir.Module,
+    schemes: Mapping[int, Scheme],
+    units: Mapping[int, float | None] = MappingProxyType({}),
 ) -> int:
     """Give main parameters of these numbers quantized, each with a scale at the end, in order.
 
-    With `round_activations`, matrix products of these weights are those of integers. Returns how
-    many there are.
+    Matrix products of the weights in `units` are those of integers, with this static scale of the
+    other factor, or None for one of each row. Returns how many there are.
     """
-    products = matrix_products(module, schemes) if round_activations else []
+    products = matrix_products(module, units) if units else []
     with module.context, ir.Location.unknown():
         main = ir.SymbolTable(module.operation)["main"]
         block = main.regions[0].blocks[0]
@@ -51,8 +54,9 @@ def take_quantized(
                 owner.operands[place] = restored
             scales[number] = scale
         for each in products:
-            weight = block.arguments[each.parameter]
-            multiply_integers(each, weight, scales[each.parameter], schemes[each.parameter])
+            number = each.parameter
+            weight, scale = block.arguments[number], scales[number]
+            multiply_integers(each, weight, scale, schemes[number], units[number])
         for operation in reversed([*block.operations]) if products else ():
             if operation.operation.name in RESTORING and not any(
                 True for result in operation.results for _ in result.uses

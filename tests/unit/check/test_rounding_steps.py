@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -53,7 +52,7 @@ def compiled(function: Callable[..., Any], *, rounded: bool, otherwise: bool) ->
     lowered = jax.jit(lambda *arguments: function(*arguments)).lower(X, W, V)
     module = lowered.compiler_ir("stablehlo")
     if rounded:
-        round_activations(module, [1, 2])
+        round_activations(module, {1: None, 2: None})
     if otherwise:
         assert round_to_other_steps(module)
     return lowered.compile()
@@ -81,7 +80,7 @@ def test_another_rounding_of_numbers_between_steps_is_within(
     weights = [dequantize(quantize(each, SCHEME), SCHEME, np.dtype(np.float32)) for each in (W, V)]
     beyond = 0
     for _ in range(300):
-        x = X * (1 + CHANCE.uniform(-3e-5, 3e-5, X.shape).astype(np.float32))
+        x = X * (1 + CHANCE.uniform(-1e-4, 1e-4, X.shape).astype(np.float32))
         found = np.asarray(call(x, *weights))
         assert compare(found, exact, RTOL, ATOL + allowance).within
         beyond += not compare(found, exact, RTOL, ATOL).within
