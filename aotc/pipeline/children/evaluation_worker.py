@@ -40,7 +40,6 @@ from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
@@ -56,7 +55,6 @@ type Resolve = Callable[..., Any]
 """Returns a function of the user by its name; see `Models.resolve`."""
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write the data of every evaluation in blocks, and the rows of plain JAX.
 
