@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import put
+from aotc.compile.mlir.jax_functions import put, state_type
 from aotc.compile.precision.quantized_numbers import SCALE_MIN, STEPS, Scheme
 from aotc.compile.precision.weight_products import (
     Axes,
@@ -91,11 +91,7 @@ def keep_largest_factors(module: ir.Module, parameters: Collection[int]) -> list
         with ir.InsertionPoint(returned):
             ir.Operation.create("func.return", operands=found)
         returned.operation.erase()
-        function = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-        results = [each.type for each in found]
-        main.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(function.inputs, results)
-        )
+        state_type(main)
         if "res_attrs" in main.attributes:
             del main.attributes["res_attrs"]
     return [each.parameter for each in products]

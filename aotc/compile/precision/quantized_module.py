@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of
+from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of, state_type
 from aotc.compile.precision.activations import multiply_integers
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
 from aotc.compile.precision.weight_products import matrix_products
@@ -62,14 +62,10 @@ def take_quantized(
                 True for result in operation.results for _ in result.uses
             ):
                 operation.erase()
-        function = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-        parameters = [each.type for each in block.arguments]
-        main.attributes["function_type"] = ir.TypeAttr.get(
-            ir.FunctionType.get(parameters, function.results)
-        )
+        state_type(main)
         if "arg_attrs" in main.attributes:
             known = [*ir.ArrayAttr(main.attributes["arg_attrs"])]
-            known += [ir.DictAttr.get({})] * (len(parameters) - len(known))
+            known += [ir.DictAttr.get({})] * (len(block.arguments) - len(known))
             main.attributes["arg_attrs"] = ir.ArrayAttr.get(known)
     return len(products)
 

@@ -18,7 +18,7 @@ from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import keep_largest_factors, unit_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.evaluation_worker import DataWriter, Resolve, read_blocks
-from aotc.pipeline.children.module_calls import results_of
+from aotc.pipeline.children.truth_worker import results_of
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument

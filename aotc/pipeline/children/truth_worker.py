@@ -7,12 +7,14 @@ StableHLO's reference interpreter.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
+from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_fixture
@@ -20,13 +22,15 @@ from aotc.check.parity_process import Call
 from aotc.check.value_inputs import Array
 from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
 from aotc.check.value_verdict import Truth, Verdict, second_opinion, verdict_of, worst_of
-from aotc.pipeline.children.module_calls import results_of
 from aotc.pipeline.parity_check import Opinion, TruthJob
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
+from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
+from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import InputArgument
+from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
 ARGUMENTS_MAX = 2**29 + 2**27
 """Bytes of weights and inputs that are converted to float64."""
@@ -170,6 +174,27 @@ class _Case:
         outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
         return results_of(device, artifact, calls, outputs, options)
+
+
+def results_of(
+    device: Processor,
+    artifact: bytes,
+    calls: Sequence[Sequence[Array]],
+    outputs: Sequence[Aval],
+    options: Mapping[str, str],
+) -> list[list[Array]]:
+    """Return a module's results for each call's arguments. Raises AotcError, and XLA's errors."""
+    inputs = [Aval(array.shape, array.dtype) for array in calls[0]]
+    # It only reads the bytes; nothing here was signed.
+    blob = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
+    module = SymbolicModule(blob, inputs, outputs, options, "the truth")
+    executable = device.features.compile_symbolic(module)
+    found = []
+    for arguments in calls:
+        put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]
+        made = device.execute(executable, put)
+        found.append([device.to_numpy(r, aval) for r, aval in zip(made, outputs, strict=True)])
+    return found
 
 
 def _neighbour(arguments: Sequence[Array], seed: int) -> list[Array]:
