@@ -208,10 +208,8 @@ def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
             others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
-        has_limits = entry.evaluation is not None and entry.evaluation.has_limits
-        yield from check_precision(
-            entry.precision, manifest.precision, path, others, has_limits=has_limits
-        )
+        declared, evaluation = manifest.precision, entry.evaluation
+        yield from check_precision(entry.precision, declared, path, others, evaluation)
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
