@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, Finding, refusal
-from aotc_runtime.base.rendering import first_line, sentence, warn_of
+from aotc_runtime.base.rendering import sentence, warn_of
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.serving.bundle_slot import BundleSlot, Calling
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
