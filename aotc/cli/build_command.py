@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,8 +131,6 @@ def build(
         raise click.UsageError("--output and --layout exclude each other: a file or a folder")
     if tune and tuning_file:
         raise click.UsageError("--tune and --tuning exclude each other: measure, or build again")
-    if tune and check_reproducible:
-        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
     if remote_cache is None and (cache_key or cache_trust):
@@ -139,9 +138,13 @@ def build(
     from aotc.base.workers import worker_environment
     from aotc.bundle.write.bundle_writer import Form
     from aotc.config import tuning_file as tuning_files
+    from aotc.config.build_manifest import read_build_manifest
     from aotc.pipeline.build import build as build_bundle
     from aotc.pipeline.cached_backend import on_this_host
 
+    automatic = not (tune or tuning_file) and read_build_manifest(manifest).tune.auto
+    if (tune or automatic) and check_reproducible:
+        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
     cache: Cache | None = store_of(place, cache_size)
@@ -159,7 +162,8 @@ def build(
         optional("--executor")(executor) if executor else nullcontext(on_this_host)
     )
     with compiling as compilers, progress(quiet=out.json) as on_stage:
-        built = build_bundle(
+        run = partial(
+            build_bundle,
             manifest,
             output=layout or output,
             form=Form.LAYOUT if layout else Form.ARCHIVE,
@@ -168,15 +172,18 @@ def build(
             jobs=jobs,
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
-            tuning=tuner() if tuner else recorded,
             cache=cache,
             builder=builder_id,
             sbom=sbom,
-            save_tuning=save_tuning,
             before_packing=again,
             keep_going=keep_going,
             compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
+        )
+        built: Built = (
+            optional("--tune").automatic(manifest, run)
+            if automatic
+            else run(tuning=tuner() if tuner else recorded, save_tuning=save_tuning)
         )
     from aotc.report.build_report import build_report
 

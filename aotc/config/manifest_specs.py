@@ -11,7 +11,14 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationInfo,
+)
 
 from aotc.base.evidence import LIBRARIES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
@@ -443,11 +450,12 @@ class Tune(Section):
 
     `objective` is the figure to minimize: calls, the start of a process, or its memory; None if the
     manifest has none. With `mixed`, each executable has the engine that calls it fastest, instead
-    of one for the whole target.
+    of one for the whole target. With `auto`, a build measures briefly and repeats its choice.
     """
 
     objective: Literal["latency", "start", "memory"] | None = None
     mixed: bool = False
+    auto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,7 +499,9 @@ class ManifestKeys(Section):
     )
     assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
-    tune: Tune = field(default_factory=Tune)
+    tune: Annotated[Tune, BeforeValidator(lambda v: {"auto": True} if v == "auto" else v)] = field(
+        default_factory=Tune
+    )
     entry_points: Annotated[
         Mapping[Identifier, EntryPointSpec],
         ByName,

@@ -94,6 +94,7 @@ class Draft:
     entry_point: str
     function: str
     targets: tuple[str, ...]
+    engines: tuple[str, ...]
     enable_x64: bool
     weights: Mapping[str, str]
     dimensions: Mapping[str, DimensionDraft]
@@ -112,8 +113,9 @@ def draft(
     name: str,
     entry_point: str | None,
     targets: tuple[str, ...],
+    engines: tuple[str, ...],
 ) -> Draft:
-    """entry_point: the function's name by default.
+    """Return the draft of a manifest; `entry_point` is the function's name by default.
 
     Raises UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a
     manifest cannot describe, E083 an option for what the function does not have.
@@ -129,6 +131,7 @@ def draft(
         entry_point=entry_point or entry_point_of(request.function),
         function=request.function,
         targets=targets,
+        engines=engines,
         enable_x64=answer.enable_x64 or any(leaf.dtype in WIDE_DTYPES for leaf in leaves),
         weights=request.weights,
         dimensions=dimensions,
@@ -419,6 +422,9 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"name = {to_toml(draft.name)}"
     yield 'version = "0.1.0"'
     yield f"targets = {to_toml(list(draft.targets))}"
+    if len(draft.engines) > 1:
+        yield f"engines = {to_toml(list(draft.engines))}  # installed here"
+        yield 'tune = "auto"  # the fastest of them, measured by the first build'
     if draft.enable_x64:
         yield "enable_x64 = true"
     for name, source in draft.weights.items():
