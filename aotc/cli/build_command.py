@@ -119,7 +119,9 @@ def build(
     not load until it is signed. Nothing is written if anything fails.
 
     Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
-    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere.
+    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. Where
+    the manifest says tune = "auto", the first build measures briefly and writes NAME.tuning.json
+    beside the manifest; later ones repeat its choices.
 
     \b
     aotc build manifests/digits.toml --key ci.key

@@ -11,20 +11,14 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    TypeAdapter,
-    ValidationInfo,
-)
+from pydantic import AfterValidator, Field, PlainValidator, TypeAdapter, ValidationInfo
 
 from aotc.base.evidence import LIBRARIES
 from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, grid
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
+    Automatic,
     ByName,
     Bytes,
     Distinct,
@@ -499,9 +493,7 @@ class ManifestKeys(Section):
     )
     assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
-    tune: Annotated[Tune, BeforeValidator(lambda v: {"auto": True} if v == "auto" else v)] = field(
-        default_factory=Tune
-    )
+    tune: Annotated[Tune, Automatic] = field(default_factory=Tune)
     entry_points: Annotated[
         Mapping[Identifier, EntryPointSpec],
         ByName,

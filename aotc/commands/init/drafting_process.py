@@ -84,14 +84,8 @@ def draft_manifest(
         limits=partial(_limits, root / request.function) if is_file else lambda folder: None,
         on_output=on_output,
     )
-    drafted = draft(
-        request,
-        answer,
-        name=named,
-        entry_point=entry_point,
-        targets=chosen,
-        engines=installed_engines(),
-    )
+    drafted = draft(request, answer, name=named, entry_point=entry_point, targets=chosen)
+    drafted = replace(drafted, engines=installed_engines())
     return Drafted(path, drafted, manifest_text(drafted))
 
 

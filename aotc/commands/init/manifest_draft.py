@@ -63,13 +63,13 @@ class Draft:
         notes: Remarks for the reader of the manifest.
         donate: Parameters whose memory a call may take.
         recorded: The call that the fixtures read.
+        engines: Those that are installed, the default first.
     """
 
     name: str
     entry_point: str
     function: str
     targets: tuple[str, ...]
-    engines: tuple[str, ...]
     enable_x64: bool
     weights: Mapping[str, str]
     dimensions: Mapping[str, DimensionDraft]
@@ -80,6 +80,7 @@ class Draft:
     notes: tuple[str, ...]
     donate: tuple[str, ...]
     recorded: RecordedCall | None
+    engines: tuple[str, ...] = ()
 
 
 def draft(
@@ -89,7 +90,6 @@ def draft(
     name: str,
     entry_point: str | None,
     targets: tuple[str, ...],
-    engines: tuple[str, ...],
 ) -> Draft:
     """Draft a manifest; `entry_point` is the function's name by default.
 
@@ -106,7 +106,6 @@ def draft(
         entry_point=entry_point or entry_point_of(request.function),
         function=request.function,
         targets=targets,
-        engines=engines,
         enable_x64=answer.enable_x64 or not reader.dtypes.isdisjoint(WIDE_DTYPES),
         weights=request.weights,
         dimensions=dimensions,

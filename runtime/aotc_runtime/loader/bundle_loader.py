@@ -57,8 +57,8 @@ def load(
     """
     laps = Laps()
     require_numbers(threads, devices, memory_limit)
-    is_reference = isinstance(path, str) and "://" in path
-    if not is_reference:
+    reference = path if isinstance(path, str) and "://" in path else None
+    if reference is None:
         source = open_bundle(path)
         _begin_loading_xla(source)
     laps.end("open")
@@ -67,14 +67,12 @@ def load(
     laps.end("import")
     policy = policy_of(trust)
     laps.end("policy")
-    if is_reference:
-        from aotc_runtime.engines import engine_registry
+    if reference is not None:
+        from aotc_runtime.engines.engine_registry import prepare
         from aotc_runtime.loader.bundle_sources import fetch
 
         numbers = threads, devices, memory_limit
-        source = fetch(
-            path, policy, store, target, ask=lambda w: engine_registry.prepare(w, *numbers)
-        )
+        source = fetch(reference, policy, store, target, ask=lambda w: prepare(w, *numbers))
     with accept_bundle(source, policy, time.time()) as accepted:
         laps.end("verify")
         return load_accepted(accepted, target, threads, devices, memory_limit, laps)

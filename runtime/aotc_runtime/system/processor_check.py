@@ -123,8 +123,7 @@ def require() -> None:
     except ImportError:
         return  # a jaxlib that is missing or broken is reported by those who load it
     except RuntimeError as error:
-        found = next(iter(str(error).strip().splitlines()), "")
-        raise IncompatibleHostError(_finding((), found)) from error
+        raise IncompatibleHostError(_finding((), str(error).strip().partition("\n")[0])) from error
 
 
 def require_numpy() -> None:

@@ -397,8 +397,7 @@ class Repository:
         known = sorted(self._named)
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
-            versions = self.versions(name)
-            expected, cause = "one of: " + ", ".join(versions), "model-version-not-found"
+            expected, cause = "one of: " + ", ".join(self.versions(name)), "model-version-not-found"
             return refusal("AOTC-E762", f"model {name}", version, cause=cause, expected=expected)
         expected = "one of: " + (", ".join(known) or "no models are loaded")
         hint = did_you_mean(name, known, "list the models with `POST /v2/repository/index`")
