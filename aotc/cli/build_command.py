@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cache_store import Cache
     from aotc.pipeline.cached_backend import OpenCompilers
     from aotc.pipeline.cached_tasks import Done
@@ -153,7 +152,7 @@ def build(
     if cache is not None and remote_cache is not None:
         cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
-    tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
+    measuring = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (
         optional("--check-reproducible")(manifest, targets, jobs, recorded).check
         if check_reproducible
@@ -182,11 +181,10 @@ def build(
             compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
-        built: Built = (
-            optional("--tune").automatic(manifest, run)
-            if automatic
-            else run(tuning=tuner() if tuner else recorded, save_tuning=save_tuning)
-        )
+        if automatic:
+            built: Built = measuring.automatic(manifest, run)
+        else:
+            built = run(tuning=measuring() if measuring else recorded, save_tuning=save_tuning)
     from aotc.report.build_report import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}
