@@ -21,8 +21,8 @@ from aotc.check.value_trials import (
     value_file,
     write_found,
 )
+from aotc_runtime.base import first_line
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.serving.readiness import (
     Difference,

@@ -16,8 +16,6 @@ from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_all_or_none, prefix_of, remove_abandoned
 from aotc_runtime.system.bundle_files import read_file
 
-PASSPHRASE_VARIABLE = "AOTC_KEY_PASSPHRASE"
-
 KEY_BYTES_MAX = 64 * 2**10
 """A PEM key has a few hundred bytes."""
 
