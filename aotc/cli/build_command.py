@@ -181,7 +181,7 @@ def build(
             compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
-        if automatic:
+        if measuring and automatic:
             built: Built = measuring.automatic(manifest, run)
         else:
             built = run(tuning=measuring() if measuring else recorded, save_tuning=save_tuning)

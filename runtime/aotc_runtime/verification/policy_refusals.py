@@ -88,7 +88,7 @@ def check_threshold(
             found, cause = f"{other!a} and {holder!a}", "holders-of-keys-look-alike"
             yield finding("AOTC-E309", where, found, cause=cause)
     if policy.threshold > len(holders):
-        named = any(each.holder for each in (*policy.keys, *policy.identities))
+        named = any(each.holder for table in (policy.keys, policy.identities) for each in table)
         counted = "holders of keys" if named else "distinct keys"
         counted += " and identities" if policy.identities else ""
         expected, cause = f"at most {len(holders)} {counted}", "trust-threshold-is-unreachable"
