@@ -86,16 +86,6 @@ def test_executable_that_another_target_calls_weights_is_copied(
     assert digest_of(bytes(verified.blobs[digest].data)) == digest
 
 
-def test_blob_has_one_size_in_all_targets(
-    documents: Documents, ours: LocalSigner, host: HostFacts
-) -> None:
-    second_target(documents)
-    (blob,) = documents.manifest["weights"]["params"]["blobs"]
-    for stated in blob, *documents.image["layers"]:
-        stated["size"] += stated["digest"] == blob["digest"]
-    assert code_of(signed(documents, ours), policy_for(ours), host) == "AOTC-E205"
-
-
 def test_a_file_replaced_by_renaming_leaves_an_opened_bundle_as_it_was(
     genuine: MemoryBundle, policy: TrustPolicy, host: HostFacts, tmp_path: Path
 ) -> None:

@@ -88,8 +88,9 @@ def check_threshold(
             found, cause = f"{other!a} and {holder!a}", "holders-of-keys-look-alike"
             yield finding("AOTC-E309", where, found, cause=cause)
     if policy.threshold > len(holders):
-        named = any(each.holder for table in (policy.keys, policy.identities) for each in table)
-        counted = "holders of keys" if named else "distinct keys"
+        stated = [key.holder for key in policy.keys]
+        stated += [each.holder for each in policy.identities]
+        counted = "holders of keys" if any(stated) else "distinct keys"
         counted += " and identities" if policy.identities else ""
         expected, cause = f"at most {len(holders)} {counted}", "trust-threshold-is-unreachable"
         yield finding("AOTC-E309", where, str(policy.threshold), cause=cause, expected=expected)
