@@ -1,1 +1,4 @@
-"""What each operator of ONNX computes, one module per family; `table.py` finds them by name."""
+"""What each operator of ONNX computes, one module per family.
+
+`onnx_operator_table` finds them by name.
+"""
