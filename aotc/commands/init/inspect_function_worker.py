@@ -36,7 +36,7 @@ from aotc.commands.init.init_request import (
     Steps,
 )
 from aotc.config.build_manifest import SourceFile
-from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
+from aotc.pipeline.children.program_worker import begin_as_if_alone, runs_users_code
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.tensor_text import KEY_DTYPES
 

@@ -1,4 +1,1 @@
-"""What each operator of ONNX computes, one module per family.
-
-`onnx_operator_table` finds them by name.
-"""
+"""ONNX operators as jax functions, by family; `onnx_operator_table` finds them by name."""
