@@ -72,6 +72,7 @@ BUNDLE_HELP = "Bundle file or OCI layout directory"
 
 SOURCE_HELP = "Bundle file, OCI layout directory, or oci:// reference"
 
+
 def ca_option[F: Callable[..., object]](function: F) -> F:
     """Add `--ca`."""
     return click.option("--ca", type=FILE, help="CA certificates for the registry (PEM)")(function)
