@@ -81,7 +81,9 @@ class Brief:
     def search(self) -> Callable[..., Best]:
         """A search as `Tuner.search`, whose time depends on that of the build so far."""
         seconds = (time.monotonic() - self._started) * PART / (1 - PART)
-        return partial(search, effort=Effort(False, ROUNDS, seconds, STARTS))
+        return partial(
+            search, effort=Effort(variants=False, rounds=ROUNDS, seconds=seconds, starts=STARTS)
+        )
 
 
 def _reasons(targets: Sequence[Target]) -> dict[str, str]:
