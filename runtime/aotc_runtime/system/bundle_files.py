@@ -86,7 +86,7 @@ def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryvie
     descriptor = open_descriptor(path)
     try:
         status = os.fstat(descriptor)
-        _require_regular(status.st_mode)
+        require_regular(status.st_mode)
         if status.st_size == 0:
             return memoryview(b"")
         # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
