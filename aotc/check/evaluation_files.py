@@ -43,7 +43,7 @@ class Prepared(Struct, frozen=True):
         output: Index of the result that is scored.
         axis: First axis of that result: a dimension, or a number of samples.
         counted: Paths of the inputs whose first axis counts samples.
-        pads: Whether a last batch may be padded.
+        pads: Dimensions whose sizes may be smaller than those of a profile.
         blocks: Of the data, in order.
         digest: Of the data.
         code: Digest of the file with the metric; "" for a built-in one.
@@ -56,7 +56,7 @@ class Prepared(Struct, frozen=True):
     output: int
     axis: int | str
     counted: tuple[str, ...]
-    pads: bool
+    pads: tuple[str, ...]
     blocks: tuple[Block, ...]
     digest: str
     code: str
@@ -75,11 +75,15 @@ class Prepared(Struct, frozen=True):
         """Return the number of samples of each call; None if no profiles serve all of them."""
         if isinstance(self.axis, int):
             return cut(block.samples, [self.axis], pads=False)
-        axis = self.axis
-        sizes = [
-            each[axis] for each in profiles if {**each, **block.sizes, axis: each[axis]} == {**each}
-        ]
-        return cut(block.samples, sizes, pads=self.pads) if sizes else None
+        sizes = {
+            each[self.axis]
+            for each in profiles
+            if all(
+                each[name] == size or (name in self.pads and each[name] > size)
+                for name, size in block.sizes.items()
+            )
+        }
+        return cut(block.samples, [*sizes], pads=self.axis in self.pads) if sizes else None
 
     def results(
         self, folder: Path, profiles: Sequence[Mapping[str, int]], call: Call, where: str

@@ -224,7 +224,7 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
     if entry.get("reference") == "recorded":
         yield "compared with results recorded elsewhere, which plain JAX did not compute here"
     if model := entry.get("model"):
-        yield made_of(model)
+        yield made_of(model, has_precision="precision" in entry)
     if entry.get("numerics") == "finite":
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
     if precision := entry.get("precision"):
@@ -304,16 +304,21 @@ def trials_text(trials: dict[str, Any]) -> str:
     return text
 
 
-def made_of(model: dict[str, Any]) -> str:
+def made_of(model: dict[str, Any], *, has_precision: bool = False) -> str:
     """Describe the file that an entry point was made from, and how its conversion was checked.
 
-    `model` is a `ModelOrigin` as in JSON.
+    The file's results are those of the program before weights are rounded.
+
+    Args:
+        model: A `ModelOrigin` as in JSON.
+        has_precision: Whether weights were rounded.
     """
     by = ", ".join(f"{name} {version}".rstrip() for name, version in model["producer"].items())
     checked = "its results were compared with none of its framework's"
     if expected := model.get("expected"):
         within = f"{expected['atol']} + {expected['rtol']} * |expected|"
-        checked = f"gives what {expected['file']} has, within {within}"
+        whose = "before weights were rounded, it gave" if has_precision else "gives"
+        checked = f"{whose} what {expected['file']} has, within {within}"
     return f"made of {model['file']} ({by}); {checked}"
 
 

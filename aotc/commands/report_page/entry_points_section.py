@@ -123,7 +123,8 @@ def _entry_point(
     yield Facts(tuple((name, value) for name, value in facts if value != "-"))
     if model is not UNSET:
         tone = "bad" if model.expected is UNSET else "plain"
-        yield Text(made_of(msgspec.to_builtins(model)), tone)
+        has_precision = any(profile.precision for profile in first.profiles)
+        yield Text(made_of(msgspec.to_builtins(model), has_precision=has_precision), tone)
         if model.layers:
             yield Folded("Layers of the model", (_layers(model.layers, lines),))
     yield table("Parameters", ("Parameter", "Passed", "Arrays", "Donated"), _parameters(first))

@@ -246,8 +246,8 @@ class DataWriter:
         self._output_where = manifest.where("entry_points", captured.name, "evaluation", "output")
         out_of_profile = manifest.entry_points[captured.name].out_of_profile
         policies = {name: at_once(each) for name, each in out_of_profile.items()}
-        pads = [each for each in policies.values() if isinstance(each, Pad)]
-        by_loader = {name for pad in pads for name in (pad.mask, pad.length) if name}
+        pads = {name: each for name, each in policies.items() if isinstance(each, Pad)}
+        by_loader = {name for pad in pads.values() for name in (pad.mask, pad.length) if name}
         self._inputs = [each for each in captured.inputs if each.path not in by_loader]
         self._output = self._scored_output()
         shape = captured.outputs[self._output].shape
@@ -261,7 +261,7 @@ class DataWriter:
             expected = "a first axis that counts samples, in the result and in inputs alone"
             raise refusal("AOTC-E847", self._where, found, expected=expected)
         self._axis = shape[0]
-        self._pads = isinstance(policies.get(str(self._axis)), Pad)
+        self._pads = tuple(sorted(pads))
 
     def _scored_output(self) -> int:
         paths = [each.path or "result" for each in self._captured.outputs]

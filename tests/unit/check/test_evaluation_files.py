@@ -25,7 +25,7 @@ def test_samples_are_cut_into_batches_or_refused(
     assert cut(samples, sizes, pads=pads) == expected
 
 
-def prepared(axis: int | str, *, pads: bool = False) -> Prepared:
+def prepared(axis: int | str, *pads: str) -> Prepared:
     return Prepared("f", "", "top1", 0, axis, (), pads, (), "", "")
 
 
@@ -34,9 +34,17 @@ def test_only_profiles_of_the_other_sizes_serve_a_block() -> None:
     assert prepared("batch").batches(Block(9, {"seq": 16}), profiles) == [8, 1]
     assert prepared("batch").batches(Block(8, {"seq": 32}), profiles) == [4, 4]
     assert prepared("batch").batches(Block(9, {"seq": 32}), profiles) is None
-    assert prepared("batch", pads=True).batches(Block(9, {"seq": 64}), profiles) is None
+    assert prepared("batch", "batch").batches(Block(9, {"seq": 64}), profiles) is None
+
+
+def test_profiles_that_a_block_is_padded_to_serve_it() -> None:
+    profiles = [{"batch": 8, "seq": 16}, {"batch": 1, "seq": 16}, {"batch": 4, "seq": 32}]
+    assert prepared("batch", "seq").batches(Block(9, {"seq": 3}), profiles) == [8, 1]
+    assert prepared("batch", "seq").batches(Block(9, {"seq": 17}), profiles) is None
+    assert prepared("batch", "batch", "seq").batches(Block(9, {"seq": 17}), profiles) == [4, 4, 1]
+    assert prepared("batch", "batch", "seq").batches(Block(9, {"seq": 33}), profiles) is None
 
 
 def test_a_fixed_number_of_samples_is_never_padded() -> None:
     assert prepared(4).batches(Block(8, {}), [{}]) == [4, 4]
-    assert prepared(4, pads=True).batches(Block(9, {}), [{}]) is None
+    assert prepared(4, "batch").batches(Block(9, {}), [{}]) is None

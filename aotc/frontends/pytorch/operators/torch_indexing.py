@@ -6,7 +6,7 @@ a write to it is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -38,6 +38,10 @@ def _at(x: Array, places: Any) -> Any:
     return jnp.asarray(x).at[places]
 
 
+OUTSIDE: Mapping[str, Any] = {"wrap_negative_indices": False}
+"""Negative places are outside, where PyTorch raises an error: not those from the end."""
+
+
 def _places(indices: Sequence[Array | None]) -> tuple[Any, ...]:
     return tuple(slice(None) if index is None else index for index in indices)
 
@@ -57,7 +61,7 @@ def masked_index(self: Array, mask: Array, indices: Sequence[Array | None], fill
 def index_select(self: Array, dim: int, index: Array) -> Array:
     if self.ndim == 0:
         return self
-    return jnp.take(self, index.reshape(-1), axis=axis_of(self, dim), mode="fill")
+    return _at(self, _along(self, dim, index)).get(mode="fill", **OUTSIDE)
 
 
 def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
@@ -80,8 +84,8 @@ def gather(self: Array, dim: int, index: Array) -> Array:
         return jnp.zeros(index.shape, self.dtype)
     if index.ndim == 0:
         index = index.reshape(1)
-        return _at(self, _grid(self, dim, index)).get(mode="fill").reshape(())
-    return _at(self, _grid(self, dim, index)).get(mode="fill")
+        return _at(self, _grid(self, dim, index)).get(mode="fill", **OUTSIDE).reshape(())
+    return _at(self, _grid(self, dim, index)).get(mode="fill", **OUTSIDE)
 
 
 @op("take_along_dim")
@@ -98,7 +102,7 @@ def _sources(src: Any, index: Array, x: Array) -> Array:
     return as_dtype(part, x.dtype)
 
 
-def _added(places: Any, updates: Array, **mode: str) -> Array:
+def _added(places: Any, updates: Array, **mode: Any) -> Array:
     """Return the sums there; of truth values, as torch has it, whether one of them is true."""
     made = places.max if updates.dtype == BOOL else places.add
     added: Array = made(updates, **mode)
@@ -121,10 +125,12 @@ def scatter(
     updates = _sources(value if src is None else src, index, self)
     at = _at(self, _grid(self, dim, index))
     if reduce is None:
-        return at.set(updates, mode="drop")
+        return at.set(updates, mode="drop", **OUTSIDE)
     if reduce not in ("add", "multiply"):
         raise Unsupported(f"scatter with reduce={reduce!r}")
-    return _added(at, updates, mode="drop") if reduce == "add" else at.mul(updates, mode="drop")
+    if reduce == "add":
+        return _added(at, updates, mode="drop", **OUTSIDE)
+    return at.mul(updates, mode="drop", **OUTSIDE)
 
 
 def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: bool) -> Array:
@@ -134,17 +140,17 @@ def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: b
         raise Unsupported(f"the reduction {reduce!a}")
     start = x
     if not include_self:
-        start = _at(x, places).set(_neutral(reduce, x.dtype), mode="drop")
+        start = _at(x, places).set(_neutral(reduce, x.dtype), mode="drop", **OUTSIDE)
     if x.dtype == BOOL:
         # Of truth values a sum or the largest is "or", a product or the smallest is "and".
         kinds = {"sum": "max", "prod": "min", "amax": "max", "amin": "min"}
         if reduce not in kinds:
             raise Unsupported("a mean of truth values")
-    made: Array = getattr(_at(start, places), kinds[reduce])(updates, mode="drop")
+    made: Array = getattr(_at(start, places), kinds[reduce])(updates, mode="drop", **OUTSIDE)
     if reduce != "mean":
         return made
     counts = jnp.ones_like(x) if include_self else jnp.zeros_like(x)
-    counts = counts.at[places].add(jnp.ones((), x.dtype), mode="drop")
+    counts = counts.at[places].add(jnp.ones((), x.dtype), mode="drop", **OUTSIDE)
     counts = jnp.maximum(counts, 1)
     if jnp.issubdtype(x.dtype, jnp.integer):
         return jnp.floor_divide(made, counts)
@@ -196,7 +202,7 @@ def embedding_bag(
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
     places = jnp.arange(indices.shape[0], dtype=offsets.dtype)
     bag = jnp.searchsorted(offsets, places, side="right", method="compare_all") - 1
-    rows = _at(weight, indices).get(mode="fill").astype(wide(weight.dtype))
+    rows = _at(weight, indices).get(mode="fill", **OUTSIDE).astype(wide(weight.dtype))
     kept = jnp.ones(indices.shape, bool)
     if padding_idx >= 0:
         kept = indices != padding_idx
@@ -305,15 +311,15 @@ def one_hot(self: Array, num_classes: int = -1) -> Array:
 op.table(
     {
         "embedding": lambda weight, indices, padding_idx=-1, sparse=False: _at(weight, indices).get(
-            mode="fill"
+            mode="fill", **OUTSIDE
         ),
         "take": lambda self, index: _at(self.reshape(-1), index).get(mode="fill"),
         "scatter_add": lambda self, dim, index, src: scatter(self, dim, index, src, reduce="add"),
         "index_add": lambda self, dim, index, source, alpha=1: _at(
             self, _along(self, dim, index)
-        ).add(as_dtype(source * alpha, self.dtype), mode="drop"),
+        ).add(as_dtype(source * alpha, self.dtype), mode="drop", **OUTSIDE),
         "index_copy": lambda self, dim, index, source: _at(self, _along(self, dim, index)).set(
-            source, mode="drop"
+            source, mode="drop", **OUTSIDE
         ),
         "index_fill.int_Scalar index_fill.int_Tensor": lambda self, dim, index, value: _at(
             self, _along(self, dim, index)

@@ -43,6 +43,24 @@ def test_padding_of_a_bag_counts_from_the_last_row() -> None:
         assert made(name, TABLE, ids, offsets, padding_idx=padding)[0].tolist() == expected
 
 
+def test_a_negative_index_is_out_of_range_where_pytorch_raises() -> None:
+    ids, rows = jnp.asarray([-1, 0]), jnp.asarray([[-1, 0]])
+    whole, one = jnp.zeros((2, 2)), jnp.zeros((1, 2))
+    for name, arguments, expected in (
+        ("embedding.default", [ids], [[NAN, NAN], [1.0, 2.0]]),
+        ("index_select.default", [0, ids], [[NAN, NAN], [1.0, 2.0]]),
+        ("gather.default", [0, rows], [[NAN, 2.0]]),
+        ("scatter.src", [0, rows, one], [[1.0, 0.0], [3.0, -4.0], [5.0, 6.0]]),
+        ("scatter_add.default", [0, rows, one + 1], [[1.0, 3.0], [3.0, -4.0], [5.0, 6.0]]),
+        ("scatter_reduce.two", [0, rows, one, "prod"], [[1.0, 0.0], [3.0, -4.0], [5.0, 6.0]]),
+        ("index_add.default", [0, ids, whole + 1], [[2.0, 3.0], [3.0, -4.0], [5.0, 6.0]]),
+        ("index_copy.default", [0, ids, whole], [[0.0, 0.0], [3.0, -4.0], [5.0, 6.0]]),
+        ("index.Tensor", [[ids]], [[5.0, 6.0], [1.0, 2.0]]),
+        ("take.default", [ids], [6.0, 1.0]),
+    ):
+        np.testing.assert_array_equal(made(f"aten.{name}", TABLE, *arguments), expected, name)
+
+
 def test_a_constant_of_the_model_is_read_and_written_at_places() -> None:
     table, ids = np.asarray(TABLE), jnp.asarray([2, 0])
     rows = jnp.asarray([[2, 0]])
