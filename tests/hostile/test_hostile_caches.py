@@ -217,7 +217,7 @@ def served() -> Iterator[Served]:
 
 
 def asked(url: str, limit: int = LIMIT) -> tuple[bytes | None, str]:
-    """What a remote cache has for the key, and the note of the build."""
+    """Return the entry of a remote cache for the key, and the note of the build."""
     blobs = blobs_at(url)
     blobs.seconds = PATIENCE
     store = RemoteStore(blobs, url, SEALS, limit)

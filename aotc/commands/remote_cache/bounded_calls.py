@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
-from aotc_runtime.base.rendering import first_line
+from aotc_runtime.base import first_line
 
 SECONDS = 5.0
 """Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
