@@ -54,7 +54,8 @@ def read_assets(manifest: BuildManifest) -> AssetFiles:
     digests: dict[str, str] = {}
     for name, source in manifest.assets.items():
         where, is_folder = manifest.where("assets", name), source.path.is_dir()
-        found = dict(_below(source, where) if is_folder else [(source.path.name, source)])
+        real = SourceFile(source.text, source.path.resolve())
+        found = dict(_below(real, where) if is_folder else [(source.path.name, source)])
         _check_names(found, source, where)
         read = {path: _read(file, where, is_named=not is_folder) for path, file in found.items()}
         files = {path: blob.ref() for path, blob in sorted(read.items())}
@@ -100,9 +101,9 @@ def _read(file: SourceFile, where: str, *, is_named: bool) -> Blob:
     """Return the contents of a file; `is_named` is whether the build manifest names it itself."""
     try:
         with open_regular(file.path) as opened:
-            # After opening it, so that nothing can put a link in its place in between.
-            status = os.lstat(file.path)
-            if not is_named and not os.path.samestat(os.fstat(opened.fileno()), status):
+            # Of the open file, so that nothing can put a link into its path in between.
+            real = Path(f"/proc/self/fd/{opened.fileno()}").readlink()
+            if not is_named and real != file.path:
                 _refuse(where, f"{file.text}: a link")
             data, digest = read_open(opened, file.text, where)
     except OSError as error:

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from datetime import UTC, datetime
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from aotc.commands.diff.bundle_diff import diff
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import check_same_source, merge, target_parts_of
 from aotc.config.build_manifest import read_build_manifest
+from aotc.pipeline import asset_files
 from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build import build
 from aotc.pipeline.parity_check import manifest_parts
@@ -249,6 +251,26 @@ def test_file_that_changes_while_it_is_read_is_refused(
     with pytest.raises(CaptureError) as caught:
         read_assets(read_build_manifest(path))
     assert caught.value.code == "AOTC-E840"
+
+
+def test_folder_that_becomes_a_link_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, inner = write_project(tmp_path), tmp_path / "tokenizer" / "inner"
+    inner.mkdir()
+    (inner / "private").write_bytes(b"x")
+    opened = asset_files.open_regular
+
+    def swapped(file: Path) -> BufferedReader:
+        if file.name == "private" and not inner.is_symlink():
+            inner.rename(tmp_path / "elsewhere")
+            inner.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+        return opened(file)
+
+    monkeypatch.setattr(asset_files, "open_regular", swapped)
+    with pytest.raises(BuildManifestError) as caught:
+        read_assets(read_build_manifest(path))
+    assert caught.value.findings[0].found == "tokenizer/inner/private: a link"
 
 
 def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> None:

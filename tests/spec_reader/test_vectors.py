@@ -5,9 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.tampering import take_apart, two_targets
+
 from .mutations import mutated
 from .reader import verdict
-from .vectors import GATES, GOLDEN, NOW, policy_text, small_bundle, verdict_of, write_vectors
+from .vectors import (
+    GATES,
+    GOLDEN,
+    NOW,
+    policy_text,
+    signer,
+    small_bundle,
+    verdict_of,
+    write_vectors,
+)
 
 MUTATED = 300
 """In every run; 10,000 agreed when the reader was written."""
@@ -33,10 +44,12 @@ def test_vectors_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_readers_agree_on_mutated_bundles(tmp_path: Path) -> None:
-    bundle, path, policy = small_bundle(), tmp_path / "bundle.aotb", tmp_path / "trust.toml"
+    path, policy = tmp_path / "bundle.aotb", tmp_path / "trust.toml"
     policy.write_text(policy_text())
-    codes = set()
+    codes, one = set(), small_bundle()
+    two, _, _ = two_targets(take_apart(one), signer("ours"))
     for number in range(MUTATED):
+        bundle = two if number % 4 > 1 else one
         data, what = mutated(bundle, number)
         path.write_bytes(data)
         found = verdict(data, policy_text(), NOW)

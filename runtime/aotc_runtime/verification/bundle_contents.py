@@ -332,12 +332,10 @@ def check_layers(
             yield finding("AOTC-E205", f"{where} {role}", found, expected=expected)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):
-        expected = "each layer once, in the order of digests"
-        yield finding("AOTC-E205", where, "", expected=expected)
+        yield finding("AOTC-E205", where, "", expected="each layer once, in the order of digests")
     for digest in sorted(wanted.keys() | given.keys()):
         if wanted.get(digest) != given.get(digest):
-            expected = _layer_text(wanted.get(digest))
-            found = _layer_text(given.get(digest))
+            expected, found = _layer_text(wanted.get(digest)), _layer_text(given.get(digest))
             yield finding("AOTC-E205", f"{where} {digest}", found, expected=expected)
 
 
