@@ -1,4 +1,4 @@
-"""What can sign: a key id, a public key and a function over bytes.
+"""Signers: a key id, a public key and a function that signs bytes.
 
 A key file is one: Ed25519 or ECDSA P-256, as PKCS#8 PEM, encrypted or plain. Keys that lie
 elsewhere come in through `aotc.bundle.sign.signer_plugins`.
