@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
@@ -43,6 +44,7 @@ from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, req
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
     """Run each trial and return its difference; `folder` has the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
+    entry = replace(entry, atol=float(loaded.spec.tolerance.atol))
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         profile = next(p for p in loaded.profiles if p.record.sizes == sizes)

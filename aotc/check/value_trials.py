@@ -26,10 +26,14 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons."""
+    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons.
+
+    `allowances` has the step allowances by kind, also that of the fixture.
+    """
 
     kinds: tuple[str, ...] = ()
     skipped: dict[str, str] = {}
+    allowances: dict[str, float] = {}
 
 
 Plans = dict[str, PlannedValues]

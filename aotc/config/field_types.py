@@ -179,6 +179,8 @@ Bytes = Annotated[int, PlainValidator(_bytes)]
 PlainValue = Annotated[Plain, PlainValidator(_plain)]
 Arrayed = Field(strict=False)
 """Converts TOML's arrays to tuples."""
+Automatic = BeforeValidator(lambda value: {"auto": True} if value == "auto" else value)
+"""A table whose key `auto` the text "auto" may stand for."""
 Distinct = BeforeValidator(_distinct)
 """An array with each value once."""
 

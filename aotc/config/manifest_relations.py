@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from aotc.config.input_specs import InputLeaf, check_input
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
-from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
+from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys, Tune
 from aotc.config.precision_specs import FLOAT32, check_precision
 from aotc.config.profile_relations import (
     check_dimensions,
@@ -188,10 +188,8 @@ def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
             others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
-        has_limits = entry.evaluation is not None and entry.evaluation.has_limits
-        yield from check_precision(
-            entry.precision, manifest.precision, path, others, has_limits=has_limits
-        )
+        declared, evaluation = manifest.precision, entry.evaluation
+        yield from check_precision(entry.precision, declared, path, others, evaluation)
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
@@ -220,12 +218,11 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
     """Require several engines to choose among, and calls for the objective that measures them."""
     lists = (manifest.engines, *(each.engines for each in manifest.overrides.values()))
     objective, mixed = manifest.tune.objective, manifest.tune.mixed
-    if (objective or mixed) and all(len(engines) < 2 for engines in lists):
-        key = "objective" if objective else "mixed"
+    if manifest.tune != Tune() and all(len(engines) < 2 for engines in lists):
         yield Problem(
             "AOTC-E809",
-            ("tune", key),
-            f'list several, such as `engines = ["iree", "xla"]`, or remove {key}',
+            ("tune",),
+            'list several, such as `engines = ["iree", "xla"]`, or remove `tune`',
             expected="several engines",
             found="one engine",
             cause="tuning-option-has-no-effect",

@@ -18,6 +18,7 @@ from aotc.config.dimension_specs import DimensionSpec, Rule, Sizes, SizesRule, g
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
+    Automatic,
     ByName,
     Bytes,
     Distinct,
@@ -453,11 +454,12 @@ class Tune(Section):
 
     `objective` is the figure to minimize: calls, the start of a process, or its memory; None if the
     manifest has none. With `mixed`, each executable has the engine that calls it fastest, instead
-    of one for the whole target.
+    of one for the whole target. With `auto`, a build measures briefly and repeats its choice.
     """
 
     objective: Literal["latency", "start", "memory"] | None = None
     mixed: bool = False
+    auto: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +503,7 @@ class ManifestKeys(Section):
     )
     assets: Annotated[Mapping[Identifier, File], ByName] = field(default_factory=dict)
     gates: Gates = field(default_factory=Gates)
-    tune: Tune = field(default_factory=Tune)
+    tune: Annotated[Tune, Automatic] = field(default_factory=Tune)
     entry_points: Annotated[
         Mapping[Identifier, EntryPointSpec],
         ByName,

@@ -247,7 +247,7 @@ def notes(
         for each in choice.engines:
             if isinstance(each, LeftOutEngine):
                 reason = each.reason.partition("\n")[0]
-                yield f"{target} was not measured with {each.engine}: {reason}"
+                yield f"{each.engine} was left out for {target}: {reason}"
     every = [executable for each in executables.values() for executable in each.values()]
     capturing = sum(bool(executable.captured) for executable in every)
     if capturing:

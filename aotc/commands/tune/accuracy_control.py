@@ -20,8 +20,7 @@ from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.commands.tune.tuning_messages import Controlled, outcome_file
 from aotc.config.evaluation_specs import EvaluationSpec
-from aotc.pipeline.children.evaluation_data import evaluation_of
-from aotc.pipeline.children.evaluation_worker import PlainEvaluation
+from aotc.pipeline.children.evaluation_worker import PlainEvaluation, evaluation_of
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 

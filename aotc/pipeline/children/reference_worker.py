@@ -214,12 +214,17 @@ def _unexpected(
             )
 
 
-def _rounded(captured: CapturedEntryPoint) -> list[tuple[str, str]]:
-    """Return the weights, by set and name, whose products have another factor that is rounded."""
+def _rounded(captured: CapturedEntryPoint) -> dict[tuple[str, str], float | None]:
+    """Return the weights whose products round the other factor, each with its static scale."""
     precision = captured.precision
     if precision is None or precision.activations == "none":
-        return []
-    return [(each.set, each.tensor) for each in precision.quantized]
+        return {}
+    units = precision.calibration.units if precision.calibration else {}
+    return {
+        (each.set, each.tensor): float(units[each.label]) if each.label in units else None
+        for each in precision.quantized
+        if not units or each.label in units
+    }
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:

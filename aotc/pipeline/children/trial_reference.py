@@ -69,6 +69,16 @@ class PlainJax:
         function = self.at(sizes)
         return function(function.arguments(inputs)).arrays
 
+    def allowance(
+        self,
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Array],
+        results: Mapping[str, Array],
+    ) -> float:
+        """Return the step allowance of results."""
+        function = self.at(sizes)
+        return function.allowance(function.arguments(inputs), results)
+
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
         """Return the abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes)
@@ -144,6 +154,10 @@ class TrialCalls:
             function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
         allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[where])
         call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
+
+        paths = [spec.path for spec in captured.inputs], [spec.path for spec in captured.outputs]
+        inputs, expected = map(dict, map(zip, paths, (call.inputs, call.expected)))
+        entry = replace(entry, atol=entry.atol + function.allowance(trial.sizes, inputs, expected))
 
         def late() -> AotcError:
             return ParityError(endless(entry, trial, allowed, self.manifest.where))
