@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aotc.base.errors import refusal
 from aotc.cli.command_output import FILE, print_notes
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ def given_passphrase(file: Path | None) -> bytes | None:
         try:
             line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
         except OSError as error:
-            from aotc.base.errors import refusal
-
             found, cause = error.strerror or str(error), "passphrase-file-is-not-readable"
             raise refusal("AOTC-E008", str(file), found, cause=cause) from error
         return _usable(line.removesuffix(b"\r"), str(file))
@@ -121,8 +120,6 @@ def _usable(passphrase: bytes, where: str) -> bytes:
 
 
 def _unusable(where: str, found: str) -> AotcError:
-    from aotc.base.errors import refusal
-
     return refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from aotc.base.errors import refusal
 from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.key_option import ask_passphrase, given_passphrase
 from aotc_runtime.base.rendering import say
@@ -35,7 +36,6 @@ def keygen(
     \b
     aotc keygen ci
     """
-    from aotc.base.errors import refusal
     from aotc.bundle.sign.signer import KeyType, generate_key_pair
 
     if plain and passphrase_file:

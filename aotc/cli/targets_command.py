@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from aotc.base.errors import BuildManifestError, CompileError
 from aotc.cli.command_output import HELP_OPTION, Output, command, report_findings
 from aotc.cli.target_option import target_names
 from aotc_runtime.base.rendering import render, say
@@ -39,7 +40,6 @@ def list_(out: Output) -> int | None:
 
     Exit code 3 if a file is not a valid target file; the others are listed anyway.
     """
-    from aotc.base.errors import BuildManifestError
     from aotc.compile.compiler_registry import kind_of
     from aotc.compile.target_files import list_targets
 
@@ -152,7 +152,6 @@ def check(out: Output, name: str) -> int | None:
     """
     from msgspec import to_builtins
 
-    from aotc.base.errors import CompileError
     from aotc.pipeline.build_plan import resolve_target
     from aotc.pipeline.target_check import check_target
 

@@ -82,7 +82,7 @@ class WorkerBackend:
 
 
 def executable_of(job: CompileJob, result: Result, diagnostics: Sequence[str]) -> Executable:
-    """Return what another compiler than XLA made for a processor, with the evidence's steps."""
+    """Return what a compiler made for a processor, with the steps that its evidence has."""
     places = result.evidence.placement if result.evidence is not None else ()
     return Executable(
         serialized=result.serialized,

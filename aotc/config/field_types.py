@@ -35,16 +35,13 @@ def refusal(
     *,
     found: str | None = None,
     code: str = "AOTC-E805",
-    meant: str = "",
     cause: str = "",
 ) -> PydanticCustomError:
     """Return the error that a validator raises.
 
-    Arguments are as in `Problem`; `found` is None for the value itself, and `meant` a key beside
-    this one that it was probably written for.
+    Arguments are as in `Problem`; `found` is None for the value itself.
     """
-    names = (meant,) if meant else None
-    told = Problem(code, (), hint, expected=expected, found=found or "", names=names, cause=cause)
+    told = Problem(code, (), hint, expected=expected, found=found or "", cause=cause)
     return _error(told, shows_value=found is None)
 
 

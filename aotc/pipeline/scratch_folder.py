@@ -138,20 +138,20 @@ class Scratch:
 
     def weights(self, name: str) -> list[Path]:
         """Return the files of a weights set, in order; `digest_of` knows their digests."""
-        return sorted(self._weights(name).iterdir())
+        return sorted((self.folder / f"weights.{name}").iterdir())
 
     def originals(self, name: str) -> list[Path]:
         """Return the files with weights that the bundle holds quantized only; perhaps none."""
-        folder = self._originals(name)
+        folder = self.folder / f"originals.{name}"
         return sorted(folder.iterdir()) if folder.exists() else []
 
     def write_weights(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
         """Write the files of a weights set, each in chunks, and take their digests meanwhile."""
-        self._write_shards(self._weights(name), shards)
+        self._write_shards(self.folder / f"weights.{name}", shards)
 
     def write_originals(self, name: str, shards: Iterable[Iterable[Chunk]]) -> None:
         """Write the weights that `originals` lists."""
-        self._write_shards(self._originals(name), shards)
+        self._write_shards(self.folder / f"originals.{name}", shards)
 
     def _write_shards(self, folder: Path, shards: Iterable[Iterable[Chunk]]) -> None:
         folder.mkdir()
@@ -193,9 +193,3 @@ class Scratch:
     @property
     def _measures(self) -> Path:
         return self.folder / "measures"
-
-    def _weights(self, name: str) -> Path:
-        return self.folder / f"weights.{name}"
-
-    def _originals(self, name: str) -> Path:
-        return self.folder / f"originals.{name}"

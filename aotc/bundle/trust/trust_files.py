@@ -226,15 +226,8 @@ def with_revoked(
     for name, values in added.items():
         if values:
             wanted.setdefault("revoked", {}).setdefault(name, []).extend(values)
-            if name in revoked:
-                revoked[name].extend(values)
-            else:
-                revoked[name] = tomlkit.array().multiline(True)
-                revoked[name].extend(values)
+            revoked.setdefault(name, tomlkit.array().multiline(True)).extend(values)
     if since:
         wanted.setdefault("revoked", {}).setdefault("since", {}).update(since)
-        if "since" not in revoked:
-            revoked["since"] = tomlkit.inline_table()
-        for key, moment in since.items():
-            revoked["since"][key] = moment
+        revoked.setdefault("since", tomlkit.inline_table()).update(since)
     return toml_edit.render(document, wanted, toml_edit.POLICY)

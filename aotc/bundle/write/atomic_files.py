@@ -57,18 +57,16 @@ def nothing() -> None:
 def write_atomically(
     path: Path,
     chunks: Iterable[bytes | memoryview],
-    mode: int | None = None,
     check: Check = no_check,
     before: Before = nothing,
 ) -> int:
     """Write to a temporary name beside `path`, fsync and rename; return the number of bytes.
 
-    `mode` is the new file's mode, by default that of the file it replaces. `check` is called with
-    the written file before it replaces anything. Raises UsageError (AOTC-E003) if the path cannot
-    be written.
+    `check` is called with the written file before it replaces anything. Raises UsageError
+    (AOTC-E003) if the path cannot be written.
     """
     with _refused(path):
-        with _written(path, chunks, mode, check) as (temporary, size), uninterrupted():
+        with _written(path, chunks, check) as (temporary, size), uninterrupted():
             before()
             temporary.replace(path)
         sync(path.parent)
@@ -109,16 +107,12 @@ def _refused(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _written(
-    path: Path,
-    chunks: Iterable[bytes | memoryview],
-    mode: int | None = None,
-    check: Check = no_check,
+    path: Path, chunks: Iterable[bytes | memoryview], check: Check = no_check
 ) -> Iterator[tuple[Path, int]]:
     """Write a temporary file beside `path`; yield its path and size. Raises OSError."""
     with temporary_file(path) as (temporary, descriptor):
         size = sum(_write(descriptor, chunk) for chunk in chunks)
-        kept = _keep_owner(descriptor, path, FILE_MODE)
-        os.fchmod(descriptor, kept if mode is None else mode)
+        os.fchmod(descriptor, _keep_owner(descriptor, path, FILE_MODE))
         check(temporary)
         os.fsync(descriptor)
         yield temporary, size

@@ -26,7 +26,7 @@ from aotc.bundle.write.oci_descriptors import descriptor, descriptor_of, layout_
 from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_folder_place
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import BundleFormatError, Finding, IntegrityError
+from aotc_runtime.base.errors import BundleFormatError, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import (
@@ -42,6 +42,7 @@ from aotc_runtime.formats.oci_layout import (
 )
 from aotc_runtime.formats.tar_archive import BLOCK
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
+from aotc_runtime.system.bundle_files import MappedBundle
 from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, open_streamed
 from aotc_runtime.verification.bundle_contents import read_envelopes, read_root
 from aotc_runtime.verification.bundle_examination import read_unverified
@@ -199,37 +200,15 @@ def write(
     """
     layout = canonical_json.encode(oci_layout.Layout(oci_layout.LAYOUT_VERSION))
     files = {oci_layout.LAYOUT_FILE: layout, oci_layout.INDEX_FILE: canonical_json.encode(index)}
-    raise_if(_check_attestations(Unwritten(str(path), files, blobs)))
-    return write_files(path, form, files, blobs, check, before, on_progress)
-
-
-@dataclass(frozen=True, slots=True)
-class Unwritten:
-    """A bundle that is about to be written, for readers to say whether they would take it."""
-
-    name: str
-    files: Mapping[str, Data]
-    blobs: Mapping[str, Blob]
-
-    def file(self, name: str) -> memoryview | None:
-        """Return the contents of a file; None if there is none."""
-        return memoryview(self.files[name]) if name in self.files else None
-
-    def blob(self, digest: str) -> memoryview | None:
-        """Return the bytes of a digest; None if there are none."""
-        return memoryview(self.blobs[digest].data) if digest in self.blobs else None
-
-    def digests(self) -> frozenset[str]:
-        """Return the digests of all blobs."""
-        return frozenset(self.blobs)
-
-
-def _check_attestations(source: Unwritten) -> Iterator[Finding]:
+    members = _members(files, blobs, ignore_progress)
+    unwritten = MappedBundle(str(path), {name: memoryview(data) for name, data in members})
     try:
-        read_envelopes(source, read_root(source))
+        read_envelopes(unwritten, read_root(unwritten))
     except BundleFormatError as error:
-        for refused in error.findings:
-            yield finding("AOTC-E058", refused.where, refused.found, expected=refused.expected)
+        raise_if(
+            finding("AOTC-E058", f.where, f.found, expected=f.expected) for f in error.findings
+        )
+    return write_files(path, form, files, blobs, check, before, on_progress)
 
 
 def write_files(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from aotc.base.byte_sizes import UNITS
 from aotc.base.errors import finding, refusal
 from aotc.bundle.read.bundle_facts import NUMBERS
 from aotc.commands.diff.bundle_diff import KINDS, Change, Diff
@@ -22,11 +23,7 @@ ANY, NONE = "any", "none"
 SHOWN_MAX = 3
 """Places in one finding."""
 
-_UNITS = {"": 1, "B": 1} | {
-    f"{letter}{suffix}": base ** (power + 1)
-    for suffix, base, letters in (("B", 1000, "kMGT"), ("iB", 1024, "KMGT"))
-    for power, letter in enumerate(letters)
-}
+_UNITS = {"": 1, **UNITS}
 _LIMIT = re.compile(
     r"\A(?P<name>[a-z_]+)(?P<sign>>\+|<-)(?P<amount>\d+(?:\.\d+)?) ?(?P<unit>%|\w*)\Z"
 )

@@ -33,7 +33,7 @@ def read_artifact(artifact: bytes) -> ir.Module:
 
 
 def operations_named(module: Any, names: Collection[str]) -> list[Any]:
-    """Return a module's operations with these names, in order, including those in regions."""
+    """Return the operations with these names in a module or function, nested ones included."""
     found: list[Any] = []
 
     def visit(operation: Any) -> Any:

@@ -81,18 +81,11 @@ def memory_plan(assignment: bytes) -> MemoryPlan:
     """Parse the plan of a serialized BufferAssignmentProto. Raises ValueError."""
     found: dict[str, list[int]] = {}
     values: list[int] = []
-    for field in protobuf.parse(assignment):
-        if field.number != _ALLOCATIONS or not isinstance(field.value, bytes):
-            continue
-        allocation = protobuf.parse(field.value)
+    for allocation in _nested(protobuf.parse(assignment), _ALLOCATIONS):
         purpose = _purpose(allocation)
         found.setdefault(purpose, []).append(_integer(allocation, _SIZE))
         if purpose == TEMPORARY:
-            values += [
-                _integer(protobuf.parse(f.value), _ASSIGNED_SIZE)
-                for f in allocation
-                if f.number == _ASSIGNED and isinstance(f.value, bytes)
-            ]
+            values += [_integer(f, _ASSIGNED_SIZE) for f in _nested(allocation, _ASSIGNED)]
     return MemoryPlan(
         allocations={
             purpose: Allocations(count=len(sizes), size_bytes=sum(sizes))

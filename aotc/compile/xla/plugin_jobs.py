@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aotc.base.errors import quoted, refusal
 from aotc.base.stages import CompileJob, Executable
@@ -14,10 +14,9 @@ from aotc.compile.compile_refusals import (
     refused_program,
     unknown_jaxlib,
 )
-from aotc.compile.compile_workers import cost_of, memory_of
+from aotc.compile.compile_workers import executable_of, memory_of
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla.xla_custom_calls import targets
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import Compilation
 
@@ -54,19 +53,14 @@ def executable(
     called = targets(result.hlo_text)
     if refused := [name for name in called if not platform.is_allowed(name)]:
         raise refused_calls(job, refused, platform.served)
-    return Executable(
-        serialized=result.serialized,
-        digest=sha256(result.serialized),
+    return replace(
+        executable_of(job, result, said),
         isa=(),
         tuning=(),
         custom_call_targets=called,
         memory=memory_of(result.memory, result.memory.get("code", len(result.serialized))),
-        cost=cost_of(result.cost),
         thunks=steps(result.hlo_text),
-        compile_seconds=result.compile_seconds,
-        diagnostics=tuple(said),
         compilation=compilation,
-        evidence=result.evidence,
     )
 
 

@@ -1,11 +1,13 @@
 """The XLA backend: modules to canonical executables, each in a child process of its own."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from aotc.base.errors import refusal
 from aotc.base.evidence import CompilerRecord, Pipeline
@@ -14,12 +16,11 @@ from aotc.base.workers import worker_environment
 from aotc.base.workers.forked_workers import Zygotes, kept
 from aotc.compile import pass_log
 from aotc.compile.compile_refusals import place_of, refused_calls, refused_program, unknown_jaxlib
-from aotc.compile.compile_workers import WorkerBackend, cost_of, memory_of
+from aotc.compile.compile_workers import WorkerBackend, executable_of, memory_of
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.worker_results import Problem, Result
 from aotc.compile.xla import cpu_evidence, xla_custom_calls, xla_objects
 from aotc.compile.xla.xla_job import Job
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import BuiltWith
 
@@ -132,18 +133,14 @@ def _executable(
             f"loops are cut for this host's processors, not for the target's "
             f"{job.target.threads} threads: another host may give other bytes"
         )
-    return Executable(
-        serialized=serialized,
-        digest=sha256(serialized),
+    return replace(
+        executable_of(job, structs.replace(result, serialized=serialized), diagnostics),
         isa=required,
         tuning=tuning,
         custom_call_targets=targets,
         memory=memory_of(result.memory, sum(map(len, inside.objects))),
-        cost=cost_of(result.cost),
         thunks=inside.thunks,
         captured=tuple(sorted(job.constants)),
-        compile_seconds=result.compile_seconds,
-        diagnostics=tuple(diagnostics),
         evidence=evidence,
     )
 

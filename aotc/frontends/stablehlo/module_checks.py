@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc.base.errors import refusal
+from aotc.compile.mlir.mlir_context import operations_named
 from aotc_runtime.base.errors import AotcError
 
 BYTECODE, PORTABLE = b"ML\xefR", b"StableHLO_v"
@@ -34,7 +35,7 @@ def refused_as_damaged(where: str, expected: str) -> Iterator[None]:
         raise refusal("AOTC-E843", where, found, expected=expected) from error
 
 
-BEYOND = ("infeed", "outfeed", "recv", "send")
+BEYOND = ("stablehlo.infeed", "stablehlo.outfeed", "stablehlo.recv", "stablehlo.send")
 """Operations of StableHLO that wait for others, by name."""
 
 
@@ -43,18 +44,10 @@ def require_alone(module: Any, where: str) -> None:
 
     Its callers would wait forever.
     """
-    found: set[str] = set()
-
-    def visit(operation: Any) -> Any:
-        name = str(operation.name).removeprefix("stablehlo.")
-        if name in BEYOND:
-            found.add(name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
+    found = {str(each.name) for each in operations_named(module, BEYOND)}
     if found:
         cause = "operation-communicates-with-other-processes"
-        raise refusal("AOTC-E844", where, f"stablehlo.{min(found)}", cause=cause)
+        raise refusal("AOTC-E844", where, min(found), cause=cause)
 
 
 def parse(data: bytes, where: str, expected: str) -> Any:

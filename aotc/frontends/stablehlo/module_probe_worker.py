@@ -15,7 +15,7 @@ from aotc.base.errors import refusal
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture.model_files.custom_call_checks import require_known_calls
-from aotc.compile.mlir.mlir_context import new_context
+from aotc.compile.mlir.mlir_context import new_context, operations_named
 from aotc.frontends.stablehlo.module_checks import parse, refused_as_damaged, require_alone
 from aotc.frontends.stablehlo.module_probe import MIB, Job
 
@@ -61,17 +61,9 @@ def _keep_products_of_masks(module: Any) -> None:
 
     XLA selects for a product with booleans: false times NaN is 0, which is NaN in TensorFlow.
     """
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        if operation.name == "stablehlo.convert":
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
     with module.context:
-        module.operation.walk(visit)
         integer = ir.IntegerType.get_unsigned(8)
-        for operation in found:
+        for operation in operations_named(module, ("stablehlo.convert",)):
             given = ir.RankedTensorType(operation.operands[0].type)
             made = ir.RankedTensorType(operation.results[0].type).element_type
             if str(given.element_type) != "i1" or isinstance(made, ir.IntegerType):

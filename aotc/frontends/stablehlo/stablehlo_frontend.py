@@ -22,6 +22,7 @@ from jaxlib.mlir.dialects import func, stablehlo
 from aotc.base.errors import refusal
 from aotc.capture import jax_private
 from aotc.capture.model_files.frontend_protocol import Array, Model, ModelFile, ModelInput
+from aotc.compile.mlir.mlir_context import operations_named
 from aotc.frontends.stablehlo.module_checks import PORTABLE, refused_as_damaged
 from aotc.frontends.stablehlo.module_probe import rewritten
 from aotc_runtime.base.digest import sha256
@@ -211,13 +212,13 @@ def spell_out(module: Any) -> None:
     0. `maximum` and `minimum` of complex numbers as comparisons: XLA compares real parts alone.
     `chlo.scan` as a loop: jaxlib does not write it as a portable artifact.
     """
-    if any(_walk(function, SCAN) for function in module.body.operations):
+    if any(operations_named(function, (SCAN,)) for function in module.body.operations):
         stablehlo.register_stablehlo_passes()
         spelled = f"builtin.module(func.func({_SPELL_CHLO}))"
         passmanager.PassManager.parse(spelled).run(module.operation)
     for function in module.body.operations:
         for name in ("stablehlo.add", "stablehlo.maximum", "stablehlo.minimum"):
-            for operation in _walk(function, name):
+            for operation in operations_named(function, (name,)):
                 element = str(operation.results[0].type.element_type)
                 with ir.InsertionPoint(operation), operation.location:
                     if name == "stablehlo.add" and element == "i1":
@@ -274,7 +275,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
             arguments[name] = block.add_argument(kind, function.location)
         return arguments[name]
 
-    for operation in _walk(function, "func.call"):
+    for operation in operations_named(function, ("func.call",)):
         callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
         if more := lift(callee):
             kinds = ir.FunctionType(
@@ -289,7 +290,7 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
             for old, new in zip(operation.results, call.results, strict=True):
                 old.replace_all_uses_with(new)
             operation.erase()
-    for operation in _walk(function, "stablehlo.constant"):
+    for operation in operations_named(function, ("stablehlo.constant",)):
         array = _array(operation)
         if array is not None and array.nbytes >= CONSTANT_BYTES_MIN:
             told = f"{array.dtype}{array.shape}".encode() + array.tobytes()
@@ -304,19 +305,6 @@ def _lifted(function: Any, lift: Callable[[str], dict[str, Array]]) -> dict[str,
         known = [*ir.ArrayAttr(function.attributes["arg_attrs"])]
         nothing = [ir.DictAttr.get({}) for _ in arguments]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([*known, *nothing])
-    return found
-
-
-def _walk(function: Any, name: str) -> list[Any]:
-    """Return the operations of this name in a function, nested ones included."""
-    found: list[Any] = []
-
-    def visit(operation: Any) -> ir.WalkResult:
-        if operation.name == name:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    function.operation.walk(visit)
     return found
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -224,17 +223,12 @@ def _weights_of(
 def _constants(profile: CapturedProfile) -> list[Array]:
     """Return the floating-point constants of a profile's module."""
     found: list[Array] = []
-
-    def visit(operation: Any) -> Any:
-        if operation.name == "stablehlo.constant":
-            with suppress(ValueError, TypeError):  # other types, and those that numpy does not know
-                numbers = ir.DenseFPElementsAttr(operation.attributes["value"])
-                if numbers.is_splat:
-                    found.append(np.array(ir.FloatAttr(numbers.get_splat_value()).value))
-                elif len(numbers) <= ANCHOR_ELEMENTS_MAX:
-                    found.append(np.array(numbers))
-        return ir.WalkResult.ADVANCE
-
     module = mlir_context.read_artifact(profile.module.artifact)
-    module.operation.walk(visit)
+    for operation in mlir_context.operations_named(module, ("stablehlo.constant",)):
+        with suppress(ValueError, TypeError):  # other types, and those that numpy does not know
+            numbers = ir.DenseFPElementsAttr(operation.attributes["value"])
+            if numbers.is_splat:
+                found.append(np.array(ir.FloatAttr(numbers.get_splat_value()).value))
+            elif len(numbers) <= ANCHOR_ELEMENTS_MAX:
+                found.append(np.array(numbers))
     return found
