@@ -57,6 +57,7 @@ SCRATCH = {
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
     "aotc/check/evaluation_files.py": "the build's scratch folder: results and rows",
+    "aotc/pipeline/children/evaluation_worker.py": "the build's scratch folder",
     "aotc/commands/tune/accuracy_control.py": "the build's scratch folder",
     "aotc/commands/tune/precision_search.py": "a scratch folder: a policy for trial bundles",
     "aotc/check/plain_structures.py": "the build's scratch folder: calls of plain JAX",
