@@ -182,7 +182,10 @@ class Function:
             self._otherwise = lowered.compile() if self._rounds else None
         if not self._rounds:
             return 0.0
-        others = _by_path(self._otherwise({**self._weights, **arguments}))
+        try:
+            others = _by_path(self._otherwise({**self._weights, **arguments}))
+        except TypeError:  # a class that is another structure with avals, as in a call
+            return 0.0
         return step_allowance(results, others)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:

@@ -87,6 +87,13 @@ def test_another_rounding_of_numbers_between_steps_is_within(
     assert beyond > 30
 
 
+def test_a_program_with_a_loop_stays_as_it_is() -> None:
+    def looped(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.clip(jnp.round(x), -4, 4) * 0.3, x)
+
+    assert not round_to_other_steps(jax.jit(looped).lower(X).compiler_ir("stablehlo"))
+
+
 def _numbers(change: Callable[[Array, Array], tuple[Array, Array]]) -> Callable[[], Array]:
     """Return a function of the first weight as an engine would read it that is wrong."""
 
