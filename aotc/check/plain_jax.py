@@ -9,7 +9,7 @@ rounds activations, only the search for the products is that of the compiler.
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from aotc.check.rounding_steps import (
     step_allowance,
 )
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl
@@ -138,8 +138,7 @@ class Function:
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
         self._likes = {
             path: functions(leaf.function)(**_arguments(leaf, sizes))
-            for name, tree in spec.inputs.items()
-            for path, leaf in leaf_paths(tree, name)
+            for path, leaf in spec.leaves.items()
             if isinstance(leaf, InputLike)
         }
 
@@ -245,11 +244,9 @@ class Function:
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}
 
-    def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
-        """Return the inputs as a caller of the bundle passes them, without bound and fixed ones.
-
-        `by_loader` names parameters that the loader passes.
-        """
+    def passed(self, arguments: Mapping[str, Any]) -> tuple[Passed, ...]:
+        """Return the inputs as a caller of the bundle passes them, without bound and fixed ones."""
+        by_loader = self._spec.by_loader
         return tuple(
             Passed(
                 name=name,

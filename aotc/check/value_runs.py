@@ -17,12 +17,12 @@ from aotc.check.value_trials import (
     ValueRan,
     ValuesRan,
     found_file,
-    read_plans,
+    plan_file,
     value_file,
     write_found,
 )
+from aotc_runtime.base import first_line
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.serving.readiness import (
     Difference,
@@ -43,7 +43,7 @@ def run_values(
     These are calls that fail, and changed inputs and weights. Differing results are stored in the
     folder, to be evaluated later.
     """
-    plans = read_plans(folder)
+    plans = plan_file(folder).read({})
     found: list[ValuesRan] = []
     differing: list[Differing] = []
     for entry_point in resident.entry_points.values():

@@ -22,7 +22,7 @@ from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgra
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran
-from aotc.check.value_trials import FIXTURE, IDENTICAL, PlannedValues, Plans, read_plans
+from aotc.check.value_trials import FIXTURE, IDENTICAL, PlannedValues, Plans, plan_file
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.asset_files import AssetFiles
@@ -176,7 +176,7 @@ class Assembler:
 
     def _allowances(self) -> dict[str, float]:
         """Return the largest step allowance of each entry point that has one."""
-        plans, found = read_plans(self._scratch.folder), {}
+        plans, found = plan_file(self._scratch.folder).read({}), {}
         for name, captured in self._program.entry_points.items():
             own = (plans.get(key.label, PlannedValues()) for key in captured.by_key)
             largest = max(plan.allowances.get(FIXTURE, 0.0) for plan in own)

@@ -113,7 +113,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             failed += _collected(error, job)
             continue
         plans[name] = replace(traced.plan, initial=models.initial(name))
-        scratch.write_entry_point(captured[name])
+        closures[name] = traced.lifted
+        scratch.entry_point(name).write(captured[name])
         progress.finished(name)
     raise_if(() if failed else quantizer.unmatched())
     for file, digest in models.files():
@@ -166,8 +167,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
-    trial_files.write_plans(scratch.folder, trials)
-    scratch.write_program(
+    trial_files.plan_file(scratch.folder).write(trials)
+    scratch.program.write(
         CapturedProgram(
             entry_points=captured,
             weights=origins,

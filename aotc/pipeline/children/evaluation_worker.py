@@ -63,7 +63,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
-    models, captured = open_models(job.manifest, scratch.folder), scratch.read_program()
+    models, captured = open_models(job.manifest, scratch.folder), scratch.program.read()
     manifest, folder = models.manifest, scratch.folder
     evaluated = [
         name

@@ -130,7 +130,7 @@ class TrialCalls:
                     found.append(known[key])
                 raise_if(refusals(entry, tried(entry, found), "plain JAX itself", where))
                 outcomes[target].append(found)
-        trial_files.write_outcomes(self.scratch.folder, outcomes)
+        trial_files.outcome_file(self.scratch.folder).write(outcomes)
 
     def _try(self, trial: PlannedTrial, entry: EntryTrials) -> Difference:
         name = entry.entry_point

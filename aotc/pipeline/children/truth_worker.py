@@ -54,7 +54,7 @@ def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Opinion]:
     confined_process.keep_secret(*job.secrets)
     confined_process.shut_off(job.folder)
     scratch = Scratch(Path(job.folder))
-    program = scratch.read_program()
+    program = scratch.program.read()
     cases = []
     for call in job.calls:
         captured = program.entry_points[call.key.entry_point]

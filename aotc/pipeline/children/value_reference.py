@@ -1,7 +1,7 @@
 """Selects the value trials of each executable, and runs plain JAX on their inputs."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -17,7 +17,7 @@ from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_arrays
 from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
-from aotc.check.value_trials import FIXTURE, PlannedValues, Plans, value_file, write_plans
+from aotc.check.value_trials import FIXTURE, PlannedValues, Plans, plan_file, value_file
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import EntryPointSpec
 from aotc.pipeline.children.trial_reference import (
@@ -67,11 +67,10 @@ ANCHOR_ELEMENTS_MAX = 2**16
 """Larger weights are no constants that inputs are close to."""
 
 
-def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> None:
+def record_all(calls: TrialCalls) -> None:
     """Write the plan of the value trials, and the inputs and plain JAX's results of each trial.
 
-    `by_loader` has the parameters that the loader passes, by entry point. Raises CaptureError
-    (AOTC-E842) for a function that does not end.
+    Raises CaptureError (AOTC-E842) for a function that does not end.
     """
     plans: Plans = {}
     scratch = calls.scratch
@@ -92,7 +91,7 @@ def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> N
                     bounds=spec.fixtures.ranges.get(tensor.path),
                     sample=array,
                     is_key=tensor.key_impl is not None,
-                    is_fixed=tensor.path in by_loader[name],
+                    is_fixed=tensor.path in spec.by_loader,
                 )
                 for tensor in captured.inputs
                 for array in [fixtures[key][tensor.path]]
@@ -101,7 +100,7 @@ def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> N
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
             trials = _Trials(calls, key, profile, calls.functions[name], spec, leaves, anchors)
             plans[key.label] = trials.record(_unjudged(captured, scratch), captured.outputs)
-    write_plans(scratch.folder, plans)
+    plan_file(scratch.folder).write(plans)
 
 
 @dataclass(frozen=True, slots=True)
