@@ -28,14 +28,14 @@ TINY = 1.0842021724855044e-19
 BETWEEN = 0.499
 """Numbers that are this far from their step are rounded to the other one."""
 
-TIMES = 2
+TIMES = 4
 """The allowance as a multiple of the difference that was found."""
 
 PART_MAX = 0.05
 """The largest allowance, as a part of a result's largest number: a wrong scale exceeds it."""
 
 ROUNDING = ("stablehlo.round_nearest_even",)
-EXCLUDED = ("stablehlo.while", "stablehlo.composite")
+LOOPS = ("stablehlo.while",)
 LIMITS = ("stablehlo.clamp", "stablehlo.maximum", "stablehlo.minimum")
 
 
@@ -69,11 +69,9 @@ def round_to_other_steps(module: ir.Module) -> bool:
 
     Numbers have steps if their rounding is followed by limits, or by a conversion to 8-bit
     integers. Returns whether there are such numbers. Calls of the main function are inlined first.
-
-    A module stays as it is if it has loops, which might not end then, or composite operations,
-    whose functions are not inlined.
+    A module with loops stays as it is: they might not end then.
     """
-    if operations_named(module, EXCLUDED):
+    if operations_named(module, LOOPS):
         return False
     with module.context, ir.Location.unknown():
         inlined(module)
