@@ -5,7 +5,7 @@ or ranks. So samples can be scored batch by batch, and drawn again for an interv
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -46,11 +46,14 @@ class Metric:
     value: Callable[[Array], float]
     method: Literal["wilson", "bootstrap"] = "bootstrap"
 
-    def score(self, output: Array, labels: Array, where: str) -> Array:
-        """Return the rows of a batch. Raises CaptureError (AOTC-E849) if it has no metric."""
+    def score(self, results: Iterable[tuple[Array, Array]], where: str) -> Array:
+        """Return the rows of outputs and labels by batch.
+
+        Raises CaptureError (AOTC-E849) for a batch that has no metric.
+        """
         assert self.rows is not None, "the process that imports the function scores"
         try:
-            return self.rows(output, labels)
+            return np.concatenate([self.rows(*each) for each in results])
         except MetricError as error:
             raise refusal("AOTC-E849", where, f"{self.name}: {error}") from error
 

@@ -86,7 +86,7 @@ def score(
     if metric.rows is None:
         write_results(folder, target, prepared.entry_point, results)
         return None
-    return leaf_of(np.concatenate([metric.score(*each, where) for each in results]))
+    return leaf_of(metric.score(results, where))
 
 
 COMPARED = ("AOTC-E701", "AOTC-E704")

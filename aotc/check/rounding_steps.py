@@ -28,13 +28,14 @@ TINY = 1.0842021724855044e-19
 BETWEEN = 0.499
 """Numbers that are this far from their step are rounded to the other one."""
 
-TIMES = 2
+TIMES = 4
 """The allowance as a multiple of the difference that was found."""
 
 PART_MAX = 0.05
 """The largest allowance, as a part of a result's largest number: a wrong scale exceeds it."""
 
 ROUNDING = ("stablehlo.round_nearest_even",)
+LOOPS = ("stablehlo.while",)
 LIMITS = ("stablehlo.clamp", "stablehlo.maximum", "stablehlo.minimum")
 
 
@@ -68,10 +69,17 @@ def round_to_other_steps(module: ir.Module) -> bool:
 
     Numbers have steps if their rounding is followed by limits, or by a conversion to 8-bit
     integers. Returns whether there are such numbers. Calls of the main function are inlined first.
+    A module with loops stays as it is: they might not end then.
     """
+    if operations_named(module, LOOPS):
+        return False
     with module.context, ir.Location.unknown():
         inlined(module)
-        roundings = [each for each in operations_named(module, ROUNDING) if _has_limits(each)]
+        roundings = [
+            each
+            for each in operations_named(module, ROUNDING)
+            if ir.RankedTensorType(each.operands[0].type).has_static_shape and _has_limits(each)
+        ]
         for operation in roundings:
             (rounded,) = put(operation, _round_to_other_step, operation.operands[0])
             operation.results[0].replace_all_uses_with(rounded)

@@ -302,6 +302,10 @@ def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
     x = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
     with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
         made = np.asarray(loaded["predict"](x=x))
+        tolerance = loaded.manifest.entry_points["predict"].tolerance
+    assert 1e-3 < float(tolerance.atol) < 0.1 * np.abs(made).max()
+    text = CliRunner().invoke(cli, ["inspect", str(bundle)]).output
+    assert f"tolerance has {tolerance.atol} for numbers rounded to another step" in text
     weights = params() | restored()
     second = params()["second/kernel"]
     scale = np.abs(second).max(axis=0, keepdims=True) / np.float32(127.5)

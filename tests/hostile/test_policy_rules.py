@@ -557,6 +557,18 @@ def test_a_stated_precision_without_such_weights(held: str, bench: Workbench) ->
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"] * len(profiles)
 
 
+def test_rounded_activations_count_and_need_their_format_version(bench: Workbench) -> None:
+    hold(bench, "int8")
+    state(bench, name="small", weights="int8", activations="static")
+    manifest = bench.documents.manifest
+    assert {*bench.codes(bench.signed(), bench.policy())} == {"AOTC-E118"}
+    manifest["format_version"] = "1.1"
+    bundle = bench.signed()
+    assert bench.codes(bundle, bench.policy(precisions=("int8", "static"))) == []
+    (found,) = bench.findings(bundle, bench.policy(precisions=("int8", "dynamic")))
+    assert (found.code, found.found) == ("AOTC-E338", "static")
+
+
 @pytest.mark.parametrize("stated", [{"weights": "int8"}, {"name": "", "weights": "int8"}])
 def test_a_precision_has_a_name_and_a_known_element_type(
     stated: dict[str, str], bench: Workbench

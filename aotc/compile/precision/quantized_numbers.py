@@ -140,21 +140,13 @@ def restored(values: Array, scale: Array, scheme: Scheme) -> QuantizedNumbers:
     return QuantizedNumbers(ordered.transpose(np.argsort(scheme.order(values.ndim))), scale)
 
 
-@dataclass(frozen=True, slots=True)
-class QuantizationError:
-    """The difference between a weight and its quantized form.
+def error_of(weight: Array, restored: Array) -> tuple[float, float]:
+    """Return the largest absolute error of a quantized weight, and its signal-to-noise ratio in dB.
 
-    `largest` is absolute; `snr_db` is the ratio of the weight's power to that of the error.
+    That is the weight's power over that of the error.
     """
-
-    largest: float
-    snr_db: float
-
-
-def error_of(weight: Array, restored: Array) -> QuantizationError:
-    """Compare a weight with its quantized form."""
     exact = weight.astype(np.float64)
     noise = restored.astype(np.float64) - exact
     power, lost = float(np.square(exact).sum()), float(np.square(noise).sum())
     ratio = NO_ERROR_DB if lost == 0 else 10 * log10(power / lost)
-    return QuantizationError(float(np.abs(noise).max()), ratio)
+    return float(np.abs(noise).max()), ratio

@@ -117,5 +117,6 @@ def _largest(
     outputs = [Aval((), np.dtype(np.float32)) for _ in found]
     device: Any = Processor()
     device.register_custom_calls(profile.module.custom_call_targets)
-    for results in results_of(device, portable(module).artifact, calls, outputs, {}):
+    artifact = portable(module).artifact
+    for results in results_of(device, artifact, calls, outputs, {}) if found else ():
         yield from zip(found, map(float, results), strict=True)

@@ -35,7 +35,7 @@ from aotc.check.evaluation_files import (
     write_prepared,
 )
 from aotc.check.metrics import Metric, MetricError, metric_of
-from aotc.check.plain_structures import Leaf, leaf_of
+from aotc.check.plain_structures import leaf_of
 from aotc.config.build_manifest import BuildManifest, at_once
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
@@ -103,11 +103,8 @@ class PlainEvaluation:
         progress: Progress,
     ) -> None:
         manifest = self._manifest = models.manifest
-        self._entry_point, self._folder, self._progress = (
-            program.entry_points[name],
-            folder,
-            progress,
-        )
+        self._entry_point, self._folder = program.entry_points[name], folder
+        self._progress = progress
         self.metric = _metric(name, manifest, models.resolve)
         progress.started(f"reading evaluation data of {name}")
         source = read_blocks(name, manifest, program.files, models.resolve)
@@ -122,8 +119,7 @@ class PlainEvaluation:
         call = _call(function, output, self._manifest, self._progress)
         profiles = [each.sizes for each in entry_point.profiles]
         results = data.results(self._folder, profiles, call, entry_point.name)
-        where = f"{data.where} in plain JAX"
-        return np.concatenate([self.metric.score(*each, where) for each in results])
+        return self.metric.score(results, f"{data.where} in plain JAX")
 
 
 def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:
@@ -178,19 +174,10 @@ def _call(
 
 def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
     """Return the data with the rows of the targets whose results wait for a user's metric."""
-    name = prepared.entry_point
-
-    def rows(target: str) -> Leaf:
-        results = read_results(folder, target, name)
-        return leaf_of(
-            np.concatenate(
-                [metric.score(*each, f"{prepared.where} for {target}") for each in results]
-            )
-        )
-
-    for target, scores in prepared.scores.items():
-        if scores is None:
-            prepared = prepared.scored(target, rows(target))
+    for target in [target for target, scores in prepared.scores.items() if scores is None]:
+        results = read_results(folder, target, prepared.entry_point)
+        rows = metric.score(results, f"{prepared.where} for {target}")
+        prepared = prepared.scored(target, leaf_of(rows))
     return prepared
 
 

@@ -13,7 +13,6 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import AppliedPrecision, Calibration, QuantizedWeight
 from aotc.base.stages import (
     CapturedEntryPoint,
-    CapturedProfile,
     CapturedSymbolic,
     Module,
     Stored,
@@ -37,7 +36,7 @@ from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import PrecisionSpec
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import Argument, WeightArgument
 
 NUMBERS_MIN = 1024
@@ -111,9 +110,8 @@ class Quantizer:
         raise_if(findings)
         if not made:
             reasons = "; ".join(f"{weight}: {reason}" for weight, reason in kept.items())
-            where = self._manifest.where("entry_points", captured.name, "precision")
-            cause = "precision-has-no-effect"
-            raise refusal("AOTC-E809", where, reasons or "no weights", cause=cause)
+            where = ("entry_points", captured.name, "precision")
+            raise self._without_effect(reasons or "no weights", *where)
         calibration: Calibration | UnsetType = UNSET
         units: dict[Name, float | None] = dict.fromkeys(made) if spec.activations != "none" else {}
         if spec.activations == "static":
@@ -121,26 +119,23 @@ class Quantizer:
             by_label = calibration.units
             units = {w: float(by_label[" ".join(w)]) for w in made if " ".join(w) in by_label}
         rewriter = _Rewriter(made, units)
-        profiles = tuple(rewriter.profile(each) for each in captured.profiles)
+        rewritten = rewriter.rewritten(captured)
         if spec.activations != "none" and not rewriter.products:
-            where = self._manifest.where("precision", name, "activations")
-            reason, cause = "no matrix product outside of loops", "precision-has-no-effect"
-            raise refusal("AOTC-E809", where, reason, cause=cause)
-        records = tuple(each.record for _, each in sorted(made.items()))
+            reason = "no matrix product outside of loops"
+            raise self._without_effect(reason, "precision", name, "activations")
         applied = AppliedPrecision(
             name=name,
-            quantized=records,
+            quantized=tuple(each.record for _, each in sorted(made.items())),
             kept=kept,
             activations=spec.activations,
             products=rewriter.products,
             calibration=calibration,
         )
-        return replace(
-            captured,
-            profiles=profiles,
-            symbolic=rewriter.symbolic(captured.symbolic),
-            precision=applied,
-        )
+        return replace(rewritten, precision=applied)
+
+    def _without_effect(self, reason: str, *path: str) -> AotcError:
+        where, cause = self._manifest.where(*path), "precision-has-no-effect"
+        return refusal("AOTC-E809", where, reason, cause=cause)
 
     def unmatched(self) -> Iterator[Finding]:
         """Yield AOTC-E806 for patterns of weights to keep that match none."""
@@ -223,7 +218,7 @@ class Quantizer:
         if not np.isfinite(array.astype(np.float32)).all():
             return "NaN or infinities"
         numbers = quantize(array, scheme)
-        error = error_of(array, dequantize(numbers, scheme, array.dtype))
+        largest, snr_db = error_of(array, dequantize(numbers, scheme, array.dtype))
         values = f"{weight[1]}:{scheme.label}"
         record = QuantizedWeight(
             set=weight[0],
@@ -235,9 +230,9 @@ class Quantizer:
             scale=f"{values}:scale",
             contracted=scheme.contracted,
             group=scheme.group,
-            max_error=repr(error.largest),
+            max_error=repr(largest),
             # Sums in another order may differ in the last places.
-            snr_db=f"{error.snr_db:.1f}",
+            snr_db=f"{snr_db:.1f}",
         )
         tensors = {record.values: stored(numbers, scheme), record.scale: numbers.scale}
         self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
@@ -265,20 +260,20 @@ class _Rewriter:
     units: Mapping[Name, float | None]
     products: int = 0
 
-    def profile(self, profile: CapturedProfile) -> CapturedProfile:
-        """Return a profile with rewritten modules."""
-        module, arguments = self._rewritten(profile.module, profile.arguments)
-        others = {
-            platform: self._rewritten(each, profile.arguments)[0]
-            for platform, each in profile.others.items()
-        }
-        return replace(profile, module=module, arguments=arguments, others=others)
-
-    def symbolic(self, symbolic: CapturedSymbolic | None) -> CapturedSymbolic | None:
-        """Return the rewritten module for sizes that hosts compile."""
-        if symbolic is None:
-            return None
-        return CapturedSymbolic(*self._rewritten(symbolic.module, symbolic.arguments))
+    def rewritten(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
+        """Return an entry point with rewritten modules."""
+        profiles = []
+        for profile in captured.profiles:
+            module, arguments = self._rewritten(profile.module, profile.arguments)
+            others = {
+                platform: self._rewritten(each, profile.arguments)[0]
+                for platform, each in profile.others.items()
+            }
+            profiles.append(replace(profile, module=module, arguments=arguments, others=others))
+        symbolic = captured.symbolic
+        if symbolic is not None:
+            symbolic = CapturedSymbolic(*self._rewritten(symbolic.module, symbolic.arguments))
+        return replace(captured, profiles=tuple(profiles), symbolic=symbolic)
 
     def _rewritten(
         self, module: Module, arguments: Sequence[Argument]

@@ -69,16 +69,6 @@ class PlainJax:
         function = self.at(sizes)
         return function(function.arguments(inputs)).arrays
 
-    def allowance(
-        self,
-        sizes: Mapping[str, int],
-        inputs: Mapping[str, Array],
-        results: Mapping[str, Array],
-    ) -> float:
-        """Return the step allowance of results."""
-        function = self.at(sizes)
-        return function.allowance(function.arguments(inputs), results)
-
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
         """Return the abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes)
@@ -157,7 +147,8 @@ class TrialCalls:
 
         paths = [spec.path for spec in captured.inputs], [spec.path for spec in captured.outputs]
         inputs, expected = map(dict, map(zip, paths, (call.inputs, call.expected)))
-        entry = replace(entry, atol=entry.atol + function.allowance(trial.sizes, inputs, expected))
+        allowance = function.at(trial.sizes).allowance(inputs, expected)
+        entry = replace(entry, atol=entry.atol + allowance)
 
         def late() -> AotcError:
             return ParityError(endless(entry, trial, allowed, self.manifest.where))

@@ -123,7 +123,7 @@ class _Trials:
         fixture = read_arrays(self.calls.scratch.fixture(self.key))
         inputs = {leaf.path: fixture[f"inputs/{leaf.path}"] for leaf in self.leaves}
         results = {each.path: fixture[f"outputs/{each.path}"] for each in outputs}
-        allowances = {FIXTURE: self.function.allowance(self.profile.sizes, inputs, results)}
+        allowances = {FIXTURE: self.function.at(self.profile.sizes).allowance(inputs, results)}
         for kind in KINDS:
             if kind not in skipped:
                 try:
@@ -155,7 +155,7 @@ class _Trials:
         where = f"{self.key.label} with the inputs {kind}"
         with _ending(where, self.function, self.calls.progress):
             results = self.function.outputs(self.profile.sizes, inputs)
-            allowance = self.function.allowance(self.profile.sizes, inputs, results)
+            allowance = self.function.at(self.profile.sizes).allowance(inputs, results)
         data = write_fixture(inputs, results, where=self.key.label)
         value_file(self.calls.scratch.folder, self.key, kind).write_bytes(data)
         return allowance

@@ -23,7 +23,7 @@ def value(name: str, output: Any, target: Any) -> float:
     metric = metric_of(name)
     # In two batches, as a build computes it.
     halves = [(output[:60], target[:60]), (output[60:], target[60:])]
-    rows = [metric.score(np.asarray(o), np.asarray(t), "f") for o, t in halves if len(o)]
+    rows = [metric.score([(np.asarray(o), np.asarray(t))], "f") for o, t in halves if len(o)]
     return metric.value(np.concatenate(rows))
 
 
@@ -100,7 +100,7 @@ def test_auc_of_one_class_is_not_a_number() -> None:
 )
 def test_what_has_no_metric_is_refused(name: str, output: Any, target: Any, found: str) -> None:
     with pytest.raises(CaptureError) as refused:
-        metric_of(name).score(output, target, "f for native")
+        metric_of(name).score([(output, target)], "f for native")
     (finding,) = refused.value.findings
     assert (finding.code, finding.where) == ("AOTC-E849", "f for native")
     assert f"{name}: " in finding.found and found in finding.found
@@ -127,6 +127,6 @@ def test_an_interval_holds_the_value() -> None:
     for seed in range(20):
         random = np.random.default_rng(seed)
         labels = np.array([0, 1, *random.integers(0, 2, 3)])
-        rows = metric.score(random.standard_normal(5), labels, "f")
+        rows = metric.score([(random.standard_normal(5), labels)], "f")
         low, high = interval(metric, rows)
         assert low <= metric.value(rows) <= high
