@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.model_files.source_lines import own_line
 from aotc.frontends.pytorch import torch_plan, torch_results, torch_schema, torch_weights
+from aotc.frontends.pytorch.torch_bindings import Bound
 from aotc.frontends.pytorch.torch_graph_checks import findings
 from aotc.frontends.pytorch.torch_plan import DTypeNumber, Plan, Ref, Step
 from aotc.frontends.pytorch.torch_schema import TensorMeta
@@ -466,3 +468,9 @@ def test_unknown_operators_of_one_line_make_one_finding_and_of_two_lines_two() -
     assert found.found.startswith("aten.one_op.default, aten.two_op.default: no operator")
     found, other = findings(plan_of(*steps[:2], ("new_op", "model.py:8")), "m.pt2", enable_x64=True)
     assert other.found.startswith("aten.new_op.default: no operator")
+
+
+def test_operators_take_a_constant_of_the_graph_as_they_take_a_weight() -> None:
+    """Numpy's arrays have no `at`, and other types of sums."""
+    assert isinstance(Bound("table", constant=np.ones(2)).value({}, ()), jax.Array)
+    assert Bound("unused").value({}, ()) is None
