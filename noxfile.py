@@ -27,7 +27,7 @@ nox.options.sessions = []
 
 
 def toolchain(*extras: str) -> tuple[str, ...]:
-    """What pip installs for the toolchain of this checkout with extras."""
+    """Return what pip installs for the toolchain of this checkout with extras."""
     named = ",".join(("examples", "dev", *extras))
     return ("-e", "runtime", "-e", "runtime/serve", "-e", f".[{named}]")
 

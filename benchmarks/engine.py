@@ -1,4 +1,4 @@
-"""What the build engine saves: a build without a change, and two jobs instead of one.
+"""Time that the build engine saves: a build without a change, and two jobs instead of one.
 
 `python -m benchmarks.engine rebuild [--rounds N]`: every example into an empty cache, then again.
 `python -m benchmarks.engine jobs [--rounds N]`: vision and lm, 3 targets, 4 profiles, no cache.

@@ -1,4 +1,4 @@
-"""Where the milliseconds of importing go: by package, for importing and for loading digits.
+"""Milliseconds of importing by package, for importing and for loading digits.
 
 `python -m benchmarks.import_budget [ROUNDS]`. What numpy and jaxlib import on their own counts for
 them, whoever asks first; other modules of the standard library count for the package that asked
@@ -161,7 +161,7 @@ def main(rounds: int) -> None:
 
 
 def modules_of_numpy(floor: Iterable[Imported]) -> frozenset[str]:
-    """What importing numpy imports where nothing else was imported, and numpy itself."""
+    """List numpy and what importing it imports in a new process."""
     before = [each for each in floor if each.stage == "import"]
     numpy = before.pop()
     assert numpy.module == "numpy", "the last of the first stage"
@@ -171,7 +171,7 @@ def modules_of_numpy(floor: Iterable[Imported]) -> frozenset[str]:
 
 
 def _ratio(run: list[Imported], shared: frozenset[str], numpy: frozenset[str]) -> float:
-    """What is ours in one process, as a part of what numpy took in the same process."""
+    """Return our share of a process as a part of what numpy took in the same process."""
     ours = sum(each.self_us for group, each in with_groups(run, shared) if group not in FLOOR)
     return ours / sum(each.self_us for each in run if each.module in numpy)
 

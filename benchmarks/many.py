@@ -149,7 +149,7 @@ class Spent:
 
 
 class Meter:
-    """What is spent from here on."""
+    """Time and memory that are spent from here on."""
 
     def __init__(self) -> None:
         self._clock, self._processor = time.perf_counter(), _processor()
@@ -217,7 +217,7 @@ print(loading, sorted(took)[len(took) // 2])
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a bundle costs who uses it, in seconds; all but those of a call are of processors."""
+    """Costs of using a bundle, in seconds; all but those of a call are of processors."""
 
     loading: float
     call: float

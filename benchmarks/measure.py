@@ -66,12 +66,12 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def verdict(value: float, goal: float) -> str:
-    """Whether a figure is at most its goal. Nothing fails because of it: machines differ."""
+    """Return whether a figure is at most its goal. Nothing fails because of it: machines differ."""
     return "met" if value <= goal else "missed"
 
 
 def machine() -> Mapping[str, str]:
-    """Where this ran, for the reader of the figures."""
+    """Describe this machine, for the reader of the figures."""
     return {
         "processor": platform.processor() or platform.machine(),
         "cores": str(os.cpu_count()),

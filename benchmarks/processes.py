@@ -23,7 +23,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def answer(process: subprocess.Popen[str]) -> Any:
-    """What the process printed."""
+    """Return what the process printed."""
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line.strip():

@@ -1,4 +1,4 @@
-"""What weights cost: time, memory, reads and writes of every command, by the GiB.
+"""Cost of weights: time, memory, reads and writes of every command, by the GiB.
 
 `python -m benchmarks.scale [--gib 0.5,1,2] [--large] [--commands build,verify,...] [--json FILE]`:
 for each size, makes a safetensors file, builds a program of two entry points with it, and runs each

@@ -1,4 +1,4 @@
-"""What a served call costs over a bare echo of the same stack, and what joining requests brings.
+"""Cost of a served call over a bare echo of the same stack, and the gain by joining requests.
 
 `python -m benchmarks.serve [ROUNDS]`. The server and the echo (starlette and uvicorn alone, which
 give back the body that they read) run side by side, in processes of their own, and one client with

@@ -1,4 +1,4 @@
-"""How long a good client waits beside clients that take all there is of something.
+"""Waiting time of a good client beside clients that take all there is of something.
 
 `out/serve/server/bin/python -m benchmarks.serve_attacks BUNDLE POLICY [SECONDS [NAME]]`, with the
 bundle and policy of manifests/digits.toml and the environment of `make test-serve`. Each attack

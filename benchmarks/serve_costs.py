@@ -1,4 +1,4 @@
-"""What requests take of memory, against what the server asks its account for.
+"""Memory that requests take, against what the server asks its account for.
 
 `out/serve/server/bin/python -m benchmarks.serve_costs BUNDLE POLICY`, as `serve_attacks`. What
 Python makes of bytes is traced; connections and calls are measured by the memory of a server that

@@ -1,4 +1,4 @@
-"""How long `aotc profiles suggest` takes for a log of a million calls with a long tail.
+"""Time that `aotc profiles suggest` takes for a log of a million calls with a long tail.
 
 `python -m benchmarks.traffic [ROUNDS]`: writes the log into out/bench and runs the command as a
 user does, in processes of its own. The answer is the same each time; the seconds are not.

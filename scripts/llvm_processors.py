@@ -1,4 +1,4 @@
-"""What the compiler in jaxlib knows of x86-64 processors, and the target files made from it.
+"""Processors that jaxlib's compiler knows on x86-64, and the target files made from them.
 
     python scripts/llvm_processors.py list            # names that can be compiled for
     python scripts/llvm_processors.py show znver4     # the features LLVM says it has
@@ -118,7 +118,7 @@ def choices(known: dict[str, frozenset[str]]) -> tuple[str, ...]:
 
 
 def target_features(features: frozenset[str]) -> list[str]:
-    """What a target requires: what code is made of, as far as a host's description names it."""
+    """Return the features that a target requires, as far as a host's description names them."""
     return sorted((features & cpu_isa.FEATURES) - cpu_isa.UNUSED)
 
 
@@ -141,7 +141,7 @@ def target_text(name: str, features: frozenset[str]) -> str:
 
 
 def differences(known: dict[str, frozenset[str]]) -> list[str]:
-    """Where isa.CPUS and the target files do not say what the compiler knows."""
+    """List where isa.CPUS and the target files differ from what the compiler knows."""
     found = []
     if choices(known) != cpu_isa.CPUS:
         wrong = sorted(set(cpu_isa.CPUS) ^ set(choices(known)))

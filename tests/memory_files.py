@@ -1,6 +1,4 @@
-"""Where files lie in memory: for tests that write and remove thousands of them, each of which a
-disk would be asked to keep.
-"""
+"""Folder in memory, for tests that write and remove thousands of files."""
 
 import os
 import tempfile

@@ -16,7 +16,7 @@ SECONDS = 120.0
 
 
 def until[T](condition: Callable[[], T], what: str, by: subprocess.Popen[Any] | None = None) -> T:
-    """What a condition gives as soon as that is something. what: for the message if it never is.
+    """Return a condition's value as soon as it is true. what: for the message if it never is.
     by: the process that has to bring it about, and is waited for no longer than it runs.
     """
     end = time.monotonic() + SECONDS

@@ -1,4 +1,4 @@
-"""Why a function did not trace: jax's exception, or the function's own, as a finding."""
+"""Findings from the exceptions of a trace, jax's own or the function's."""
 
 from collections import Counter
 from pathlib import Path

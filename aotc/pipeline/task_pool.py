@@ -148,7 +148,7 @@ class Failures:
 
     @property
     def are_collected(self) -> bool:
-        """Whether the build goes on after a failure."""
+        """True if the build goes on after a failure."""
         return self._keep_going
 
     def __bool__(self) -> bool:

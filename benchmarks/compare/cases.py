@@ -48,7 +48,7 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """What it is chosen by: "resnet", "resnet.pt2"."""
+        """Name to choose it by: "resnet", "resnet.pt2"."""
         return ".".join([self.model, *filter(None, [self.file])])
 
     @property
@@ -94,7 +94,7 @@ ranges = {{ {input} = {range} }}
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Where a model's code is and what it takes. shape: sizes, or names of dimensions."""
+    """Code of a model and its inputs. shape: sizes, or names of dimensions."""
 
     source: Path
     function: str

@@ -1,4 +1,4 @@
-"""Who takes part, and the environments that the others need."""
+"""Contestants, and the environments that the others need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SERVE_SECONDS_MAX = 300
 
 
 class LeftOutError(Exception):
-    """Why a peer, or a peer with one model, is not measured."""
+    """Reasons why a peer, or a peer with one model, is not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a decode step is bound by: each weight is read once, for one row. 1 GiB of float32."""
+"""Decode step that is bound by reading each weight once, for one row. 1 GiB of float32."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ RTOL, ATOL = 1e-3, 1e-4
 
 
 class Way(NamedTuple):
-    """How a model is asked. clients: connections, so many.  first: what the first request gets."""
+    """Way to ask a model. clients: number of connections.  first: answer of the first request."""
 
     clients: Callable[[int], list[Ask]]
     first: Callable[[], Sequence[Array]]
@@ -128,7 +128,7 @@ def over_grpc(address: str, model: Ported, requests: Requests) -> Way:
 
 
 class Measured:
-    """What asking in rounds gave. kind: `in process`, `REST` or `gRPC`, which are compared.
+    """Figures of asking in rounds. kind: `in process`, `REST` or `gRPC`, which are compared.
 
     per_second: of each round.  seconds: of each request.  processor: seconds for a request.
     """

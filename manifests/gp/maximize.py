@@ -20,9 +20,11 @@ LONGEST_STEP = 1.0
 
 
 class State(NamedTuple):
-    """Where the search is. point, gradient: float64[n].  value: float64[].  curvature:
-    float64[n, n], of the inverse Hessian of minus the function.  step: float64[], the share of the
-    direction to try next.  iterations: int32[].
+    """State of the search.
+
+    point, gradient: float64[n].  value: float64[].  curvature: float64[n, n], of the inverse
+    Hessian of minus the function.  step: float64[], the share of the direction to try next.
+    iterations: int32[].
     """
 
     point: jax.Array

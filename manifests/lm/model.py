@@ -49,8 +49,9 @@ class Params(TypedDict):
 
 
 class LayerCache(TypedDict):
-    """What a layer keeps of each position. key, value: float32[batch, MAX_LENGTH, HEADS,
-    HEAD_WIDTH], zero where no token has been yet.
+    """Keys and values of a layer for each position.
+
+    Both are float32[batch, MAX_LENGTH, HEADS, HEAD_WIDTH], zero where no token has been yet.
     """
 
     key: jax.Array

@@ -25,8 +25,9 @@ def forward(params: Params, tokens: jax.Array) -> jax.Array:
 
 
 def generate_without_cache(prompt: Array, new_tokens: int) -> Array:
-    """What `lm.generate.generate_greedy` has to return. prompt: int32[batch, seq]; returns
-    int32[batch, new_tokens].
+    """Return what `lm.generate.generate_greedy` must return: int32[batch, new_tokens].
+
+    prompt: int32[batch, seq].
     """
     params = init()
     compiled_forward = jax.jit(forward)

@@ -1,6 +1,4 @@
-"""What the command's own process imports: jax is for child processes, and for whoever asks for what
-only jax can tell.
-"""
+"""Imports of the command itself: only child processes and commands that need jax import it."""
 
 import ast
 import subprocess

@@ -1,6 +1,7 @@
 """Commands and pages agree with each other."""
 
 import argparse
+import ast
 import re
 from pathlib import Path
 
@@ -94,3 +95,17 @@ def test_the_page_on_architecture_names_every_command_and_no_other() -> None:
     (row,) = (line for line in page.splitlines() if "| `commands` |" in line)
     named = row.split("|")[2].partition(": ")[2].strip().split(", ")
     assert named == sorted(path.parent.name for path in ROOT.glob("aotc/commands/*/__init__.py"))
+
+
+def test_docstrings_open_with_what_a_thing_is_or_does() -> None:
+    question = re.compile(r"(How|So|What|When|Where|Whether|Which|Who|Whose|Why)\b")
+    places = ("aotc", "benchmarks", "manifests", "runtime", "scripts", "tests")
+    found = [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+        for place in places
+        for path in sorted((ROOT / place).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and question.match(ast.get_docstring(node) or "")
+    ]
+    assert found == []

@@ -1,4 +1,4 @@
-"""What may import what. The layers themselves are checked by import-linter in `make lint`."""
+"""Rules of imports. The layers themselves are checked by import-linter in `make lint`."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""What users have written down stays: commands, options, codes, exit codes, keys and names.
+"""Interface that users rely on: commands, options, codes, exit codes, keys and names.
 
 `interface/` holds what there was. A line may be added there when something new is offered; one that
 has to change or go means that somebody's script, manifest or policy stops working.

@@ -1,6 +1,4 @@
-"""How much of the loader runs for an import, a load and an exact call: what else it can do is
-imported when it is used.
-"""
+"""Size of what runs of the loader for an import, a load and an exact call."""
 
 import ast
 import json

@@ -119,7 +119,7 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _mode_of(call: ast.Call, owner: str) -> set[str]:
-    """What may be the mode: every text of an argument; of os.open, the names of its flags."""
+    """Return possible modes: every text of an argument; of os.open, the names of its flags."""
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
     if owner == "os" and isinstance(call.func, ast.Attribute) and call.func.attr == "open":
         flags = {node.attr for node in ast.walk(call.args[1]) if isinstance(node, ast.Attribute)}
@@ -163,7 +163,7 @@ def test_the_runtime_writes_no_file_but_those_of_a_store_and_of_a_channel() -> N
 
 
 def test_writing_is_told_from_reading() -> None:
-    """What this file takes for writing, and what not."""
+    """Check some calls that write and others that do not."""
     for text in (
         "open(p, 'w')", "p.open('ab')", "open(p, mode='x')", "p.open(mode='r+')", "p.write_text(t)",
         "os.open(p, os.O_RDONLY | os.O_CREAT)", "os.fdopen(d, 'wb')", "p.replace(q)",

@@ -34,7 +34,7 @@ json.dump(said, sys.stdout)
 
 
 class Said(NamedTuple):
-    """What a command line ended with and printed."""
+    """Exit code and output of a command line."""
 
     exit_code: int
     out: str

@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 class Server(NamedTuple):
-    """What runs the process. command: of a Python.  environment: beside this process' own."""
+    """Python that runs the process. command: of it.  environment: beside this process' own."""
 
     command: Sequence[str]
     environment: Mapping[str, str]

@@ -44,7 +44,7 @@ class PlainTrials:
             )
 
     def refusal(self, name: str) -> Finding:
-        """Why one entry point is refused: by what runs plain JAX for a build, with that alone."""
+        """Return why one entry point is refused, by the worker that runs plain JAX for a build."""
         scratch = Scratch(self._scratch.folder.with_name(f"scratch.{name}"))
         shutil.copytree(self._scratch.folder, scratch.folder)
         program, plans = scratch.read_program(), trial_files.read_plans(scratch.folder)

@@ -1,4 +1,4 @@
-"""What XLA says of memory beside what calls of the examples allocate in a process of their own.
+"""XLA's statements of memory beside what calls of the examples allocate in a process of their own.
 
 Buffers of less than LARGE bytes drown in pages and in what Python allocates meanwhile. Convolutions
 and matrix products of libraries take room that XLA does not know: for executables with such steps

@@ -248,9 +248,7 @@ def test_a_variable_that_the_recorded_build_read_is_told_by_its_name(
 def alike(
     recorded: tuple[Path, list[Built], list[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, ...]:
-    """What is noted of a bundle that other code has built, and that is the same again, though
-    variables that its program read have other values, or were not set.
-    """
+    """Differences of code and of variables are noted for a bundle that is the same again."""
     folder = copied(recorded[0], tmp_path_factory.mktemp("alike"))
     with_provenance(folder / "small.aotb", built_by(OTHER_CODE))
     with pytest.MonkeyPatch.context() as patch:

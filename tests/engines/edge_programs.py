@@ -1,4 +1,4 @@
-"""What JAX programs lower to, operation by operation, at the edges of each: `PROGRAMS`, by name.
+"""JAX programs for each operation of StableHLO, at the edges of each: `PROGRAMS`, by name.
 
 For any engine: nothing here knows one. A program is a function of arrays with the arrays that it is
 called with; x64 must be on while it is traced. Names say the operation, its dtype, and what is odd

@@ -86,7 +86,7 @@ class Finding(NamedTuple):
 
 
 class RefusedError(Exception):
-    """What an engine said of a program that it does not compile."""
+    """Refusal of a program by an engine."""
 
 
 # Programs
@@ -668,7 +668,7 @@ def read(out: Path) -> Iterator[Finding]:
 
 
 def table(out: Path) -> str:
-    """How many programs each engine takes, refuses and computes otherwise, and what it refuses."""
+    """Summarize what each engine takes, refuses and computes otherwise."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     refused: dict[str, Counter[str]] = defaultdict(Counter)
     for each in read(out):

@@ -1,5 +1,6 @@
-"""What ONNX graphs compute where compilers differ, compared with plain JAX, bit by bit where the
-results are integers. Each function becomes a graph and is run by the loader's own device.
+"""Results of ONNX graphs where compilers differ, compared with plain JAX.
+
+Integers are compared bit by bit. Each function becomes a graph and is run by the loader's device.
 """
 
 from collections.abc import Sequence

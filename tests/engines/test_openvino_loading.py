@@ -1,4 +1,4 @@
-"""What OpenVINO does when a bundle is loaded: all of its compiling, in float32, and no messages."""
+"""Loading with OpenVINO: all of its compiling happens then, in float32, without messages."""
 
 import json
 from pathlib import Path

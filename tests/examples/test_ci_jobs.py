@@ -58,7 +58,7 @@ def project(prepared: Path, tmp_path: Path) -> Path:
 
 
 def change(project: Path) -> None:
-    """What a pull request would bring."""
+    """Changes of a pull request."""
     path = project / "digits.toml"
     path.write_text(path.read_text("utf-8").replace("1.0.0", "1.1.0"), "utf-8")
     (project / "digits" / "model.py").write_text(

@@ -21,7 +21,7 @@ NEVER = -1
 
 
 def write(folder: Path) -> None:
-    """What a build does in the end."""
+    """Outcome of a build."""
     store = LocalStore(folder, LIMIT)
     store.put(KEY, NEW)
     store.write_record("ab", b"{}")

@@ -28,8 +28,9 @@ NEVER = -1
 
 
 def sweep(operation: Operation, fault: Fault, folder: Path, stride: int) -> list[dict[str, object]]:
-    """What was there after each fault, and after the next run. stride: of the calls in the middle;
-    the first and the last ones are all hit.
+    """Check the files after each fault, and after the next run.
+
+    stride: of the calls in the middle; the first and the last ones are all hit.
     """
     template, work = folder / "template", folder / "work"
     template.mkdir()

@@ -128,7 +128,7 @@ def test_full_disk_is_an_error_and_leaves_the_old_result(name: str, outcomes: Ou
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_read_only_place_is_an_error_and_nothing_is_half(name: str, outcomes: Outcomes) -> None:
-    """What cannot be removed any more has a temporary name, and the next run removes it."""
+    """A file that cannot be removed has a temporary name, and the next run removes it."""
     first, *later = outcomes(name, "READ_ONLY")
     assert (first["code"], first["said"], first["litter"]) == (2, "AOTC-E003", []), first
     assert first["state"] == ("old" if "old" in states_of(name) else "none"), first

@@ -60,7 +60,7 @@ _libc.ptrace.restype = ctypes.c_long
 
 
 class Fault(Enum):
-    """What happens instead of the n-th call, or right before it.
+    """Fault in place of the n-th call, or right before it.
 
     READ_ONLY: from there on, as where the system remounts a failing disk; from call 0 on, as in a
     place that was read-only before.
@@ -73,8 +73,10 @@ class Fault(Enum):
 
 
 class Ended(NamedTuple):
-    """How the child ended. call: the one that was hit, or "" if it made fewer.  code: its exit
-    code, or minus the signal.  said: the code of its only finding.  calls: all that it made.
+    """End of the child.
+
+    call: the one that was hit, or "" if it made fewer.  code: its exit code, or minus the signal.
+    said: the code of its only finding.  calls: all that it made.
     """
 
     call: str

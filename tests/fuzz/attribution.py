@@ -81,7 +81,7 @@ def _who(material: bytes, identity: Identity) -> list[tuple[str, bytes]]:
 
 
 def sigstore_material(data: bytes) -> None:
-    """What stands beside a signature."""
+    """Fields beside a signature."""
     _who(data, _identity())
 
 
@@ -93,7 +93,7 @@ def sigstore_root(data: bytes) -> None:
 
 
 def sigstore_file(data: bytes) -> None:
-    """What `aotc attach` is given."""
+    """Input of `aotc attach`."""
     path = Path(kept_folder().name, "x.sigstore.json")
     path.write_bytes(data)
     sigstore_bundle._require_about(sigstore_bundle._read(path), "sha256:" + "0" * 64, path)
@@ -208,14 +208,14 @@ def _reader_of(file: str, signer: LocalSigner) -> Callable[[bytes], None]:
 
 
 def channel_first_root(data: bytes) -> None:
-    """What a policy trusts."""
+    """Keys and identities of a policy."""
     folder = _host()
     (folder / "first.json").write_bytes(data)
     _ask(folder, "first.json")
 
 
 def channel_state(data: bytes) -> None:
-    """What a host keeps: as it stands, or with the digest that makes it whole."""
+    """State that a host keeps: as it is, or with the digest that makes it whole."""
     folder = _host()
     (folder / "seen").mkdir()
     place = folder / "seen" / state.STATE

@@ -182,18 +182,18 @@ def _fetch(there: Repository) -> None:
 
 
 def registry_root(data: bytes) -> None:
-    """What a tag names."""
+    """Manifest that a tag names."""
     _look({"manifests/1.0.0": _http(data)})
 
 
 def registry_referrers(data: bytes) -> None:
-    """What is said to be attached to a bundle, by the API and by the tag in its place."""
+    """Referrers of a bundle, by the API and by the tag in its place."""
     for begin in ("referrers/", f"manifests/{_root().replace(':', '-')}"):
         _look({begin: _http(data)})
 
 
 def registry_attestation(data: bytes) -> None:
-    """What is attached to a bundle."""
+    """Attachments of a bundle."""
     digest = sha256(data)
     _look({"referrers/": _http(_referrers((digest,))), f"manifests/{digest}": _http(data)})
 
@@ -204,13 +204,13 @@ def registry_tags(data: bytes) -> None:
 
 
 def registry_token(data: bytes) -> None:
-    """What a token server answers; the registry wants a token."""
+    """Answer of a token server; the registry wants a token."""
     wanted = 'Bearer realm="http://127.0.0.1:1/token",service="here",scope="x"'
     _look({"/token": _http(data)}, wanted)
 
 
 def registry_challenge(data: bytes) -> None:
-    """How a registry says what it wants to be told."""
+    """Challenge of a registry that wants credentials."""
     transport = _Wire({"": _http(b'{"token": "t"}')})
     login = Login(transport, "http://127.0.0.1:1", "x", lambda: Credentials("me", "secret"))
     with suppress(OSError):
@@ -218,7 +218,7 @@ def registry_challenge(data: bytes) -> None:
 
 
 def registry_login(data: bytes) -> None:
-    """What `docker login` has left. Helpers are not asked: they are programs."""
+    """File that `docker login` has left. Helpers are not asked: they are programs."""
     with suppress(ValueError, RecursionError):
         if isinstance(document := json.loads(data), dict):
             document.pop("credsStore", None)
@@ -267,7 +267,7 @@ def _of_store(path: Path, data: bytes) -> None:
 
 
 def store_record(data: bytes) -> None:
-    """What says which blobs belong to a bundle."""
+    """Manifest that lists the blobs of a bundle."""
     store = _store()
     _of_store(store.folder / BUNDLES / (_root().removeprefix("sha256:") + RECORD), data)
 

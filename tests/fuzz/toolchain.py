@@ -155,7 +155,7 @@ def evidence(data: bytes) -> None:
 
 
 def executable(data: bytes) -> None:
-    """What explain, diff and report take apart; of another layout, it is opaque to them."""
+    """Executables that explain, diff and report take apart; another layout is opaque to them."""
     for read in (xla_objects.contents, xla_objects.canonical, xla_objects.compile_options):
         with suppress(xla_objects.UnknownLayoutError):
             read(data)
@@ -234,7 +234,7 @@ def npz_weights(data: bytes) -> None:
 
 
 def tfhlo_document(data: bytes) -> None:
-    """What an archive says of its modules and weights, which are good."""
+    """Description of an archive's modules and weights, which are good."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as file:
         file.writestr("model.json", data)
@@ -250,9 +250,7 @@ def tfhlo_archive(data: bytes) -> None:
 
 
 def exported_function(data: bytes) -> None:
-    """What jax.export has serialized around a module. jax promises nothing of what it raises, and
-    reads it within limits first.
-    """
+    """Read a file of jax.export, which promises nothing of what it raises."""
     file = ModelFile("x.jax", data, None, lambda _: b"", False)
     with refused_as_damaged(file.text, "x"):
         jax_export_frontend.described(file)

@@ -1,4 +1,4 @@
-"""What the golden bundles `trees` and `sizes` were built from."""
+"""Programs of the golden bundles `trees` and `sizes`."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What reading a bundle costs: run as a process of its own, that forks one for each answer.
+"""Cost of reading a bundle: a process of its own, which forks one for each answer.
 
 `python amplification.py` reads lines of JSON, a door and its arguments, and answers each with the
 bytes of memory and the seconds of processor time that it took, and with what came of it.

@@ -102,7 +102,7 @@ class Sigstore:
         )
 
     def certificate(self, key: Key, identity: str, issuer: str) -> x509.Certificate:
-        """What the authority gives whoever the issuer says this identity is, for ten minutes."""
+        """Return the certificate that the authority issues for an identity, for ten minutes."""
         ends = self.now + timedelta(minutes=10)
         builder = _builder(key, x509.Name([]), _NAME, self.now, ends)
         builder = (

@@ -1,5 +1,7 @@
-"""What nobody signed costs little, however it is made: each attestation is read before it is known
-who vouches for the bundle, so that reading all of them is bounded.
+"""Cost of what nobody signed, however it is made.
+
+Each attestation is read before it is known who vouches for the bundle, so reading all of them is
+bounded.
 """
 
 import base64

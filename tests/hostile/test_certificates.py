@@ -1,4 +1,4 @@
-"""Which certificates make another version acceptable, and why the others do not."""
+"""Certificates that make another version acceptable, and the reasons why others do not."""
 
 import base64
 import json
@@ -54,7 +54,7 @@ class Certifying(Workbench):
     def asked(
         self, *envelopes: bytes, policy: TrustPolicy | None = None, now: datetime = NOW
     ) -> Verdict:
-        """What is said of the bundle with these envelopes, to a policy with this certifier."""
+        """Verify the bundle with these envelopes by a policy with this certifier."""
         bundle = certified(self.documents, self.ours, *envelopes)
         stated = policy or trusting(self.ours, self.third)
         return examine(bundle, stated, self.host, now.timestamp())

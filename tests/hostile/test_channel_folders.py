@@ -1,4 +1,4 @@
-"""Who can write into the folder of a channel, or signs beside others, has nobody sign unseen."""
+"""An attacker who can write into a channel's folder cannot make others sign something unseen."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def deployed(tmp_path: Path) -> Deployed:
 
 
 def sign(deployed: Deployed, *signers: LocalSigner, first: Path | None = None) -> Any:
-    """What comes of it when they sign that digits 1.1.0 is deployed; or the code of a refusal."""
+    """Return the outcome of signing that digits 1.1.0 is deployed, or the code of a refusal."""
     named = Named("production/digits", "1.1.0", b"digits 1.1.0")
     try:
         repository = Repository(deployed.served, first)

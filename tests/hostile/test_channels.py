@@ -1,4 +1,4 @@
-"""Who serves a channel can neither name another bundle, nor an older one, nor hold news back."""
+"""A server of a channel cannot name another bundle or an older one, or hold back a new one."""
 
 import json
 import multiprocessing
@@ -196,7 +196,7 @@ def test_metadata_that_have_expired_are_refused(role: str, tmp_path: Path) -> No
 
 
 def test_host_does_not_believe_its_own_state_without_asking(deployed: Deployed) -> None:
-    """What is kept is good for as long as it says, and nothing is believed without asking."""
+    """A kept answer is good for as long as it says, and nothing is trusted without asking."""
     assert deployed.answer() == NEVER
     root = shutil.copy(deployed.first_root, deployed.folder / "root.json")
     shutil.rmtree(deployed.served)

@@ -1,4 +1,4 @@
-"""What a person sees of a hostile bundle, and what the folder they stand in may not decide."""
+"""Output for a hostile bundle, and what the working directory may not decide."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What documents may say and how they may be spelled; what they may not is in `generator`."""
+"""Contents and spellings that documents may have; what they may not have is in `generator`."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who signs without a key of the policy: by Sigstore, from a trusted root, and asking nobody."""
+"""Signatures without a key of the policy: by Sigstore, from a trusted root, without a network."""
 
 import base64
 import json
@@ -169,7 +169,7 @@ def test_empty_material_does_not_count(change: Change, bench: Identifying, here:
 def test_a_signature_made_after_the_certificate_had_ended_is_not_counted(
     minutes: int, expected: list[str], bench: Identifying, here: Sigstore
 ) -> None:
-    """Who finds the key of a certificate of ten minutes has nothing."""
+    """The key of a certificate that is valid for ten minutes is of no use later."""
     key = new()
     certificate = here.certificate(key, IDENTITY, ISSUER)
     now = here.now + timedelta(minutes=minutes)

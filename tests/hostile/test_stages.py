@@ -198,9 +198,10 @@ def test_a_load_does_what_the_page_says_in_its_order() -> None:
 
 
 def called_by(module: ModuleType, function: str) -> list[str]:
-    """What a function calls, in the order in which calls end; in place of another function of its
-    module, what that one calls. What a lambda would call is called by who gets it: how a reference
-    asks the host has a paragraph of the page, and tests of its own.
+    """Return what a function calls, in the order in which calls end.
+
+    In place of another function of its module, what that one calls. Calls in a lambda are left
+    out, since they belong to the function that gets it.
     """
     own = {"policy_of", "load_accepted"}
     calls = [

@@ -1,4 +1,4 @@
-"""When a signature was made: by a timestamp of one of the policy's authorities, or nobody says."""
+"""Time of a signature, by a timestamp of one of the policy's authorities and nothing else."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""What attacks on signatures and policies start from, and what verification says of them."""
+"""Starting points of attacks on signatures and policies, and their verification."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,1 +1,1 @@
-"""What others make of our files: signing.md run with their tools, and none of our code."""
+"""Our files read by the tools of others: signing.md run with none of our code."""

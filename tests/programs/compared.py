@@ -63,7 +63,7 @@ def _pairs(
 
 
 def _outline(node: plain.Node) -> tuple[Any, ...]:
-    """What can be said of a node without its children: their names with the types of these."""
+    """Describe a node without its children, by their names and types."""
     match node:
         case ["leaf", _]:
             return ("leaf",)

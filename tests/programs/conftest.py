@@ -1,4 +1,4 @@
-"""Where programs by others are built and served, and what came out of each."""
+"""Programs by others, built and served, and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plain JAX computes: `python reference.py MODULE MANIFEST SEED STEPS OUT`.
+"""Results of plain JAX: `python reference.py MODULE MANIFEST SEED STEPS OUT`.
 
 The functions that the manifest names are called as their users call them, under `jax.jit` and with
 real structures. Neither aotc nor what it recorded takes part. Inputs are drawn by the module: its

@@ -1,4 +1,4 @@
-"""What a bundle computes where there is no jax: `python server.py BUNDLE POLICY REFERENCE OUT`.
+"""Results of a bundle without jax: `python server.py BUNDLE POLICY REFERENCE OUT`.
 
 It makes the calls that `reference.py` recorded, with the same inputs, and writes its own results.
 Classes that a server lacks are passed as docs/guides/serve.md says. States stay on the device.

@@ -1,4 +1,4 @@
-"""What registries do wrong, and one blob of theirs, as it was and as it is fetched."""
+"""Faults of registries, and one blob of theirs, as it was and as it is fetched."""
 
 import re
 from collections.abc import Callable

@@ -1,5 +1,6 @@
-"""What a registry gives before it is known who vouches for it costs as little as a file does, and
-nothing but the root and its attestations is asked for, at every door that takes a reference.
+"""Cost of what a registry sends before it is known who vouches for it.
+
+Nothing but the root and its attestations is asked for, by every command that takes a reference.
 """
 
 import json

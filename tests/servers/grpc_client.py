@@ -47,8 +47,9 @@ def cancel() -> dict[str, int]:
 
 
 def beside() -> dict[str, int]:
-    """What calls came to while others on the same connection were cancelled, before they began,
-    while they waited and while they ran.
+    """Return the outcomes of calls beside others on the same connection that are cancelled.
+
+    These are cancelled before they begin, while they wait and while they run.
     """
     client = tc.InferenceServerClient(ADDRESS)
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What tritonclient sees of a server of the bundle `types`; run by an interpreter that has it.
+"""Calls by tritonclient to a server of the bundle `types`; run by an interpreter that has it.
 
 Arguments: protocol (http or grpc), address.  Prints one line for each check that held.
 """

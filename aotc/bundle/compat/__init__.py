@@ -1,1 +1,1 @@
-"""Which target of a bundle runs where, before anything is deployed."""
+"""Compatibility of a bundle's targets with processors and devices, told before deployment."""

@@ -1,4 +1,4 @@
-"""What an attestation of ours says of how a bundle came to be: SLSA provenance v1.
+"""Build provenance of a bundle, as a SLSA provenance v1 statement.
 
 https://slsa.dev/spec/v1.0/provenance. It names no host, no user and no path. It lies outside of the
 root digest, and so do the times it states.

@@ -1,4 +1,4 @@
-"""What is inside of a bundle and what it was made with, as a CycloneDX 1.6 bill of materials.
+"""Bill of materials of a bundle and of its toolchain, in CycloneDX 1.6.
 
 https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
 """

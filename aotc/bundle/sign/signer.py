@@ -1,4 +1,4 @@
-"""What can sign: a key id, a public key and a function over bytes.
+"""Signers: a key id, a public key and a function that signs bytes.
 
 A key file is one; keys that lie elsewhere come in through `aotc.bundle.sign.signer_plugins`.
 """

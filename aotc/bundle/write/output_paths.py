@@ -1,4 +1,4 @@
-"""Where results may be written: a new name, or in place of an older result, and nothing else."""
+"""Output paths: a result gets a new name or replaces an older result, and nothing else."""
 
 import errno
 import os

@@ -28,7 +28,7 @@ from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE, MATERIAL_
 
 
 class _Written(msgspec.Struct):
-    """What is read of a Sigstore bundle: https://github.com/sigstore/protobuf-specs."""
+    """Fields that are read of a Sigstore bundle: https://github.com/sigstore/protobuf-specs."""
 
     mediaType: str
     verificationMaterial: dict[str, Any]

@@ -43,7 +43,7 @@ BEFORE_REASONS = ("Graph execution error", "Detected at node", "<stack traces", 
 
 
 class Refused(Exception):
-    """What cannot be exported, a line for each reason."""
+    """Refusal of a model that cannot be exported, with a line for each reason."""
 
 
 def main(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which profile serves which call, and what padding that takes: as the loader's router decides."""
+"""Choice of a call's profile and its padding, by the rules of the loader's router."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OFFENDERS = 10
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """So many calls of the profile with these sizes."""
+    """A number of calls of the profile with these sizes."""
 
     sizes: dict[str, int]
     times: int

@@ -58,7 +58,7 @@ class UnreachableError(OutageError):
 
 
 class Pace:
-    """How a call gets on; the call says so. seconds: as `SECONDS`."""
+    """Progress of a call, as the call reports it. seconds: as `SECONDS`."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
@@ -119,7 +119,7 @@ class Bounded:
 
     @property
     def stopped(self) -> bool:
-        """Whether calls are ended."""
+        """Return whether calls are ended."""
         return self._stopped.is_set()
 
     def call[T](self, operation: Callable[[Pace], T]) -> T:

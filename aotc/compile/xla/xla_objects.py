@@ -1,4 +1,4 @@
-"""What is inside a serialized XLA:CPU executable, and the canonical order of its parts.
+"""Parts of a serialized XLA:CPU executable, and their canonical order.
 
 Layout (jaxlib 0.11.2 to 0.12.0.1): a length-delimited IFRT header, then a message {1: compilation
 result, 2: compile options}. The compilation result holds, among others, the thunk sequence, the

@@ -1,4 +1,4 @@
-"""What compiling for CUDA devices needs beside jaxlib: the extra `cuda13`, and where it lies."""
+"""Packages that compiling for CUDA needs beside jaxlib (the extra `cuda13`), and their paths."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ NEUTRAL_CPU = "x86-64"
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile, and for what.
+    """A module to compile, and the devices to compile it for.
 
     artifact: the module.  plugin: path of the library.  text: the device's description.
     devices: how many there are.  triple: of their host.

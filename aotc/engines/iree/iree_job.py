@@ -1,4 +1,4 @@
-"""What a compile worker of IREE is asked for, and the distribution that compiles."""
+"""Job of an IREE compile worker, and the distribution that compiles."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _tensor(shape: Sequence[int], element: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What `main` takes and gives."""
+    """Signature of `main`."""
 
     parameters: tuple[Value, ...]
     results: tuple[Value, ...]

@@ -179,7 +179,7 @@ def _reduction(rule: Rule) -> str:
 
 
 def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
-    """Where each number of the updates goes, in the flattened array."""
+    """Return the position of each number of the updates in the flattened array."""
     graph = rule.graph
     numbers = rule.operation.attributes["scatter_dimension_numbers"]
     at = rule.operation.operands[1]

@@ -1,4 +1,4 @@
-"""What a worker is asked for that compiles a program as a graph, and how its calls use threads."""
+"""Job of a worker that compiles a program as a graph, and the threads that its calls use."""
 
 from __future__ import annotations
 

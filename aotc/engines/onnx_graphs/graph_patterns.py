@@ -1,4 +1,4 @@
-"""What many operations of StableHLO are together: operations of our own, each one node of a graph.
+"""Patterns of StableHLO operations that become one operation, and one node of a graph.
 
 jax writes a softmax, a normalization or a GELU as many operations. ONNX Runtime has one for each,
 which is faster and, apart from rounding, the same.
@@ -457,7 +457,7 @@ def _kept(value: Value) -> tuple[Value, tuple[int, ...] | None]:
 
 
 def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | None:
-    """Which axes remain where a reshape only adds axes of 1."""
+    """Return the axes that remain where a reshape only adds axes of 1."""
     places: list[int] = []
     at = 0
     for size in inner:

@@ -1,4 +1,4 @@
-"""What a rule of the translation is: from an operation and its operands to its results."""
+"""Rules of the translation: from an operation and its operands to its results."""
 
 from __future__ import annotations
 

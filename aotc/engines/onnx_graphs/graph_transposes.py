@@ -71,7 +71,7 @@ def _rename(graph: Graph, same: dict[str, str]) -> None:
 
 
 class _Turned(NamedTuple):
-    """What a value is: another one with its axes in this order."""
+    """A value that is another one with its axes in this order."""
 
     source: Tensor
     order: tuple[int, ...]

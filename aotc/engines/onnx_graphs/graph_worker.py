@@ -1,4 +1,4 @@
-"""What workers do that compile programs as graphs. Uses jaxlib, which reads the module."""
+"""Workers that compile programs as graphs. They use jaxlib, which reads the module."""
 
 from __future__ import annotations
 

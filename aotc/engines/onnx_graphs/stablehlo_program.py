@@ -43,7 +43,7 @@ type Array = np.ndarray[Any, Any]
 
 
 class UnsupportedError(Exception):
-    """What ONNX Runtime would compute otherwise than StableHLO says, with its operation."""
+    """Operation that ONNX Runtime would compute otherwise than StableHLO says."""
 
 
 @dataclass(eq=False, slots=True)

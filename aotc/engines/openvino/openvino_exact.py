@@ -1,4 +1,4 @@
-"""What OpenVINO computes as plain JAX does: what was compared, and was right at its edges.
+"""Operations that OpenVINO computes as plain JAX does, by comparison at the edges of each.
 
 Its processor plugin computes with numbers of 64 and of 16 bits as with others, and in float32 with
 many integers, so that all else is refused. `tests/engines/edge_programs.py` holds what was run.

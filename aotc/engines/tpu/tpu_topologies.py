@@ -70,7 +70,7 @@ class Topology:
 
     @property
     def options(self) -> dict[str, str | list[int]]:
-        """What libtpu has to be told beside the name."""
+        """Return the options of libtpu that describe the topology, beside its name."""
         # Without, a slice of 2x4 would be described as that of two hosts.
         bounds = self.shape if self.hosts == 1 else HOST_SHAPE
         options: dict[str, str | list[int]] = {"chips_per_host_bounds": [*bounds, 1, 1][:3]}

@@ -1,4 +1,4 @@
-"""What compiling for TPUs needs beside jaxlib: the extra `tpu`, which is libtpu alone."""
+"""Packages that compiling for TPUs needs beside jaxlib: the extra `tpu`, which is libtpu alone."""
 
 from __future__ import annotations
 

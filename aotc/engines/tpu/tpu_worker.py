@@ -13,7 +13,7 @@ from aotc.compile.worker_results import Problem, ProblemError, Result, problem_a
 
 
 class Job(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to compile, and for what.
+    """A module to compile, and the devices to compile it for.
 
     artifact: the module.  plugin: path of the library.  description: options of libtpu that
     describe the topology, beside its name.  kinds: the accepted kinds of devices.

@@ -1,4 +1,4 @@
-"""What a model's configuration may name, asked before Keras makes anything of it.
+"""Check of a model's configuration before Keras makes anything of it.
 
 Keras makes objects of whatever classes and functions of its own a file names. Only those are let
 through that compute with arrays: no Python code in the file, no pickles, no paths, no downloads.

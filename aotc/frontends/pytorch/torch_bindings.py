@@ -1,4 +1,4 @@
-"""What the inputs of a graph are: weights, constants, what callers pass, states."""
+"""Inputs of a graph: weights, constants, arguments of callers, states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a graph the frontend does not have: looked for in the whole graph before it is traced."""
+"""Search of the whole graph, before it is traced, for what the frontend does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors share memory: what a write in place changes besides the tensor that is written.
+"""Tensors that share memory: what a write in place changes besides the tensor that is written.
 
 Programs that are not decomposed write in place. Values of jax do not change, so a write makes a new
 value for the tensor that owns the memory, and whatever else lies in it is made anew from that when

@@ -1,4 +1,4 @@
-"""What the frontend lacks for a program in a `.pt2` file."""
+"""Refusals of what the frontend lacks for a program in a `.pt2` file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Sym(Struct, frozen=True):
 
 
 class TensorMeta(Struct, frozen=True):
-    """What torch knows of a tensor. dtype: number of `dtypes.SCALAR_TYPES`.  layout: 7 is dense."""
+    """Metadata of a tensor. dtype: number of `dtypes.SCALAR_TYPES`.  layout: 7 is dense."""
 
     dtype: int
     sizes: tuple[Sym, ...]
@@ -237,7 +237,7 @@ class Program(Versions, frozen=True, kw_only=True):
 
 
 class Payload(Struct, frozen=True):
-    """Where the bytes of a weight lie, and how."""
+    """Location and layout of a weight's bytes."""
 
     path_name: str
     use_pickle: bool

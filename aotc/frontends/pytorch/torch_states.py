@@ -1,4 +1,4 @@
-"""What a call changes: buffers and parameters of the model, and inputs that it writes into.
+"""State that a call changes: buffers and parameters of the model, and inputs that it writes into.
 
 Torch changes them where they lie. Here they are arguments, and their new values are results.
 """

@@ -1,4 +1,4 @@
-"""What `jax.export` has serialized, as a model."""
+"""Frontend for files that `jax.export` has serialized."""
 
 from __future__ import annotations
 

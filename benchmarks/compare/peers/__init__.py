@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 
 class Peer(Protocol):
-    """What a module of this package offers."""
+    """Interface of the modules of this package."""
 
     def prepare(self, case: Path) -> Sequence[Path]: ...
 

@@ -41,7 +41,7 @@ class Builder(Struct, frozen=True):
 
 
 class Metadata(Struct, frozen=True):
-    """When the build ended, by the builder's account."""
+    """End of the build, by the builder's account."""
 
     finishedOn: Annotated[datetime, Meta(tz=True)] | None = None
 

@@ -1,4 +1,4 @@
-"""Where a key stands in a TOML file: `tomllib` gives values but no lines.
+"""Lines of keys in a TOML file: `tomllib` gives values but no lines.
 
 `key_lines` scans the text for keys and nothing else, so it is no second parser: values are skipped,
 and whether the file is valid is for `tomllib` to say. It gives an answer for any text, at any

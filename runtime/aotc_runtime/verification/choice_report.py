@@ -1,4 +1,4 @@
-"""Which target was chosen, and by which certificate, as JSON for reports."""
+"""Choice of a target, and the certificate that allowed it, as JSON for reports."""
 
 from typing import Any
 

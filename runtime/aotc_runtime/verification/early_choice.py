@@ -1,4 +1,4 @@
-"""Which target a load will take, by a bundle's documents alone: what a registry is asked for.
+"""Choice of a load's target by a bundle's documents alone: what a registry is asked for.
 
 Nothing is decided here that a load does not decide again, of what was fetched; nothing that is made
 here can be used.

@@ -1,4 +1,4 @@
-"""Why too few keys of a policy vouch for a root, in words; imported where that is so."""
+"""Message for a root that too few keys of a policy vouch for; imported where that is so."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime

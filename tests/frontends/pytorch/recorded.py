@@ -1,4 +1,4 @@
-"""What torch recorded, and how far something else is from it."""
+"""Results that torch recorded, and the distance of others from them."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ def initial(model: Model) -> dict[str, Any]:
 
 
 def follow(model: Model, recording: Path) -> float:
-    """How far calls, each with the state of the one before, are at most from torch's: results,
-    states, and inputs that are written.
+    """Return the largest difference from torch of calls that each take the state of the one before.
+
+    Results, states and inputs that are written count.
     """
     recorded = np.load(recording)
     owned = initial(model)

@@ -1,4 +1,4 @@
-"""What a bad bundle is made from, and what is expected of it."""
+"""Recipe of a bad bundle, and the refusal that is expected."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which tests run which lines, their children's processes included: what `make mutate` goes by.
+"""Lines that each test runs, those of child processes included, for `make mutate`.
 
 As a plugin of pytest, this names the test that runs to coverage.py, in this process and, by a
 variable, in all that it starts (https://coverage.readthedocs.io/en/latest/contexts.html).
@@ -63,7 +63,7 @@ def record(tests: Sequence[str], jobs: str) -> None:
 
 
 class Executed:
-    """What was recorded. seconds: of each test that passed."""
+    """Record of a run. seconds: of each test that passed."""
 
     def __init__(self) -> None:
         from coverage import CoverageData

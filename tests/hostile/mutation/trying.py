@@ -33,8 +33,9 @@ class Only:
 
 
 def verdict_on(mutant: Mutant, tests: Sequence[str], seconds: float, copy: Path) -> str:
-    """Whether a test fails against the mutant. copy: of the checkout.  seconds: that the tests take
-    against the code as it is.
+    """Return whether a test fails against the mutant.
+
+    copy: of the checkout.  seconds: that the tests take against the code as it is.
     """
     place = copy / mutant.file
     before = place.read_text("utf-8")

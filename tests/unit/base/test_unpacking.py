@@ -41,9 +41,7 @@ def ended(read: str) -> int:
 
 
 def test_threads_read_a_structure_for_the_first_time_at_once() -> None:
-    """Which by itself ends a process, of 200 times most often once: that is why there is this
-    function.
-    """
+    """The plain way ends a process in about one of 200 times, hence this function."""
     assert ended("unpacked(data, Outer)") == 0
     assert any(ended("msgspec.msgpack.decode(data, type=Outer)") < 0 for _ in range(20))
 

@@ -1,4 +1,4 @@
-"""How the tests here write programs, and what a capture of one comes to."""
+"""Helpers that write programs and capture them."""
 
 import io
 import re
@@ -52,7 +52,7 @@ def npz(**arrays: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a capture ended. stderr: what the worker printed."""
+    """Outcome of a capture. stderr: what the worker printed."""
 
     exit_code: int
     findings: tuple[Finding, ...]
@@ -86,7 +86,7 @@ class Outcome:
 
 
 def key_path(finding: Finding) -> str:
-    """Where in its manifest a finding is, behind the file and the line, which have to be there."""
+    """Return the place of a finding in its manifest, behind the file and the line."""
     at = re.fullmatch(r"\S*program\.toml:\d+ (.+)", finding.where)
     assert at, finding.where
     return at[1]

@@ -1,4 +1,4 @@
-"""What is recorded of an entry point: its trees, paths, dtypes, weak types, and named axes."""
+"""Record of an entry point: its trees, paths, dtypes, weak types, and named axes."""
 
 import pytest
 from capturing import BATCHED, Capture

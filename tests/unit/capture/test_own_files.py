@@ -1,4 +1,4 @@
-"""Which files are the program's own: what provenance names by file, and not by package."""
+"""Files of the program itself, which provenance names by file and not by package."""
 
 import importlib
 import json

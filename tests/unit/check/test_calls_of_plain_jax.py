@@ -1,4 +1,4 @@
-"""What a caller of a bundle would find to be otherwise than in plain JAX is told with its place."""
+"""Findings name the place where a bundle's caller would get something else than by plain JAX."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parity process says decides: passed, beyond tolerance, crashed, refused, not run."""
+"""Outcomes of the parity process: passed, beyond tolerance, crashed, refused, not run."""
 
 import math
 import os

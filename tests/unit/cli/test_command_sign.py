@@ -201,7 +201,7 @@ def test_a_signer_that_fails_leaves_the_bundle_alone(
 def test_what_took_the_place_of_a_bundle_while_it_was_signed_is_left_alone(
     aotc: Run, bundle: Path, elsewhere: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What it would get is a statement about another one, with which every policy refuses it."""
+    """A signature of another bundle's statement is refused by every policy."""
     aotc("keygen", "k", "--plain")
     another = Path(__file__).parents[2] / "golden" / "layers.aotb"
     if bundle.is_dir():

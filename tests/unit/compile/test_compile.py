@@ -83,7 +83,7 @@ def test_where_packages_lie_does_not_change_the_bytes(
 
 
 def test_the_thread_that_compiles_imports_nothing(make_job: MakeJob, tmp_path: Path) -> None:
-    """What it imported would lie in the same arena as the compiler's own memory."""
+    """A module imported later would lie in the same arena as the compiler's own memory."""
     watched = (
         "import sys, threading\n"
         "from aotc.base.workers.worker_child import answer\n"

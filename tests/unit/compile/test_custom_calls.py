@@ -1,4 +1,4 @@
-"""Which custom calls a shipped executable may contain."""
+"""Custom calls that a shipped executable may contain."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a table of bad manifests holds of each, and the one finding that it comes to."""
+"""Rows of a table of bad manifests, and the one finding of each."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which values fields of a manifest take, up to their limits."""
+"""Values that fields of a manifest take, up to their limits."""
 
 from datetime import date
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which parts of a build manifest a program's results depend on: all but those that stand apart."""
+"""Parts of a build manifest that a program's results depend on."""
 
 import tomllib
 from collections.abc import Iterator

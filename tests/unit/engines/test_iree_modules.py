@@ -1,4 +1,4 @@
-"""What IREE's compiler is given and what it says, without IREE: tests/engines runs the results."""
+"""Input and messages of IREE's compiler, without IREE: tests/engines runs the results."""
 
 import math
 import re

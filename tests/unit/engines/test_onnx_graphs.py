@@ -1,4 +1,4 @@
-"""Which ONNX graph a program becomes, without ONNX Runtime: tests/engines runs the results."""
+"""ONNX graphs of programs, without ONNX Runtime: tests/engines runs the results."""
 
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""Which programs OpenVINO is given, without OpenVINO: tests/engines compares the results."""
+"""Programs that OpenVINO is given, without OpenVINO: tests/engines compares the results."""
 
 from collections.abc import Callable
 from typing import Any

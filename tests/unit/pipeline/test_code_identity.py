@@ -1,4 +1,4 @@
-"""Which code and which installations of a package count as the same."""
+"""Code and installations of a package that count as the same."""
 
 import hashlib
 import json

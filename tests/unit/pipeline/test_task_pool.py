@@ -1,4 +1,4 @@
-"""So many tasks at a time, the urgent ones first; stopped, none begins any more."""
+"""A limited number of tasks at a time, the urgent ones first; stopped, none begins any more."""
 
 import threading
 import time

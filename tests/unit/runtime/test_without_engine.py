@@ -1,4 +1,4 @@
-"""Where jaxlib is not installed: bundles are verified, and loading says which extra is missing."""
+"""Without jaxlib, bundles are verified, and loading says which extra is missing."""
 
 import json
 import subprocess

@@ -1,1 +1,1 @@
-"""What each operator of ONNX computes, one module per family; `table.py` finds them by name."""
+"""ONNX operators as jax functions, one module per family; `table.py` finds them by name."""

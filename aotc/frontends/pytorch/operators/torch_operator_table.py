@@ -1,4 +1,4 @@
-"""What an operator is, and how a family of them is put into a table."""
+"""Operators, and the tables that hold a family of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ type Refuse = Callable[[Arguments], str | None]
 
 
 class Memory(Enum):
-    """What a result shares with the first argument.
+    """Memory that a result shares with the first argument.
 
     FRESH: nothing.  VIEW: its memory, a write into one is seen in the other.  PERHAPS: either,
     which depends on how the argument lies in memory.  OVERLAP: the same element several times.

@@ -200,7 +200,7 @@ def _while_tracing(*sizes: Any) -> AbstractContextManager[None]:
 
 
 def _scale(size: Any, wanted: Any, align: bool, scale: float | None) -> Array:
-    """How far an element of the result is from the next, in elements of the input."""
+    """Return the distance between elements of the result, in elements of the input."""
     if align:
         if isinstance(wanted, int) and wanted <= 1:
             return jnp.float32(0)

@@ -38,7 +38,7 @@ class Graph(NamedTuple):
 
 
 class GraphError(ValueError):
-    """Why bytes are no graph that aotc made."""
+    """Reason why bytes are no graph that aotc made."""
 
 
 def read(data: View) -> Graph:

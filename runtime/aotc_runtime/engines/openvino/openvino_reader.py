@@ -44,7 +44,7 @@ class Graph(NamedTuple):
 
 
 class GraphError(ValueError):
-    """Why bytes are no graph that aotc made."""
+    """Reason why bytes are no graph that aotc made."""
 
 
 def read(data: memoryview[int]) -> Graph:

@@ -1,4 +1,4 @@
-"""Where a channel's metadata comes from: a folder, or an HTTP server. Nothing is believed here.
+"""Sources of a channel's metadata: a folder, or an HTTP server. Nothing is trusted here.
 
 python-tuf bounds what it takes of each file; these bound what is read, and for how long.
 """

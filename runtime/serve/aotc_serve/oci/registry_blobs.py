@@ -26,7 +26,7 @@ _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)
 
 
 class Sink(Protocol):
-    """Where a blob is put."""
+    """Destination of a blob."""
 
     def written(self) -> int:
         """Return the number of bytes that are present, from the start."""

@@ -54,7 +54,7 @@ type Kind = tuple[str, str, int | Shapes]
 
 
 class Quick:
-    """Which kinds of requests have been quick. Threads add to it, the event loop asks."""
+    """Kinds of requests that have been quick. Threads add to it, the event loop asks."""
 
     def __init__(self) -> None:
         self._seconds: dict[Kind, float] = {}

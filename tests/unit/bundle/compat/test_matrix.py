@@ -1,4 +1,4 @@
-"""Which target runs where, how well, and how that is known."""
+"""Targets and the hosts that run them, how well, and how that is known."""
 
 from typing import Any
 

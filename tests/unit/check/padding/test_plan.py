@@ -1,4 +1,4 @@
-"""Which calls are tried for a policy."""
+"""Calls that are tried for a policy."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

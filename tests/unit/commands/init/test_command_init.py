@@ -113,9 +113,7 @@ def run(aotc: Run, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def drafting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drafting]:
-    """What the command drafts for its arguments, looked at in this process: a child process has
-    to import jax for each.
-    """
+    """Draft a manifest in this process: a child process would import jax for each."""
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "calls.py").write_text(CALLABLES)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

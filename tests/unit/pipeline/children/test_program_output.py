@@ -1,4 +1,4 @@
-"""What a program prints while it is built, where it fails, and what it did when it crashed."""
+"""Output of a program while it is built, its failures, and what it did when it crashed."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which value trials an executable gets: by numbers that are the same in every build."""
+"""Value trials of an executable, by numbers that are the same in every build."""
 
 from __future__ import annotations
 

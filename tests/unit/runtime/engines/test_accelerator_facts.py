@@ -1,4 +1,4 @@
-"""What a driver says of its GPUs, and the system of TPUs, as bundles are compared with it."""
+"""Facts of GPUs by their driver, and of TPUs by the system, as bundles are compared with them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -35,8 +35,9 @@ print(json.dumps({"said": said, "started": len(started)}))
 
 
 def loaded_twice(bundle: Bundle, flags: str | None) -> dict[str, Any]:
-    """What a server says that loads a bundle with these flags, and again, without them if they were
-    refused.
+    """Return the output of a server that loads a bundle with these flags.
+
+    It loads again without them if they were refused.
     """
     kept = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     done = subprocess.run(

@@ -1,5 +1,7 @@
-"""What is handed to IREE: whole modules for this architecture. The archives here are written by the
-format's description alone; `tests/engines` has those that IREE's compiler writes.
+"""Archives that are handed to IREE: whole modules for this architecture.
+
+They are written here by the format's description alone; `tests/engines` has those of IREE's
+compiler.
 """
 
 import struct

@@ -1,5 +1,6 @@
-"""What the loader reads of an ONNX graph before ONNX Runtime does. Graphs are written here field by
-field, as onnx.proto3 numbers them.
+"""Checks of an ONNX graph by the loader before ONNX Runtime reads it.
+
+Graphs are written here field by field, as onnx.proto3 numbers them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a graph of OpenVINO's is refused for before OpenVINO sees it, which is not needed here."""
+"""Refusals of OpenVINO graphs before OpenVINO sees them; it is not needed here."""
 
 from __future__ import annotations
 

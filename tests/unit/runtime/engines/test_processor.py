@@ -1,6 +1,4 @@
-"""What a host has of an engine's library, told without importing it, and its only device; and this
-host's processor, as jaxlib serializes it.
-"""
+"""Version of an engine's library, told without importing it, and this host's processor."""
 
 import sys
 from importlib.abc import MetaPathFinder

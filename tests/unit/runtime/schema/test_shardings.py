@@ -1,4 +1,4 @@
-"""Which piece of an array each device of a mesh holds."""
+"""Piece of an array that each device of a mesh holds."""
 
 from collections import Counter
 from math import prod

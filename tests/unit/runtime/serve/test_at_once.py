@@ -164,7 +164,7 @@ def test_same_header_is_checked_once_and_tensors_each_time(repository: Repositor
 
 
 def test_impossible_values_are_found_behind_known_headers(repository: Repository) -> None:
-    """What `prepared` does with a form that it knows: bytes are looked at again."""
+    """Check that `prepared` looks at the bytes again of a form that it knows."""
     within = BYTES_WITHIN[next(iter(BYTES_WITHIN))]
     port = Port("flag", "BOOL", np.dtype(np.bool_), (2,), within)
     assert from_bytes(port, [2], b"\x00\x01").tolist() == [False, True]
@@ -271,10 +271,6 @@ def test_a_refusal_keeps_the_connection_and_what_it_held(served: Served) -> None
 
 
 KIND = ("m", "", 100)
-
-
-def test_nothing_is_quick_before_it_was_tried() -> None:
-    assert not Quick().holds(KIND)
 
 
 def test_what_was_quick_is_until_it_takes_long() -> None:

@@ -1,4 +1,4 @@
-"""Which requests a connection asks for an answer at once, and which are the application's."""
+"""Requests that a connection answers at once, and those of the application."""
 
 import asyncio
 import socket

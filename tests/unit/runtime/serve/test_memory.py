@@ -1,6 +1,4 @@
-"""What requests free is kept for those that follow, up to a limit; and the time that small bodies
-have while only small requests have room.
-"""
+"""Memory that requests free is kept for later ones up to a limit; time limits of small bodies."""
 
 import asyncio
 from typing import Any

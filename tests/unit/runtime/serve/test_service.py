@@ -1,4 +1,4 @@
-"""What a request holds is held until nothing uses it, however long its client has waited."""
+"""Memory of a request is held until nothing uses it, however long its client has waited."""
 
 import asyncio
 import threading

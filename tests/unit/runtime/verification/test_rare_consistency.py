@@ -1,4 +1,4 @@
-"""What few manifests say, of meshes and of several engines, compared with the rest of them."""
+"""Rare parts of manifests, of meshes and of several engines, compared with the rest of them."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which target runs on which processor: recorded ones, whatever the host of the tests is.
+"""Targets that run on recorded processors, whatever the host of the tests is.
 
 A processor's name says nothing: hypervisors mask AVX-512, kernels leave AMX off, emulators make up
 a name. Only features count, and only those that a target requires.

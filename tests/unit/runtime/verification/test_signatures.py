@@ -1,4 +1,4 @@
-"""Who signed an envelope: by the signatures alone, whatever it claims, and within bounds."""
+"""Signers of an envelope, by the signatures alone, whatever it claims, and within bounds."""
 
 import pytest
 

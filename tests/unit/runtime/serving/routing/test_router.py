@@ -1,4 +1,4 @@
-"""Which way a call takes: exactly, padded to the cheapest profile, or in parts that add up."""
+"""Routes of a call: exactly, padded to the cheapest profile, or in parts that add up."""
 
 import json
 from typing import Any
