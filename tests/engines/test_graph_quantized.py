@@ -19,6 +19,8 @@ from jax import lax
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.compile.precision.quantized_module import restoring
+from aotc.compile.precision.quantized_numbers import Scheme
 from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
@@ -67,12 +69,8 @@ def by_block_with_zeros(w: Any, scale: Any, zero: Any, x: Any) -> Any:
 
 def of_bytes(w: Any, scale: Any, x: Any) -> Any:
     """Multiply by 4-bit numbers in the halves of bytes, as a precision's module has them."""
-    shape = (COLUMNS, DEPTH // 2, 2)
-    places = lax.broadcast_in_dim(np.array([0, 4], np.uint8), shape, (2,))
-    halves = lax.shift_right_logical(lax.broadcast_in_dim(w, shape, (0, 1)), places)
-    numbers = lax.bitwise_and(halves, jnp.full(shape, 15, jnp.uint8)).reshape(COLUMNS, DEPTH)
-    numbers = wide(numbers.T.reshape(BLOCKS, GROUP, COLUMNS)) - 8
-    return x @ (numbers * scale[:, None]).reshape(DEPTH, COLUMNS)
+    scheme = Scheme("int4", (0,), GROUP)
+    return x @ restoring(scheme, (DEPTH, COLUMNS), np.dtype(np.float32))(w, scale)
 
 
 def with_a_zero(w: Any, scale: Any, zero: Any, x: Any) -> Any:

@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
-from aotc.check.plain_jax import round_activations
+from aotc.check.rounding_steps import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
@@ -124,6 +124,30 @@ def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("integers", [False, True])
+def test_functions_that_composites_name_keep_their_bodies(integers: bool) -> None:
+    def program(x: Any, w: Any) -> Any:
+        products = jax.nn.silu(jax.nn.relu(x) @ w)
+        scores = jax.scipy.special.erfc(jax.nn.leaky_relu(jax.scipy.special.erf(products)))
+        return jax.nn.gelu(scores, approximate=False), lax.top_k(products, 2), jnp.argmax(scores, 1)
+
+    scheme = Scheme("int8", (0,))
+    module = mlir_context.read_artifact(artifact(program, X, W))
+    take_quantized(module, {1: scheme}, {1: None} if integers else {})
+    numbers = quantize(W, scheme)
+    given = [X, stored(numbers, scheme), numbers.scale]
+    found = interpreted(portable(module).artifact, given)
+    expected = jax.tree.leaves(jax.jit(program)(X, dequantize(numbers, scheme, W.dtype)))
+    if integers:
+        module = mlir_context.read_artifact(artifact(program, X, W))
+        take_quantized(module, {1: scheme})
+        exact = interpreted(portable(module).artifact, given)
+        np.testing.assert_allclose(found[0], exact[0], atol=0.1)
+        return
+    for result, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
     program = artifact(lambda x, v, w: x @ v @ w, X, W, W.T.copy())
     module = mlir_context.read_artifact(program)
@@ -173,7 +197,7 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     w = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     scheme = Scheme("int8", contracted)
     module = mlir_context.read_artifact(artifact(function, x, w))
-    assert take_quantized(module, {1: scheme}, round_activations=True) == 1
+    assert take_quantized(module, {1: scheme}, {1: None}) == 1
     made = portable(module)
     with module.context:
         text = str(module)
@@ -185,7 +209,7 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     # A function of its own, as jax gives a module that it knows again.
     lowered = jax.jit(lambda x, w: function(x, w), keep_unused=True).lower(x, restored)
-    round_activations(lowered.compiler_ir("stablehlo"), [1])
+    round_activations(lowered.compiler_ir("stablehlo"), {1: None})
     plain = np.asarray(lowered.compile()(x, restored))
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-6)
 
@@ -210,5 +234,5 @@ def test_other_products_keep_their_activations(function: Callable[..., Any]) -> 
     w = np.ones((3, 3, 3, 6) if is_image else (8, 8), np.float32)
     module = mlir_context.read_artifact(artifact(function, x, w))
     scheme = Scheme("int8", (0, 1, 2) if is_image else (0,))
-    assert take_quantized(module, {1: scheme}, round_activations=True) == 0
+    assert take_quantized(module, {1: scheme}, {1: None}) == 0
     portable(module)
