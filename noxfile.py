@@ -222,9 +222,9 @@ def engines_search(session: nox.Session) -> None:
     seed, engine = os.environ.get("SEED", "1"), os.environ.get("ENGINE", "")
     only = ("--engine", engine) if engine else ("--share", "iree=8", "--share", "xla=4")
     found = str(OUT / "engines" / f"found-{seed}.jsonl")
-    count = os.environ.get("COUNT", "20000")
+    count, quantized = os.environ.get("COUNT", "20000"), os.environ.get("QUANTIZED", "2000")
     command = ("-m", "tests.engines.search", "run", found, "--seed", seed, "--count", count)
-    run(session, python, *command, *only, OMP_NUM_THREADS="1")
+    run(session, python, *command, "--quantized", quantized, *only, OMP_NUM_THREADS="1")
 
 
 @nox.session(python=False, name="onnx-frontend")

@@ -54,7 +54,7 @@ class ParityError(AotcError):
 
 
 class EngineFailedError(ParityError):
-    """AOTC-E953 alone: an engine that fails to load or to call what was compiled for it."""
+    """AOTC-E951 and E953 alone: an engine that computes wrong results, or cannot run a program."""
 
 
 class FleetError(AotcError):

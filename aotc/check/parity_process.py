@@ -130,8 +130,9 @@ def run(
     is a command that runs in place of forked processes.
 
     Raises:
-        EngineFailedError: AOTC-E953 alone, because the engine cannot load or call an executable.
-        ParityError: AOTC-E951 tolerance exceeded, E952 the process crashed or hung, E953 the
+        EngineFailedError: AOTC-E951 tolerance exceeded, E953 the engine cannot load or call an
+            executable.
+        ParityError: AOTC-E951 plain JAX is wrong, E952 the process crashed or hung, E953 the
             runtime rejects the bundle, E959 other arguments or results than those of plain JAX, or
             others in a later call.
     """
@@ -187,7 +188,9 @@ def _outcome(answer: Answer, target: str, ask_verdicts: AskVerdicts) -> Ran:
     beyond = [_beyond(calls, target, verdicts.get(calls[0][0])) for calls in wrong.values()]
     differing = [_otherwise(each, target) for each in answer.differing]
     if differing or beyond or changed:
-        is_engine = not beyond and not changed and all(e.is_failure for e in answer.differing)
+        found = (verdicts.get(call) for calls in wrong.values() for call, _ in calls)
+        is_jax = any(each.wrong in ("plain JAX", "both") for each in found if each)
+        is_engine = not (changed or is_jax) and all(e.is_failure for e in answer.differing)
         raise (EngineFailedError if is_engine else ParityError)(*differing, *beyond, *changed)
     return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
 

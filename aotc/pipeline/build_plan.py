@@ -133,9 +133,12 @@ REFUSALS = frozenset(["AOTC-E901", "AOTC-E902", "AOTC-E903", "AOTC-E904", "AOTC-
 toolchain that is missing is none of it."""
 
 
+_FAILURES = {"AOTC-E951": "computes wrong results of", "AOTC-E953": "cannot run"}
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFallback:
-    """A target that an engine could not compile or run, so that the next one was taken.
+    """A target that an engine could not compile or run right, so that the next one was taken.
 
     `findings` are about the first executable that failed.
     """
@@ -150,9 +153,9 @@ class EngineFallback:
         """Return a sentence about what happened."""
         first = self.findings[0]
         found = first.found.splitlines()[0]
-        verb = "run" if first.code == "AOTC-E953" else "compile"
+        does = _FAILURES.get(first.code, "cannot compile")
         return (
-            f"{self.target} is compiled by {self.taken}, because {self.engine} cannot {verb} "
+            f"{self.target} is compiled by {self.taken}, because {self.engine} {does} "
             f"{first.where} ({first.code}: {found})"
         )
 

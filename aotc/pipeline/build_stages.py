@@ -401,8 +401,9 @@ def check(
 ) -> tuple[list[TargetParts], Compiled]:
     """Check every target's memory limit, the gates and parity; return proven parts of targets.
 
-    Where an engine fails to load or call its executables, the next one of the list compiles the
-    target, which alone is checked again; what is compiled in the end comes second.
+    Where an engine fails to load or call its executables, or computes wrong results, the next one
+    of the list compiles the target, which alone is checked again; what is compiled in the end comes
+    second.
 
     Raises BudgetExceededError (AOTC-E973, E975), CompileError, ParityError, and failures collected
     before.
@@ -449,7 +450,7 @@ def check(
 def _take_next_engines(
     run: BuildRun, program: CapturedProgram, compiled: Compiled, begun: Mapping[str, Future[Ran]]
 ) -> Compiled:
-    """Compile anew the targets whose engine fails to load or call its executables.
+    """Compile anew the targets whose engine fails to run its executables, or is wrong.
 
     Return what is compiled then; the same value if no engine fails, or none is left.
     """

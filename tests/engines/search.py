@@ -8,9 +8,8 @@
 
 OUT gets one line of JSON for each program and engine; the exit code is 1 if one of them differs.
 Programs run in a child: a crash is a finding, and the rest goes on in a new child. A search that
-was ended goes on where it was. LEVEL in the environment is IREE's one level of optimization to
-compile at, instead of the first that compiles. X64=0 there makes every edge program one of at most
-32 bits, as JAX does by default.
+was ended goes on where it was. X64=0 in the environment makes every edge program one of at most 32
+bits, as JAX does by default.
 """
 
 from __future__ import annotations
@@ -249,9 +248,8 @@ def compile_iree(lowered: Lowered) -> bytes:
         raise RefusedError(f"custom calls: {' '.join(called)}")
     (target,) = candidates(read_target("cpu-x86-64-v3", Path(__file__).parent), ["iree"], "here")
     words = ""
-    stated = os.environ.get("LEVEL")
     places = tuple(range(len(lowered.weights)))
-    for level in [stated] if stated else LEVELS:
+    for level in LEVELS:
         flags = (*FLAGS, *_target_flags(target), f"--{LEVEL}={level}")
         # The compiler leaves its statistics in the working folder.
         with TemporaryFile() as said, TemporaryDirectory() as folder, chdir(folder):

@@ -18,6 +18,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.check import parity_process
 from aotc.pipeline.build import build
 from aotc_runtime.base import canonical_json
+from aotc_runtime.base.errors import Finding
 from tests.engines.conftest import Other
 from tests.engines.sums import (
     FACTORIZED,
@@ -176,8 +177,16 @@ def test_refused_module_falls_to_next_engine_and_is_recorded(other: Other, tmp_p
     assert "lapack_spotrf_ffi" in refusal.found
 
 
-def test_an_engine_that_fails_at_a_call_falls_to_the_next_engine_and_is_recorded(
-    other: Other, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failed", "does"),
+    [
+        (finding("AOTC-E953", "f", "no memory", cause="engine-fails-at-a-call"), "cannot run"),
+        (finding("AOTC-E951", "f", "2 of 4 elements differ"), "computes wrong results of"),
+    ],
+    ids=["fails at a call", "wrong results"],
+)
+def test_an_engine_that_fails_falls_to_the_next_engine_and_is_recorded(
+    other: Other, failed: Finding, does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_parity, calls = parity_process.run, []
 
@@ -185,22 +194,19 @@ def test_an_engine_that_fails_at_a_call_falls_to_the_next_engine_and_is_recorded
         calls.append(arguments)
         if len(calls) > 1:
             return run_parity(*arguments)
-        failed = finding("AOTC-E953", "predict", "no memory", cause="engine-fails-at-a-call")
         raise EngineFailedError(failed)
 
     monkeypatch.setattr(parity_process, "run", fails_first)
     targets = '"cpu-x86-64-v2", "cpu-x86-64-v3"'
     built = make(tmp_path, write(tmp_path, f'{other.listed}, "xla"', targets))
-    assert any(
-        f"compiled by xla, because {other.name} cannot run predict (AOTC-E953: no memory)" in note
-        for note in built.notes
-    )
+    why = f"because {other.name} {does} f ({failed.code}: {failed.found})"
+    assert any(f"compiled by xla, {why}" in note for note in built.notes)
     documents = take_apart(in_memory(tmp_path / "sums.aotb"))
     by_platform = {each.manifest["target"]["platform"]: each.manifest for each in documents.targets}
     assert by_platform.keys() == {"cpu", other.name}
     evidence = documents.layers[by_platform["cpu"]["evidence"]["digest"]]
     (refusal,) = canonical_json.decode(evidence, Evidence, where="evidence").refused
-    assert (refusal.engine, refusal.code) == (other.name, "AOTC-E953")
+    assert (refusal.engine, refusal.code, refusal.found) == (other.name, failed.code, failed.found)
     assert len(calls) == 3, "the target of the other engine is not checked again"
 
 

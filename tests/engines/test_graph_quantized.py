@@ -409,43 +409,6 @@ def test_largest_numbers_times_small_scales_stay_finite(name: str, engine: Any) 
     assert np.isfinite(plain).all() and _same(found, plain)
 
 
-WRONG: Mapping[str, tuple[Program, Program]] = {
-    "a scale": (
-        ALL["4 bits by column"],
-        Program(by_column, (W4, np.where(np.arange(COLUMNS) == 7, 1.1, 1) * ROW), ()),
-    ),
-    "the sign": (ALL["4 bits by column"], Program(by_column, (W4, -ROW), ())),
-    "nibbles in another order": (
-        ALL["4 bits by column"],
-        Program(by_column, (W4.reshape(-1, 2, COLUMNS)[:, ::-1].reshape(W4.shape), ROW), ()),
-    ),
-    "blocks in another order": (
-        ALL["4 bits by block"],
-        Program(by_block, (W4, BLOCKED[::-1].copy()), ()),
-    ),
-    "another block": (ALL["8 bits by block"], Program(by_block, (W8, np.roll(BLOCKED, 1, 0)), ())),
-    "the other axis": (
-        Program(by_column, (W8[:COLUMNS], ROW), (X[:, :COLUMNS],)),
-        Program(lambda w, s, x: x @ (wide(w) * s[:, None]), (W8[:COLUMNS], ROW), ()),
-    ),
-    "a zero": (ALL["unsigned 8 bits, a zero"], Program(with_a_zero, (U8, ROW, np.uint8(100)), ())),
-}
-"""Programs, and others that differ in what quantized weights are made of."""
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=ON_ONNX) for name in WRONG])
-def test_a_difference_in_the_quantization_is_seen(name: str) -> None:
-    right, wrong = WRONG[name]
-    _, plain, _ = results_of(right, "onnxruntime")
-    wrong = wrong._replace(inputs=right.inputs)
-    weights = tuple(
-        np.asarray(each, np.asarray(w).dtype)
-        for each, w in zip(wrong.weights, right.weights, strict=True)
-    )
-    found, _, _ = results_of(wrong._replace(weights=weights), "onnxruntime")
-    assert not _same(found, plain, 1e-3)
-
-
 @pytest.mark.parametrize("engine", ON_GRAPHS)
 def test_a_convolution_of_integers_is_exact_or_refused(engine: Any) -> None:
     image, kernel = _whole(np.int8, 1, 8, 9, 8), _whole(np.int8, 3, 3, 8, 4)

@@ -10,6 +10,7 @@ import pytest
 
 from . import generated_programs
 from .generated_programs import STEPS, generated
+from .quantized_programs import quantized
 from .search import Case, Child, Loaded, Lowered, compared, finding, generated_case
 
 SEED = 7
@@ -20,18 +21,19 @@ def case(function: Any, *inputs: Any, **more: Sequence[Any]) -> Case:
     return Case("case", function, False, (), {"ordinary": inputs, **more})
 
 
-def test_a_number_gives_the_same_program_each_time() -> None:
-    first, second = ([generated(SEED, number) for number in range(40)] for _ in range(2))
+@pytest.mark.parametrize("of_number", [generated, quantized])
+def test_a_number_gives_the_same_program_each_time(of_number: Any) -> None:
+    first, second = ([of_number(SEED, number) for number in range(40)] for _ in range(2))
     assert [each.text for each in first] == [each.text for each in second]
     for one, other in zip(first, second, strict=True):
         assert [w.tobytes() for w in one.weights] == [w.tobytes() for w in other.weights]
     assert len({each.text for each in first}) == 40
 
 
-@pytest.mark.parametrize("first", [0, 20])
-def test_programs_are_ones_that_plain_jax_runs(first: int) -> None:
-    for number in range(first, first + 20):
-        made = generated(SEED, number)
+@pytest.mark.parametrize("of_number", [generated, quantized])
+def test_programs_are_ones_that_plain_jax_runs(of_number: Any) -> None:
+    for number in range(20):
+        made = of_number(SEED, number)
         with jax.enable_x64(made.x64):
             inputs = [np.zeros(leaf.shape, leaf.dtype) for leaf in made.inputs]
             assert jax.eval_shape(made.function(), *made.weights, *inputs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from msgspec import UNSET
 
@@ -49,7 +50,9 @@ class Bound:
         """Return its value in a call with these weights and inputs."""
         if self.weight is not None:
             return weights[self.weight]
-        return self.constant if self.number is None else given[self.number]
+        if self.number is not None:
+            return given[self.number]
+        return None if self.constant is None else jnp.asarray(self.constant)
 
 
 @dataclass(slots=True)

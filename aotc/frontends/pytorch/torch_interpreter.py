@@ -120,7 +120,7 @@ class Values:
         numbers = jnp.arange(parent.size, dtype=canonical(INT)).reshape(parent.shape)
         made = self._view(step, numbers)
         made = made if place is None else made[place]
-        flat = jnp.reshape(parent, -1).at[made.reshape(-1)].set(value.reshape(-1))
+        flat = parent.reshape(-1).at[made.reshape(-1)].set(value.reshape(-1))
         return flat.reshape(parent.shape)
 
 

@@ -18,6 +18,7 @@ from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
 from aotc.check.value_trials import ValuesRan
+from aotc.check.value_verdict import CallVerdict, Verdict
 from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
@@ -36,7 +37,7 @@ CLOSE = Difference(0.25, 0.5, 7, 80, within=True, excess=0.5, worst="label")
 FAR = replace(CLOSE, within=False, excess=2.0)
 
 
-def answered(script: str, tmp_path: Path) -> parity_process.Ran:
+def answered(script: str, tmp_path: Path, **options: Any) -> parity_process.Ran:
     """Run a shell script in place of the worker."""
     command = tmp_path / "worker"
     command.write_text(f"#!/bin/sh\n{script}\n")
@@ -48,6 +49,7 @@ def answered(script: str, tmp_path: Path) -> parity_process.Ran:
         tmp_path,
         Processes(),
         worker=[str(command)],
+        **options,
     )
 
 
@@ -88,10 +90,19 @@ def test_every_result_beyond_its_tolerance_is_reported(tmp_path: Path) -> None:
         (ExecutableKey("f"), replace(FAR, max_abs=math.inf)),
     ]
     error = refused(answer(fixtures=fixtures), tmp_path)
+    assert type(error) is EngineFailedError
     assert [finding.code for finding in error.findings] == ["AOTC-E951", "AOTC-E951"]
     assert error.exit_code == 8
     assert error.findings[0].where == "predict[batch=64] for cpu-x86-64-v3, output label"
     assert "max abs error inf" in error.findings[1].found
+
+
+def test_a_wrong_result_of_plain_jax_is_no_failure_of_the_engine(tmp_path: Path) -> None:
+    verdicts = [CallVerdict(Verdict("label", True, 80), "plain JAX")]
+    with pytest.raises(ParityError) as caught:
+        answered(answer(fixtures=[(KEY, FAR)]), tmp_path, ask_verdicts=lambda _: verdicts)
+    assert type(caught.value) is ParityError
+    assert "plain JAX is wrong" in caught.value.findings[0].hint
 
 
 @pytest.mark.parametrize(

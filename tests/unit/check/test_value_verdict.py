@@ -73,6 +73,14 @@ def test_judge_takes_an_overflow_of_float32_as_plain_jax_has_it() -> None:
     assert not _judged(np.float32([3e38, 1.0]), plain=plain, exact=exact).right
 
 
+def test_judge_takes_errors_of_plain_jaxs_size_where_only_its_sums_overflow() -> None:
+    exact, plain = np.array([1e33, 1e38]), np.float32([np.nan, 1e38])
+    near = [(np.float32([1.001e33, 1e38]), exact)]
+    assert _judged(np.float32([1.005e33, 1e38]), plain, exact, neighbours=near).right
+    assert not _judged(np.float32([1.02e33, 1e38]), plain, exact, neighbours=near).right
+    assert not _judged(np.float32([np.inf, 1e38]), plain, exact, neighbours=near).right
+
+
 def test_judge_accepts_another_way_to_compute_the_truth() -> None:
     plain, found = np.float32([1.0]), np.float32([np.nan])
     truth = Truth([np.array([1.0]), np.array([np.nan])])

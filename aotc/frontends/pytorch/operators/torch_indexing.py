@@ -33,11 +33,6 @@ def _masks(given: Arguments) -> str | None:
     return None
 
 
-def _at(x: Array, places: Any) -> Any:
-    """Return places of an array, which numpy holds if it is a constant of the model."""
-    return jnp.asarray(x).at[places]
-
-
 OUTSIDE: Mapping[str, Any] = {"wrap_negative_indices": False}
 """Negative places are outside, where PyTorch raises an error: not those from the end."""
 
@@ -48,12 +43,12 @@ def _places(indices: Sequence[Array | None]) -> tuple[Any, ...]:
 
 @op("index.Tensor", "_unsafe_index.Tensor", refuse=_masks)
 def index(self: Array, indices: Sequence[Array | None]) -> Array:
-    return _at(self, _places(indices)).get(mode="fill")
+    return self.at[_places(indices)].get(mode="fill")
 
 
 @op("_unsafe_masked_index", refuse=_masks)
 def masked_index(self: Array, mask: Array, indices: Sequence[Array | None], fill: Any) -> Array:
-    found = _at(self, _places(indices)).get(mode="clip")
+    found = self.at[_places(indices)].get(mode="clip")
     return jnp.where(mask, found, as_dtype(fill, self.dtype))
 
 
@@ -61,7 +56,7 @@ def masked_index(self: Array, mask: Array, indices: Sequence[Array | None], fill
 def index_select(self: Array, dim: int, index: Array) -> Array:
     if self.ndim == 0:
         return self
-    return _at(self, _along(self, dim, index)).get(mode="fill", **OUTSIDE)
+    return self.at[_along(self, dim, index)].get(mode="fill", **OUTSIDE)
 
 
 def _grid(x: Array, dim: int, index: Array) -> tuple[Array, ...]:
@@ -84,14 +79,14 @@ def gather(self: Array, dim: int, index: Array) -> Array:
         return jnp.zeros(index.shape, self.dtype)
     if index.ndim == 0:
         index = index.reshape(1)
-        return _at(self, _grid(self, dim, index)).get(mode="fill", **OUTSIDE).reshape(())
-    return _at(self, _grid(self, dim, index)).get(mode="fill", **OUTSIDE)
+        return self.at[_grid(self, dim, index)].get(mode="fill", **OUTSIDE).reshape(())
+    return self.at[_grid(self, dim, index)].get(mode="fill", **OUTSIDE)
 
 
 @op("take_along_dim")
 def take_along_dim(self: Array, indices: Array, dim: int | None = None) -> Array:
     if dim is None:
-        return _at(self.reshape(-1), indices.reshape(-1)).get(mode="fill")
+        return self.reshape(-1).at[indices.reshape(-1)].get(mode="fill")
     return jnp.take_along_axis(self, indices, dim, mode="fill")
 
 
@@ -123,7 +118,7 @@ def scatter(
         src = src if src is None else jnp.reshape(src, 1)
         return scatter(self, 0, index, src, value, reduce).reshape(())
     updates = _sources(value if src is None else src, index, self)
-    at = _at(self, _grid(self, dim, index))
+    at = self.at[_grid(self, dim, index)]
     if reduce is None:
         return at.set(updates, mode="drop", **OUTSIDE)
     if reduce not in ("add", "multiply"):
@@ -140,13 +135,13 @@ def _reduced(x: Array, places: Any, updates: Array, reduce: str, include_self: b
         raise Unsupported(f"the reduction {reduce!a}")
     start = x
     if not include_self:
-        start = _at(x, places).set(_neutral(reduce, x.dtype), mode="drop", **OUTSIDE)
+        start = x.at[places].set(_neutral(reduce, x.dtype), mode="drop", **OUTSIDE)
     if x.dtype == BOOL:
         # Of truth values a sum or the largest is "or", a product or the smallest is "and".
         kinds = {"sum": "max", "prod": "min", "amax": "max", "amin": "min"}
         if reduce not in kinds:
             raise Unsupported("a mean of truth values")
-    made: Array = getattr(_at(start, places), kinds[reduce])(updates, mode="drop", **OUTSIDE)
+    made: Array = getattr(start.at[places], kinds[reduce])(updates, mode="drop", **OUTSIDE)
     if reduce != "mean":
         return made
     counts = jnp.ones_like(x) if include_self else jnp.zeros_like(x)
@@ -202,7 +197,7 @@ def embedding_bag(
     bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
     places = jnp.arange(indices.shape[0], dtype=offsets.dtype)
     bag = jnp.searchsorted(offsets, places, side="right", method="compare_all") - 1
-    rows = _at(weight, indices).get(mode="fill", **OUTSIDE).astype(wide(weight.dtype))
+    rows = weight.at[indices].get(mode="fill", **OUTSIDE).astype(wide(weight.dtype))
     kept = jnp.ones(indices.shape, bool)
     if padding_idx >= 0:
         kept = indices != padding_idx
@@ -251,7 +246,7 @@ def index_put(
     if first is not None and first.dtype == BOOL:
         mask = first.reshape(first.shape + (1,) * (self.ndim - first.ndim))
         return jnp.where(mask, values.reshape(()), self)
-    at = _at(self, _places(indices))
+    at = self.at[_places(indices)]
     return _added(at, values, mode="drop") if accumulate else at.set(values, mode="drop")
 
 
@@ -265,14 +260,13 @@ def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
 def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     mask = jnp.broadcast_to(mask, self.shape)
     order = jnp.cumsum(mask.reshape(-1).astype(canonical(INT))) - 1
-    taken = _at(source.reshape(-1), jnp.maximum(order, 0)).get(mode="fill").reshape(self.shape)
+    taken = source.reshape(-1).at[jnp.maximum(order, 0)].get(mode="fill").reshape(self.shape)
     return jnp.where(mask, taken, self)
 
 
 @op("select_scatter")
 def select_scatter(self: Array, src: Array, dim: int, index: Any) -> Array:
-    places = (slice(None),) * axis_of(self, dim) + (index,)
-    return _at(self, places).set(as_dtype(src, self.dtype))
+    return self.at[(slice(None),) * axis_of(self, dim) + (index,)].set(as_dtype(src, self.dtype))
 
 
 @op("slice_scatter")
@@ -283,7 +277,7 @@ def slice_scatter(
     if isinstance(end, int) and end >= 2**62:
         end = None
     src = as_dtype(src, self.dtype)
-    return _at(self, (slice(None),) * at + (slice(start, end, step),)).set(src)
+    return self.at[(slice(None),) * at + (slice(start, end, step),)].set(src)
 
 
 @op("diagonal_scatter")
@@ -310,19 +304,19 @@ def one_hot(self: Array, num_classes: int = -1) -> Array:
 
 op.table(
     {
-        "embedding": lambda weight, indices, padding_idx=-1, sparse=False: _at(weight, indices).get(
+        "embedding": lambda weight, indices, padding_idx=-1, sparse=False: weight.at[indices].get(
             mode="fill", **OUTSIDE
         ),
-        "take": lambda self, index: _at(self.reshape(-1), index).get(mode="fill"),
+        "take": lambda self, index: self.reshape(-1).at[index].get(mode="fill"),
         "scatter_add": lambda self, dim, index, src: scatter(self, dim, index, src, reduce="add"),
-        "index_add": lambda self, dim, index, source, alpha=1: _at(
-            self, _along(self, dim, index)
-        ).add(as_dtype(source * alpha, self.dtype), mode="drop", **OUTSIDE),
-        "index_copy": lambda self, dim, index, source: _at(self, _along(self, dim, index)).set(
+        "index_add": lambda self, dim, index, source, alpha=1: self.at[
+            _along(self, dim, index)
+        ].add(as_dtype(source * alpha, self.dtype), mode="drop", **OUTSIDE),
+        "index_copy": lambda self, dim, index, source: self.at[_along(self, dim, index)].set(
             source, mode="drop", **OUTSIDE
         ),
-        "index_fill.int_Scalar index_fill.int_Tensor": lambda self, dim, index, value: _at(
-            self, _along(self, dim, index)
-        ).set(as_dtype(value, self.dtype), mode="drop"),
+        "index_fill.int_Scalar index_fill.int_Tensor": lambda self, dim, index, value: self.at[
+            _along(self, dim, index)
+        ].set(as_dtype(value, self.dtype), mode="drop"),
     }
 )

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from typing import Any
 
+import jax
 import msgspec
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.frontends.pytorch import torch_plan, torch_results, torch_schema, torch_weights
+from aotc.frontends.pytorch.torch_bindings import Bound
 from aotc.frontends.pytorch.torch_plan import DTypeNumber, Ref, Step
 from tests.unit.frontends.pytorch.test_hostile_files import (
     PROGRAM,
@@ -413,3 +415,9 @@ def test_an_input_has_as_many_dimensions_as_numpy_has() -> None:
     most = {"sizes": [{"as_int": 1}] * 64}
     model = read(changed(PROGRAM, lambda d: graph(d)["tensor_values"]["ids"].update(most)))
     assert model.inputs[0].shape == (1,) * 64
+
+
+def test_operators_take_a_constant_of_the_graph_as_they_take_a_weight() -> None:
+    """Numpy's arrays have no `at`, and other types of sums."""
+    assert isinstance(Bound("table", constant=np.ones(2)).value({}, ()), jax.Array)
+    assert Bound("unused").value({}, ()) is None

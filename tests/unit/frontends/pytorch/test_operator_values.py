@@ -61,23 +61,6 @@ def test_a_negative_index_is_out_of_range_where_pytorch_raises() -> None:
         np.testing.assert_array_equal(made(f"aten.{name}", TABLE, *arguments), expected, name)
 
 
-def test_a_constant_of_the_model_is_read_and_written_at_places() -> None:
-    table, ids = np.asarray(TABLE), jnp.asarray([2, 0])
-    rows = jnp.asarray([[2, 0]])
-    for name, arguments, expected in (
-        ("index.Tensor", [[ids]], [[5.0, 6.0], [1.0, 2.0]]),
-        ("embedding.default", [ids], [[5.0, 6.0], [1.0, 2.0]]),
-        ("gather.default", [0, rows], [[5.0, 2.0]]),
-        ("take.default", [ids], [3.0, 1.0]),
-        ("scatter.value", [0, rows, None, 0.0], [[1.0, 0.0], [3.0, -4.0], [0.0, 6.0]]),
-        ("index_put.default", [[ids], jnp.float32(0)], [[0.0, 0.0], [3.0, -4.0], [0.0, 0.0]]),
-        ("select_scatter.default", [ids, 0, 1], [[1.0, 2.0], [2.0, 0.0], [5.0, 6.0]]),
-        ("slice_scatter.default", [TABLE[2:], 0, 1, 2], [[1.0, 2.0], [5.0, 6.0], [5.0, 6.0]]),
-    ):
-        assert made(f"aten.{name}", table, *arguments).tolist() == expected, name
-    assert made("aten.embedding_bag.default", table, ids, ids[1:])[0].tolist() == [[6.0, 8.0]]
-
-
 def test_truth_values_have_a_product_of_kronecker() -> None:
     found = made("aten.kron.default", jnp.asarray([True, False]), jnp.asarray([False, True]))
     assert found.tolist() == [False, True, False, False]
