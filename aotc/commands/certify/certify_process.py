@@ -125,16 +125,19 @@ def run(
     python: its interpreter.  runtime: what `runtime_copy` made.  release: what runs the target
     there.  seconds: how long it may take.  on_fixture: gets the number of fixtures that have run.
     """
-    events: list[_Event] = []
+    where: _Surroundings | None = None
+    verified = ""
+    runs: list[FixtureRun] = []
 
     def heard(item: str) -> None:
-        events.append(_event(item))
-        on_fixture(sum(event.ran is not None for event in events))
+        nonlocal where, verified
+        event = _event(item)
+        where, verified = where or event.surroundings, verified or event.verified
+        runs.extend([event.ran] if event.ran is not None else [])
+        on_fixture(len(runs))
 
     def trial(outcome: str, detail: str, findings: tuple[Finding, ...] = ()) -> Trial:
-        runs = tuple(event.ran for event in events if event.ran is not None)
-        where = next((e.surroundings for e in events if e.surroundings is not None), None)
-        return Trial(job.target, release, outcome, detail, runs, where, findings)
+        return Trial(job.target, release, outcome, detail, tuple(runs), where, findings)
 
     try:
         worker_parent.run(
@@ -158,7 +161,17 @@ def run(
             return trial(HUNG, f"did not end in {seconds:g} s, while {doing}")
         ended = f"{describe_status(crash.status)}, while {doing}"
         return trial(CRASHED, quoted(ended, crash.last_lines(STDERR_LINES_SHOWN)))
-    return _trial_of(job, release, events, trial)
+    if where is None:
+        return trial(CRASHED, "exit status 0, while starting")
+    if (where.version, verified) != (release.version, job.root_digest):
+        found = f"{release.package} {where.version} on {verified}"
+        expected = f"{release} with {job.root_digest}"
+        cause = "environment-changed-during-certification"
+        changed = finding("AOTC-E559", job.bundle, found, cause=cause, expected=expected)
+        return trial("", "", (changed,))
+    if beyond := [run.label for run in runs if not run.withinTolerance]:
+        return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))
+    return trial(PASSED, "")
 
 
 def _event(item: str) -> _Event:
@@ -167,29 +180,3 @@ def _event(item: str) -> _Event:
         return msgspec.json.decode(item, type=_Event)
     except (ValueError, RecursionError):  # MsgspecError is a ValueError
         return _Event()
-
-
-def _something_else(job: Job, release: Release, found: str) -> Finding:
-    return finding(
-        "AOTC-E559",
-        job.bundle,
-        f"{release.package} {found}",
-        cause="environment-changed-during-certification",
-        expected=f"{release} with {job.root_digest}",
-    )
-
-
-def _trial_of(
-    job: Job, release: Release, events: list[_Event], trial: Callable[..., Trial]
-) -> Trial:
-    """Return the trial of a process that ended normally, from its events."""
-    where = next((e.surroundings for e in events if e.surroundings is not None), None)
-    if where is None:
-        return trial(CRASHED, "exit status 0, while starting")
-    verified = next((event.verified for event in events if event.verified), "")
-    if (where.version, verified) != (release.version, job.root_digest):
-        return trial("", "", (_something_else(job, release, f"{where.version} on {verified}"),))
-    beyond = [e.ran.label for e in events if e.ran is not None and not e.ran.withinTolerance]
-    if beyond:
-        return trial(BEYOND, "beyond tolerance in " + ", ".join(beyond))
-    return trial(PASSED, "")

@@ -20,7 +20,6 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
 from aotc_runtime.schema.bundle_manifest import (
-    Asset,
     BlobRef,
     Evaluation,
     Parity,
@@ -228,8 +227,10 @@ def _changes(changed: Changed) -> Iterator[Change]:
             if before.get(kind) != after.get(kind):
                 yield _number(kind, place, before.get(kind), after.get(kind))
     elif key in _LISTED:
-        kind, name, seen = _LISTED[key]
-        yield from _fields(kind, place, seen(before), seen(after), name)
+        kind, name = _LISTED[key]
+        if seen := _SEEN.get(key):
+            before, after = seen(before), seen(after)
+        yield from _fields(kind, place, before, after, name)
     elif fact.part is Part.ENTRY_POINT:
         yield from _fields("interface", place, before, after, fact.field)
 
@@ -240,14 +241,6 @@ def _files(place: str, before: Sequence[BlobRef], after: Sequence[BlobRef]) -> C
     first, second = (_shown(f) if len(f) > 1 else f[0][:19] for f in files)
     rest = f" (of {len(files[1])} files {same} are the same)" if same else ""
     return Change("weights", place, f"values{rest}", first, second)
-
-
-def _tensors(tensors: Sequence[WeightTensor]) -> dict[str, str]:
-    return {tensor.name: _tensor(tensor) for tensor in tensors}
-
-
-def _digests(asset: Asset) -> dict[str, str]:
-    return {path: ref.digest for path, ref in asset.files.items()}
 
 
 def _tensor(tensor: WeightTensor) -> str:
@@ -286,14 +279,6 @@ def _metrics(evaluations: tuple[Evaluation, ...] | UnsetType) -> dict[str, Any]:
     }
 
 
-def _profiles(sizes: Sequence[str]) -> dict[str, str]:
-    return {text or "without sizes": "there" for text in sizes}
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
 _PRESENCE = {
     (Part.WEIGHTS, "origin"): "weights",
     (Part.ASSET, "files"): "assets",
@@ -303,32 +288,42 @@ _PRESENCE = {
 
 _BLOBS = ("module", "executable", "fixture")
 
-_LISTED: dict[tuple[Part, str], tuple[str, str, Callable[[Any], Any]]] = {
-    (Part.MANIFEST, "target"): ("targets", "", _itself),
-    (Part.MANIFEST, "requires"): ("targets", "", _itself),
-    (Part.MANIFEST, "mesh"): ("targets", "mesh", _itself),
-    (Part.MANIFEST, "built_with"): ("toolchain", "", _itself),
-    (Part.MANIFEST, "accepts_jaxlib"): ("toolchain", "accepts_jaxlib", _itself),
-    (Part.MANIFEST, "compilation"): ("compilation", "compilation", _itself),
-    (Part.WEIGHTS, "origin"): ("weights", "origin", _itself),
-    (Part.WEIGHTS, "tensors"): ("weights", "", _tensors),
-    (Part.ASSET, "files"): ("assets", "", _digests),
-    (Part.ENTRY_POINT, "proofs"): ("parity", "", _proofs),
-    (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results", _itself),
-    (Part.ENTRY_POINT, "evaluations"): ("metrics", "", _metrics),
-    (Part.ENTRY_POINT, "profiles"): ("profiles", "", _profiles),
-    (Part.ENTRY_POINT, "coverage"): ("coverage", "", _itself),
-    (Part.EXECUTABLE, "precision"): ("precision", "", _itself),
-    (Part.EXECUTABLE, "platform"): ("compilation", "platform", _itself),
-    (Part.EXECUTABLE, "parity"): ("parity", "", _parity),
-    (Part.EXECUTABLE, "operations"): ("operations", "", _itself),
-    (Part.EXECUTABLE, "compilation"): ("compilation", "", _itself),
-    (Part.EXECUTABLE, "placement"): ("placement", "", _itself),
+_LISTED = {
+    (Part.MANIFEST, "target"): ("targets", ""),
+    (Part.MANIFEST, "requires"): ("targets", ""),
+    (Part.MANIFEST, "mesh"): ("targets", "mesh"),
+    (Part.MANIFEST, "built_with"): ("toolchain", ""),
+    (Part.MANIFEST, "accepts_jaxlib"): ("toolchain", "accepts_jaxlib"),
+    (Part.MANIFEST, "compilation"): ("compilation", "compilation"),
+    (Part.WEIGHTS, "origin"): ("weights", "origin"),
+    (Part.WEIGHTS, "tensors"): ("weights", ""),
+    (Part.ASSET, "files"): ("assets", ""),
+    (Part.ENTRY_POINT, "proofs"): ("parity", ""),
+    (Part.ENTRY_POINT, "recorded results"): ("parity", "recorded results"),
+    (Part.ENTRY_POINT, "evaluations"): ("metrics", ""),
+    (Part.ENTRY_POINT, "profiles"): ("profiles", ""),
+    (Part.ENTRY_POINT, "coverage"): ("coverage", ""),
+    (Part.EXECUTABLE, "precision"): ("precision", ""),
+    (Part.EXECUTABLE, "platform"): ("compilation", "platform"),
+    (Part.EXECUTABLE, "parity"): ("parity", ""),
+    (Part.EXECUTABLE, "operations"): ("operations", ""),
+    (Part.EXECUTABLE, "compilation"): ("compilation", ""),
+    (Part.EXECUTABLE, "placement"): ("placement", ""),
 }
-"""The kind of a fact's changes, what begins their paths, and what of its value is compared. What is
-not listed of an entry point is its interface; what is not listed of a manifest or an executable
-follows from that, or is told for the whole bundle.
+"""The kind of a fact's changes, and what begins their paths. What is not listed of an entry point
+is its interface; what is not listed of a manifest or an executable follows from that, or is told
+for the whole bundle.
 """
+
+_SEEN: dict[tuple[Part, str], Callable[[Any], Any]] = {
+    (Part.WEIGHTS, "tensors"): lambda tensors: {each.name: _tensor(each) for each in tensors},
+    (Part.ASSET, "files"): lambda asset: {path: ref.digest for path, ref in asset.files.items()},
+    (Part.ENTRY_POINT, "proofs"): _proofs,
+    (Part.ENTRY_POINT, "evaluations"): _metrics,
+    (Part.ENTRY_POINT, "profiles"): lambda all: {each or "without sizes": "there" for each in all},
+    (Part.EXECUTABLE, "parity"): _parity,
+}
+"""What of a fact's value is compared, where it is not the value itself."""
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:

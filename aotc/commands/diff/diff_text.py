@@ -54,11 +54,8 @@ def _side(review: Review) -> dict[str, Any]:
 
 
 def _change_document(change: Change) -> dict[str, Any]:
-    numbers = change.numbers
-    known = {"kind": change.kind, "where": change.where}
-    if numbers is None:
-        return {**known, "before": change.before, "after": change.after}
-    return {**known, "before": numbers[0], "after": numbers[1]}
+    before, after = change.numbers or (change.before, change.after)
+    return {"kind": change.kind, "where": change.where, "before": before, "after": after}
 
 
 def diff_lines(diff: Diff) -> Iterator[str]:
@@ -94,15 +91,11 @@ def diff_lines(diff: Diff) -> Iterator[str]:
 
 def _rounding(changes: Sequence[Change]) -> str:
     """Return one line for all errors against plain JAX that differ within the tolerance."""
-    errors = [change for change in changes if change.path == "max_abs"]
-    largest = (max(map(float, side), default=0) for side in zip(*map(_sides, errors), strict=True))
+    errors = [(change.before, change.after) for change in changes if change.path == "max_abs"]
+    largest = (max(map(float, side)) for side in zip(*errors, strict=True))
     of = f"; the largest of fixtures: {' -> '.join(f'{n:.1e}' for n in largest)}" if errors else ""
     number = count(len(changes), "error")
     return f"{number} against plain JAX within the tolerance{of}; --json has each"
-
-
-def _sides(change: Change) -> tuple[str, str]:
-    return change.before, change.after
 
 
 def _joined(changes: Sequence[Change]) -> Iterator[str]:

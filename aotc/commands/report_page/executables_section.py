@@ -220,7 +220,11 @@ def _missed(function: FunctionCoverage, at: FunctionLines | None) -> Cell:
 
 def placement(review: Review) -> Iterator[Part]:
     """Yield the share of the work that each library or kernel does."""
-    compiled = _compiled(review)
+    compiled = [
+        (place(e, review), e.evidence.compiled)
+        for e in review.executables()
+        if e.evidence is not None and e.evidence.compiled is not UNSET
+    ]
     if not compiled:
         yield Text("The bundle has no evidence of the libraries that do the work.", "bad")
         return
@@ -246,14 +250,3 @@ def _generated_first(name: str) -> tuple[bool, str]:
 def _partition(told: ExecutableEvidence, names: list[str]) -> list[str]:
     steps = {place.name: place.steps for place in told.placement}
     return [counts_text(steps.get(name, {})) for name in names]
-
-
-type Compiled = list[tuple[str, ExecutableEvidence]]
-
-
-def _compiled(review: Review) -> Compiled:
-    return [
-        (place(e, review), e.evidence.compiled)
-        for e in review.executables()
-        if e.evidence is not None and e.evidence.compiled is not UNSET
-    ]

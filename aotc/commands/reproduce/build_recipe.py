@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.constants import SET
-from aotc.base.errors import ReproducibilityError, finding, raise_if
+from aotc.base.errors import finding, raise_if, refusal
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc.bundle.sign.build_provenance import is_variable
 from aotc_runtime.base.canonical_json import decode_foreign
@@ -141,7 +141,10 @@ def recipe_of(predicates: Iterable[bytes], signers: tuple[str, ...], where: str)
         if each.buildDefinition.buildType == BUILD_TYPE
     }
     if len(builds) != 1:
-        raise ReproducibilityError(_no_recipe(where, len(builds), decoded))
+        kinds = sorted({each.buildDefinition.buildType for each in decoded})
+        several = f"{len(builds)} of them"
+        none = "none; " + (", ".join(kinds) or "it is unsigned")
+        raise refusal("AOTC-E941", where, several if builds else none)
     recipe = _recipe(next(iter(builds.values())), signers)
     raise_if(_odd(recipe, where))
     return recipe
@@ -153,12 +156,6 @@ def _unchecked(envelopes: Iterable[bytes], where: str) -> Iterable[bytes]:
         statement = decode_foreign(payload, Statement, where=where)
         if statement.predicateType == PROVENANCE_TYPE:
             yield bytes(statement.predicate)
-
-
-def _no_recipe(where: str, count: int, decoded: list[_Predicate]) -> Finding:
-    kinds = sorted({each.buildDefinition.buildType for each in decoded})
-    found = f"{count} of them" if count else "none; " + (", ".join(kinds) or "it is unsigned")
-    return finding("AOTC-E941", where, found)
 
 
 def _recipe(build: _Definition, signers: tuple[str, ...]) -> Recipe:

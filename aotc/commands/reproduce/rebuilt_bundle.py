@@ -143,11 +143,9 @@ def reproduce(
     processes = Processes()
     with scratch_folder() as scratch, _interpreter(recipe, changed, processes, on_stage) as python:
         on_stage("building it again")
-        again = scratch / "again.aotb"
-        arguments = [*(["--tuning", str(tuning.absolute())] if tuning else [])]
-        for target in recipe.targets:
-            arguments.append(f"--target={target}")
-        bill = scratch / "again.cdx.json"
+        again, bill = scratch / "again.aotb", scratch / "again.cdx.json"
+        arguments = ["--tuning", str(tuning.absolute())] if tuning else []
+        arguments += [f"--target={target}" for target in recipe.targets]
         arguments += ["-o", str(again), "--sbom", str(bill)]
         try:
             _build([*python, "build", str(found.absolute()), *arguments], scratch, processes)
@@ -157,10 +155,8 @@ def reproduce(
         built, _ = read_unverified(open_streamed(again))
         if built.root_digest != read.root_digest:
             on_stage("comparing")
-            manifests = built.manifests
-            present = {
-                name: manifests[name] for name in read.contents.manifests if name in manifests
-            }
+            asked = read.contents.manifests
+            present = {name: made for name, made in built.manifests.items() if name in asked}
             second = msgspec.structs.replace(built, manifests=present)
             different = differences(read.contents, second)
             told = [*other, *_other_values(recipe.variables)]
@@ -216,15 +212,11 @@ def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
     here = worker_environment.clean({})
     for name, was_set in variables.items():
         if name != EVERYTHING and was_set != (name in here):
-            yield finding(
-                "AOTC-E946",
-                f"variable {name}",
-                "not set" if was_set else "set",
-                expected="set" if was_set else "not set",
-                hint=f"set {name} as in the recorded build; provenance holds no values"
-                if was_set
-                else f"run `env -u {name} aotc reproduce …`",
-            )
+            expected, found, hint = "not set", "set", f"run `env -u {name} aotc reproduce …`"
+            if was_set:
+                expected, found = found, expected
+                hint = f"set {name} as in the recorded build; provenance holds no values"
+            yield finding("AOTC-E946", f"variable {name}", found, expected=expected, hint=hint)
 
 
 def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
@@ -234,12 +226,8 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
     if EVERYTHING in variables:
         shared.append("all others, which the program read")
     if shared:
-        yield finding(
-            "AOTC-E946",
-            "variables",
-            ", ".join(shared),
-            cause="environment-variable-may-differ",
-        )
+        cause = "environment-variable-may-differ"
+        yield finding("AOTC-E946", "variables", ", ".join(shared), cause=cause)
 
 
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
@@ -309,16 +297,8 @@ def _build(command: list[str], scratch: Path, processes: Processes) -> None:
     except (ValueError, KeyError, TypeError):
         pass
     lines = (errors.strip() or said.strip()).splitlines()[-LINES_SHOWN:]
-    raise_if(
-        [
-            finding(
-                "AOTC-E940",
-                "the build",
-                quoted(describe_status(process.returncode), lines),
-                cause="rebuild-failed",
-            )
-        ]
-    )
+    found = quoted(describe_status(process.returncode), lines)
+    raise refusal("AOTC-E940", "the build", found, cause="rebuild-failed")
 
 
 def _notes(recipe: Recipe, policy: TrustPolicy | None, other: Sequence[Finding]) -> Iterator[str]:

@@ -6,9 +6,9 @@ import glob
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Set
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from aotc.base.errors import finding, refusal
@@ -55,14 +55,8 @@ def check_files(
     hint = _checkout(recipe) or "take the sources that the bundle was built from"
     found = _digest(manifest)
     if found != recipe.manifest_digest:
-        yield finding(
-            "AOTC-E942",
-            str(manifest),
-            found,
-            cause="build-manifest-does-not-match",
-            expected=recipe.manifest_digest,
-            hint=hint,
-        )
+        cause, wanted = "build-manifest-does-not-match", recipe.manifest_digest
+        yield finding("AOTC-E942", str(manifest), found, cause=cause, expected=wanted, hint=hint)
         named: Set[str] = frozenset()
     else:
         read = read_build_manifest(manifest)
@@ -70,26 +64,25 @@ def check_files(
     for name in recipe.targets:
         path = manifest.parent / name
         if name not in named and not _is_source(path, manifest, source):
-            yield _another(path, "a target file", LEADS_OUT, hint)
-    below, digests = _Below(source), _Digests()
+            yield _another(path, "a target file", LEADS_OUT, hint=hint)
+    below, known = _Below(source), cache(_digest)
+
+    def digest_of(path: Path) -> str:
+        """Return a file's digest; it is read once, however many names lead to it."""
+        return known(Path(os.path.realpath(path)))
+
     for name, digest in sorted(recipe.files.items()):
         path = manifest.parent / name
         if name not in named and not os.path.lexists(path):
-            path = below.file(name, digest, digests) or path
+            path = below.file(name, digest, digest_of) or path
         is_read = name in named or _is_source(path, manifest, source)
-        found = digests.at(path) if is_read else LEADS_OUT
+        found = digest_of(path) if is_read else LEADS_OUT
         if found != digest:
             here = "name a --source that holds the whole program"
             missing = name not in named and not os.path.lexists(path)
-            yield _another(path, digest, found, f"{here}; {hint}" if missing else hint)
+            yield _another(path, digest, found, hint=f"{here}; {hint}" if missing else hint)
     if recipe.tuning and tuning is None:
-        yield finding(
-            "AOTC-E943",
-            "--tuning",
-            "",
-            cause="tuning-file-is-missing",
-            expected=recipe.tuning,
-        )
+        yield _another("--tuning", recipe.tuning, "", cause="tuning-file-is-missing")
 
 
 def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
@@ -103,27 +96,7 @@ def read_elsewhere(bill: Path, recipe: Recipe) -> Iterator[Finding]:
         digest = f"sha256:{part['hashes'][0]['content']}" if part["type"] == "file" else ""
         wanted = recipe.files.get(part["name"], digest)
         if digest and digest != wanted:
-            yield finding(
-                "AOTC-E943",
-                part["name"],
-                digest,
-                cause="import-comes-from-another-place",
-                expected=wanted,
-            )
-
-
-class _Digests:
-    """Digests of files, each read once, however many names lead to it."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, str] = {}
-
-    def at(self, path: Path) -> str:
-        """Return the digest of a regular file; otherwise, why there is none."""
-        place = os.path.realpath(path)
-        if place not in self._known:
-            self._known[place] = _digest(path)
-        return self._known[place]
+            yield _another(part["name"], wanted, digest, cause="import-comes-from-another-place")
 
 
 class _Below:
@@ -147,7 +120,7 @@ class _Below:
             level = [path for path in deeper if path.is_dir()]
         return found
 
-    def file(self, name: str, digest: str, digests: _Digests) -> Path | None:
+    def file(self, name: str, digest: str, digest_of: Callable[[Path], str]) -> Path | None:
         """Return a file whose path ends in this name; of several, the one with this digest.
 
         Modules from outside of the manifest's folder are recorded by their import path.
@@ -157,12 +130,14 @@ class _Below:
             return None
         paths = [folder / name for folder in self._folders.get(parts[0], ())]
         there = [path for path in paths if os.path.lexists(path)]
-        alike = (path for path in there if digests.at(path) == digest)
+        alike = (path for path in there if digest_of(path) == digest)
         return next(alike, there[0] if there else None)
 
 
-def _another(path: Path, digest: str, found: str, hint: str) -> Finding:
-    return finding("AOTC-E943", str(path), found, expected=digest, hint=hint)
+def _another(
+    where: Path | str, wanted: str, found: str, *, cause: str = "", hint: str | None = None
+) -> Finding:
+    return finding("AOTC-E943", str(where), found, cause=cause, expected=wanted, hint=hint)
 
 
 def _is_source(path: Path, manifest: Path, source: Path) -> bool:

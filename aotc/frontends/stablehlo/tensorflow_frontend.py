@@ -177,16 +177,8 @@ def _document(archive: Archive) -> _Document:
 def _require_32_bits(document: _Document, where: str) -> None:
     """Modules compute with the types that they have."""
     arrays: list[_Input | _Weight] = [*document.inputs, *document.weights]
-    raise_if(
-        finding(
-            "AOTC-E844",
-            where,
-            f"{each.name!a} is {each.dtype}",
-            cause="model-uses-64-bit-types",
-        )
-        for each in arrays
-        if each.dtype in _WIDE
-    )
+    wide = [f"{each.name!a} is {each.dtype}" for each in arrays if each.dtype in _WIDE]
+    raise_if(finding("AOTC-E844", where, each, cause="model-uses-64-bit-types") for each in wide)
 
 
 def _weight(each: _Weight, archive: Archive) -> Array:
