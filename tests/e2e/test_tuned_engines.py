@@ -2,7 +2,7 @@
 built again from its choice.
 
 `slate` is a distribution of two modules (`tests/e2e/slate`), whose engine is faster than XLA for
-one program, and slow to start, large or wrong where the environment says so.
+one program, and slow to start or wrong where the environment says so.
 """
 
 import json
@@ -226,14 +226,10 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
     assert (finding["code"], finding["found"]) == ("AOTC-E031", "choices for slate")
 
 
-@pytest.mark.parametrize(
-    ("objective", "variable", "value"),
-    [("start", "SLATE_START_SECONDS", "1"), ("memory", "SLATE_MEGABYTES", "300")],
-)
-def test_objective_start_or_memory(place: Place, objective: str, variable: str, value: str) -> None:
-    place.write('["slate", "xla"]', f'\n[tune]\nobjective = "{objective}"\n')
-    choice = place.tune(**{variable: value})[1]["targets"]["few"]["engine_choice"]
-    assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", objective, 5)
+def test_another_objective_takes_another_engine(place: Place) -> None:
+    place.write('["slate", "xla"]', '\n[tune]\nobjective = "start"\n')
+    choice = place.tune(SLATE_START_SECONDS="1")[1]["targets"]["few"]["engine_choice"]
+    assert (choice["engine"], choice["objective"], choice["starts"]) == ("xla", "start", 5)
     assert float(choice["engines"][1]["relative"]) < 0.97
 
 

@@ -9,8 +9,6 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
-import numpy as np
-
 from aotc_runtime.base.errors import BackendError, Finding
 from aotc_runtime.engines.engine_arrays import Array, Aval, Stored
 from aotc_runtime.engines.engine_device import Device
@@ -19,7 +17,7 @@ from aotc_runtime.schema.host_facts import Accelerator
 DISTRIBUTION, PLATFORM = "slate", "slate"
 COMPUTES = b"image @ kernel + bias"
 
-START_SECONDS, MEGABYTES, WRONG = "SLATE_START_SECONDS", "SLATE_MEGABYTES", "SLATE_WRONG"
+START_SECONDS, WRONG = "SLATE_START_SECONDS", "SLATE_WRONG"
 
 platforms = (PLATFORM,)
 
@@ -31,7 +29,6 @@ class Slate(Device):
 
     def __init__(self) -> None:
         time.sleep(float(os.environ.get(START_SECONDS, "0")))
-        self.weight = np.ones(int(os.environ.get(MEGABYTES, "0")) * 2**20, np.uint8)
 
     def deserialize(
         self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
