@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
+
 from aotc_runtime.base.errors import BackendError, Finding
 from aotc_runtime.engines.engine_arrays import Array, Aval, Stored
 from aotc_runtime.engines.engine_device import Device
@@ -17,7 +19,7 @@ from aotc_runtime.schema.host_facts import Accelerator
 DISTRIBUTION, PLATFORM = "slate", "slate"
 COMPUTES = b"image @ kernel + bias"
 
-START_SECONDS, WRONG = "SLATE_START_SECONDS", "SLATE_WRONG"
+START_SECONDS, MEGABYTES, WRONG = "SLATE_START_SECONDS", "SLATE_MEGABYTES", "SLATE_WRONG"
 
 platforms = (PLATFORM,)
 
@@ -29,6 +31,7 @@ class Slate(Device):
 
     def __init__(self) -> None:
         time.sleep(float(os.environ.get(START_SECONDS, "0")))
+        self.weight = np.ones(int(os.environ.get(MEGABYTES, "0")) * 2**20, np.uint8)
 
     def deserialize(
         self, every: Sequence[Stored], numbers: Sequence[int], custom_calls: Sequence[str]
