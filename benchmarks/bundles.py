@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,11 +19,14 @@ class Measured(NamedTuple):
     policy: Path
 
 
-def digits() -> Measured:
-    """A fresh build of the digits example."""
-    OUT.mkdir(parents=True, exist_ok=True)
-    measured = Measured(OUT / "digits.aotb", OUT / "digits.trust.toml")
+def digits(engine: str = "xla") -> Measured:
+    """Build the digits example anew, with one engine."""
+    folder = OUT / "digits" / engine
+    shutil.copytree(ROOT / "manifests" / "digits", folder / "digits", dirs_exist_ok=True)
+    text = (ROOT / "manifests" / "digits.toml").read_text()
+    (folder / "digits.toml").write_text(text.replace("\n\n", f'\nengines = ["{engine}"]\n\n', 1))
+    measured = Measured(folder / "digits.aotb", folder / "digits.trust.toml")
     signer = LocalSigner.ephemeral()
-    build(ROOT / "manifests" / "digits.toml", output=measured.bundle, signer=signer)
+    build(folder / "digits.toml", output=measured.bundle, signer=signer)
     measured.policy.write_text(policy_text("digits", [signer.public_pem()]))
     return measured

@@ -13,7 +13,7 @@ from aotc.base.errors import finding, refusal
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256, sha256_of
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 PIECE_BYTES = 2**20
 

@@ -19,8 +19,8 @@ from jax import export
 from aotc.capture import jax_private, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
 from aotc.compile.mlir import mlir_context
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import Dimension
 from aotc_runtime.schema.size_expressions import Expression, parse_expression, parse_relation
 

@@ -48,8 +48,8 @@ from aotc.capture.traced_shardings import (
 from aotc.capture.weight_sets import Weights
 from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import (
     CompileHere,
     DimensionPolicy,

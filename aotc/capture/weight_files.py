@@ -20,7 +20,7 @@ from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import DType
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 from aotc_runtime.system.streamed_bundle import CHUNK_BYTES, PassedMap
 
 ZIP_BEGINS = b"PK\x03\x04"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from aotc_runtime.base.rendering import say, warn
 
 if TYPE_CHECKING:
     from aotc.pipeline.build import BeforePacking, Built
-    from aotc.pipeline.build_tuning import Tuner
     from aotc.pipeline.cache.cache_store import Cache
     from aotc.pipeline.cached_backend import OpenCompilers
     from aotc.pipeline.cached_tasks import Done
@@ -118,7 +118,9 @@ def build(
     not load until it is signed. Nothing is written if anything fails.
 
     Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
-    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere.
+    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. Where
+    the manifest says tune = "auto", the first build measures briefly and writes NAME.tuning.json
+    beside the manifest; later ones repeat its choices.
 
     \b
     aotc build manifests/digits.toml --key ci.key
@@ -130,8 +132,6 @@ def build(
         raise click.UsageError("--output and --layout exclude each other: a file or a folder")
     if tune and tuning_file:
         raise click.UsageError("--tune and --tuning exclude each other: measure, or build again")
-    if tune and check_reproducible:
-        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if save_tuning and not tune:
         raise click.UsageError("--save-tuning goes with --tune")
     if remote_cache is None and (cache_key or cache_trust):
@@ -139,27 +139,32 @@ def build(
     from aotc.base.workers import worker_environment
     from aotc.bundle.write.bundle_writer import Form
     from aotc.config import tuning_file as tuning_files
+    from aotc.config.build_manifest import read_build_manifest
     from aotc.pipeline.build import build as build_bundle
     from aotc.pipeline.cached_backend import on_this_host
 
+    signer = signer_of(key, passphrase_file) if key else None
+    automatic = not (tune or tuning_file) and read_build_manifest(manifest).tune.auto
+    if (tune or automatic) and check_reproducible:
+        raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
     if ignored := worker_environment.ignored():
         note_ignored(ignored)
     cache: Cache | None = store_of(place, cache_size)
     if cache is not None and remote_cache is not None:
         cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
-    tuner: Callable[[], Tuner] | None = optional("--tune") if tune else None
+    measuring = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (
         optional("--check-reproducible")(manifest, targets, jobs, recorded).check
         if check_reproducible
         else None
     )
-    signer = signer_of(key, passphrase_file) if key else None
     compiling: AbstractContextManager[OpenCompilers] = (
         optional("--executor")(executor) if executor else nullcontext(on_this_host)
     )
     with compiling as compilers, progress(quiet=out.json) as on_stage:
-        built = build_bundle(
+        run = partial(
+            build_bundle,
             manifest,
             output=layout or output,
             form=Form.LAYOUT if layout else Form.ARCHIVE,
@@ -168,16 +173,18 @@ def build(
             jobs=jobs,
             on_stage=on_stage,
             on_output=_print_output if out.verbose else lambda process, text: None,
-            tuning=tuner() if tuner else recorded,
             cache=cache,
             builder=builder_id,
             sbom=sbom,
-            save_tuning=save_tuning,
             before_packing=again,
             keep_going=keep_going,
             compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
+        if measuring and automatic:
+            built: Built = measuring.automatic(manifest, run)
+        else:
+            built = run(tuning=measuring() if measuring else recorded, save_tuning=save_tuning)
     from aotc.report.build_report import build_report
 
     report = {**build_report(built), "reproduced": True if again else None}

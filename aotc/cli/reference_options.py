@@ -72,8 +72,6 @@ BUNDLE_HELP = "Bundle file or OCI layout directory"
 
 SOURCE_HELP = "Bundle file, OCI layout directory, or oci:// reference"
 
-PATH = click.Path(path_type=Path)
-
 
 def ca_option[F: Callable[..., object]](function: F) -> F:
     """Add `--ca`."""

@@ -17,7 +17,7 @@ from aotc.capture.file_digests import read_open
 from aotc.config.build_manifest import BuildManifest, SourceFile
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import Asset, AssetPath
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 from aotc_runtime.verification.rare_consistency import colliding
 
 FILES_MAX = 10_000

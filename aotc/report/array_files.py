@@ -16,7 +16,7 @@ from aotc.bundle.write.output_paths import NPZ, require_file_place
 from aotc.config.dtype_names import SHORT_DTYPES
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
 from aotc_runtime.schema.bundle_manifest import DType, TensorSpec
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 Array = np.ndarray[Any, Any]
 

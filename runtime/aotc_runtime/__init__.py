@@ -46,10 +46,7 @@ else:
 
     def __getattr__(name: str) -> _typing.Any:
         if name in __all__:
-            # numpy and jaxlib, which the rest needs, would end this process by SIGILL.
-            _processor.require()
-        if name == "load":
-            _processor.begin_loading()
+            _processor.require_numpy()
         if name in _IMPORTED_WHEN_USED:
             from importlib import import_module
 

@@ -126,6 +126,9 @@ def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Pla
     assert [c.name for c in dense.candidates] == ["default", "o2", "wide", "captured"]
     assert [c.name for c in shifted.candidates] == ["default", "o2", "wide"]
     for each in (*dense.candidates, *shifted.candidates):
+        if each.name != "default" and isinstance(each, LeftOutCandidate):
+            assert " times as long as the fastest in round " in each.reason
+            continue
         assert isinstance(each, MeasuredCandidate), each
         assert float(each.p50_us) > 0 and float(each.relative) > 0
     assert dense.rounds >= 3 and dense.margin == "0.03"

@@ -226,6 +226,17 @@ def test_the_same_bundle_is_built_from_the_choices(tuned: Tuned, place: Place) -
     assert (finding["code"], finding["found"]) == ("AOTC-E031", "choices for slate")
 
 
+def test_automatic_tuning_measures_once_and_repeats_its_choice(place: Place) -> None:
+    place.write(more="[tune]\nauto = true\n")
+    measured, first, repeated, refused = place.run(
+        place.build(), INSPECT, place.build(), place.build("--check-reproducible")
+    )
+    assert first.document["targets"]["few"]["engine"] == "slate"
+    assert "sums.tuning.json has the choices" in str(measured.document["notes"])
+    assert repeated.document["root_digest"] == measured.document["root_digest"]
+    assert "measured" not in str(repeated.document["notes"]) and refused.exit_code == 2
+
+
 def test_another_objective_takes_another_engine(place: Place) -> None:
     place.write('["slate", "xla"]', '\n[tune]\nobjective = "start"\n')
     worse = {"SLATE_START_SECONDS": "1", "SLATE_MEGABYTES": "300"}
@@ -247,7 +258,7 @@ def test_another_objective_takes_another_engine(place: Place) -> None:
 def test_unfit_engine_noted(place: Place, variable: str, options: list[str], reason: str) -> None:
     place.write()
     built, inspected = place.tune(*options, **{variable: "1"})
-    assert f"few was not measured with slate: {reason}" in built["notes"]
+    assert f"slate was left out for few: {reason}" in built["notes"]
     assert built["targets"]["few"]["engine"] == "xla"
     assert inspected["targets"]["few"]["engine_choice"]["engines"][1] == {
         "status": "left-out",

@@ -24,8 +24,8 @@ from aotc_runtime.base.digest import is_digest
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import read_unverified
+from aotc_runtime.verification.certificate_rules import certifier_keys
 from aotc_runtime.verification.policy_reader import (
-    certifier_keys,
     parse_policy,
     policy_keys,
     read_policy_text,

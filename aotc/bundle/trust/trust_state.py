@@ -12,7 +12,8 @@ from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_examination import examine
-from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from aotc_runtime.verification.certificate_rules import certifier_keys
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from aotc_runtime.verification.public_keys import KeyState, PublicKey
 
 _STAMPED = "what it signed before counts where a timestamp says so"

@@ -99,7 +99,8 @@ def certify(
     from aotc.commands.certify.certify_bundle import certify as run_certification
     from aotc.commands.certify.certify_text import certify_document, certify_findings, certify_lines
     from aotc.pipeline.build_materials import stated_time, time_of_build
-    from aotc_runtime.verification.policy_reader import certifier_keys, read_policy
+    from aotc_runtime.verification.certificate_rules import certifier_keys
+    from aotc_runtime.verification.policy_reader import read_policy
 
     asked = (*(Release(JAXLIB, version) for version in jaxlibs), *releases)
     if not asked:

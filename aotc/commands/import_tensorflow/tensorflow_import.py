@@ -18,7 +18,7 @@ from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import prepared, write_atomically
 from aotc.capture.file_digests import changed_meanwhile, digest_of
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 EXPORTER = Script(
     path=Path(__file__).with_name("tensorflow_exporter.py"),

@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from aotc.base.errors import refusal
+from aotc.base.errors import CompileError, refusal
 from aotc.base.stages import CapturedProgram
 from aotc.base.workers.confined_process import ProcessLimits
 from aotc.bundle.write.output_paths import require_new_file
 from aotc.commands.init.init_request import Answer, Job, Request, is_model_file
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text, name_of
+from aotc.compile.compiler_registry import kind_of, platforms
+from aotc.compile.cpu.cpu_kind import ProcessorKind
 from aotc.compile.target_files import NATIVE, find_target
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.field_types import is_function_reference
@@ -25,6 +27,7 @@ from aotc.pipeline.cached_tasks import Tasks
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch, scratch_folder
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc.pipeline.user_processes import Source, ask
+from aotc_runtime.schema.bundle_manifest import engine_of
 
 DEFAULT_TARGET = "cpu-x86-64-v3"
 
@@ -82,7 +85,20 @@ def draft_manifest(
         on_output=on_output,
     )
     drafted = draft(request, answer, name=named, entry_point=entry_point, targets=chosen)
+    drafted = replace(drafted, engines=installed_engines())
     return Drafted(path, drafted, manifest_text(drafted))
+
+
+def installed_engines() -> tuple[str, ...]:
+    """Return the engines of processors whose compilers are installed, XLA first."""
+    found = []
+    for platform in platforms():
+        kind = kind_of(platform)
+        if isinstance(kind, ProcessorKind):
+            with suppress(CompileError):
+                kind.backend().toolchain()
+                found.append(engine_of(platform))
+    return tuple(found)
 
 
 def _moved(request: Request, root: Path) -> Request:

@@ -104,7 +104,8 @@ def init(
     temperature=1.0                       the default in the function's signature
 
     Then traces the function with the manifest, as a build would. An existing file is never
-    replaced.
+    replaced. Where several engines are installed, the manifest lists them, and its first build
+    takes the fastest.
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\

@@ -63,6 +63,7 @@ class Draft:
         notes: Remarks for the reader of the manifest.
         donate: Parameters whose memory a call may take.
         recorded: The call that the fixtures read.
+        engines: Those that are installed, the default first.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Draft:
     notes: tuple[str, ...]
     donate: tuple[str, ...]
     recorded: RecordedCall | None
+    engines: tuple[str, ...] = ()
 
 
 def draft(
@@ -424,6 +426,9 @@ def _lines(draft: Draft) -> Iterator[str]:
     yield f"name = {to_toml(draft.name)}"
     yield 'version = "0.1.0"'
     yield f"targets = {to_toml(list(draft.targets))}"
+    if len(draft.engines) > 1:
+        yield f"engines = {to_toml(list(draft.engines))}  # installed here"
+        yield 'tune = "auto"  # the fastest of them, measured by the first build'
     if draft.enable_x64:
         yield "enable_x64 = true"
     for name, source in draft.weights.items():

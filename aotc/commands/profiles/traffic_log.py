@@ -25,7 +25,7 @@ from aotc.base.errors import refusal
 from aotc.commands.profiles.size_space import Counts, Points, Space
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.pytrees import INTEGER_MAX
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 LINES_KEPT, KEPT_BYTES_MAX = 2**16, 2**10
 """Number of distinct lines that are decoded once only, and their longest length in bytes."""

@@ -17,7 +17,7 @@ from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.schema.bundle_manifest import BundleManifest, ParityRan
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification import certificate_rules
-from aotc_runtime.verification.policy_reader import certifier_keys
+from aotc_runtime.verification.certificate_rules import certifier_keys
 
 
 def compatibility(review: Review, policy: TrustPolicy | None, now: float) -> Iterator[Part]:

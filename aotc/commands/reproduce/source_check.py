@@ -16,7 +16,7 @@ from aotc.commands.reproduce.build_recipe import Recipe
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.checkpoint_files import files_of
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 LEADS_OUT = "a path that leads out of the sources, which is not read"
 """Whoever wrote the provenance learns nothing of files that are no sources."""
@@ -66,7 +66,7 @@ def check_files(
         named: Set[str] = frozenset()
     else:
         read = read_build_manifest(manifest)
-        named = {*(f.text for each in read.files() for f in files_of(each)), *read.targets}
+        named = {*(f.text for _, each in read.files() for f in files_of(each)), *read.targets}
     for name in recipe.targets:
         path = manifest.parent / name
         if name not in named and not _is_source(path, manifest, source):

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from aotc.base.child_processes import Processes
     from aotc.pipeline.parity_check import TemporaryBundle
 
-ROUNDS = 5
-"""That count; one more goes first, and brings the files into memory."""
-
 SECONDS_MAX = 600.0
 
 COMMAND = (
@@ -59,15 +56,19 @@ def measure(
     folder: Path,
     environment: Mapping[str, str],
     processes: Processes,
+    rounds: int,
 ) -> tuple[dict[str, list[tuple[float, int]]], dict[str, str]]:
-    """Return seconds and peak bytes of each start by engine, and why others failed."""
+    """Return seconds and peak bytes of each start by engine, and why others failed.
+
+    `rounds` count; one more goes first, and brings the files into memory.
+    """
     from aotc.base.child_processes import describe_status
     from aotc.base.workers import worker_parent
     from aotc_runtime.base.errors import AotcError
 
     started: dict[str, list[tuple[float, int]]] = {engine: [] for engine in bundles}
     failed: dict[str, str] = {}
-    for number in range(ROUNDS + 1):
+    for number in range(rounds + 1):
         for engine in [*started] if number % 2 == 0 else [*started][::-1]:
             made = bundles[engine]
             now = repr(time.monotonic())

@@ -9,16 +9,30 @@ from msgspec import Struct
 from aotc.base.msgpack_values import unpacked
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
-ROUNDS = 9
-"""Odd, so that a median is one that was measured; in each, every candidate has its turn."""
-
 SECONDS_PER_TURN = 0.03
 CALLS_PER_TURN_MIN = 3
 
-SECONDS_PER_EXECUTABLE = 60.0
-"""All turns of one executable together; slow ones have fewer rounds instead of endless ones."""
-
 ROUNDS_MIN = 3
+
+
+class Effort(Struct, frozen=True):
+    """Amount of measuring.
+
+    Attributes:
+        variants: Whether every variant of an engine is, instead of its default alone.
+        rounds: An odd number, so that a median is one that was measured.
+        seconds: For all turns of one executable, or of all with their defaults alone; slow ones
+            have fewer rounds.
+        starts: Processes of each engine that count.
+    """
+
+    variants: bool
+    rounds: int
+    seconds: float
+    starts: int
+
+
+FULL = Effort(variants=True, rounds=9, seconds=60.0, starts=5)
 
 
 class Job(Struct, frozen=True):
@@ -34,6 +48,7 @@ class Job(Struct, frozen=True):
     targets: tuple[str, ...]
     executables: tuple[tuple[str, ExecutableKey], ...]
     engines: tuple[tuple[str, ...], ...] = ()
+    effort: Effort = FULL
 
 
 class Times(Struct, frozen=True):

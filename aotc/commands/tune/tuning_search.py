@@ -7,7 +7,7 @@ executable does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from aotc.base.workers import worker_environment
 from aotc.commands.tune import startup_measurement, tuning_messages, tuning_process
 from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize, together
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
+from aotc.commands.tune.tuning_messages import FULL, Effort
 from aotc.commands.tune.tuning_variants import candidates_for, cannot_run
 from aotc.compile.compiler_protocol import DEFAULT, Candidate
 from aotc.pipeline.build_tuning import (
@@ -98,6 +99,7 @@ def search(
     workers: int,
     processes: Processes,
     on_step: Callable[[int, int], None],
+    effort: Effort = FULL,
 ) -> Best:
     """Return the best executables of one target: `aotc.pipeline.build_tuning.Tuner.search`."""
     weights = WeightFiles(scratch, program.weights)
@@ -106,11 +108,13 @@ def search(
         _Engine(name, f"{name}-" if len(compilations) > 1 else "", each)
         for name, each in zip(names, compilations, strict=True)
     ]
-    tries, steps = _compiled(engines, defaults, program, weights, workers, on_step)
+    plan = _planned(engines, defaults, program, weights, effort)
+    tries, steps = _compiled(engines, defaults, plan, workers, on_step)
     left_out = dict(_unmade(engines, tries))
     # Whoever may have single executables only need not have made all of them.
     measured_engines = [each for each in engines if mixed or each.name not in left_out]
-    found = _measure(measured_engines, tries, assemble, scratch.folder, processes, steps)
+    measuring = _Measuring(assemble, scratch.folder, processes, effort)
+    found = _measure(measured_engines, tries, measuring, steps)
     steps.complete()
     left_out |= _unmeasured(measured_engines, tries, found)
     fit = [each for each in engines if each.name not in left_out]
@@ -122,7 +126,7 @@ def search(
             several = _fastest(engines, tries, found)
             if len({each.engine.name for each in several.values()}) > 1:
                 picked, names = {**picked, MIXED: several}, [*names, MIXED]
-        rounds, failed = _rounds(picked, found, assemble, scratch.folder, processes)
+        rounds, failed = _rounds(picked, found, measuring)
         choice = engine_choice(names, rounds, {**left_out, **failed}, objective)
         if MIXED in rounds:
             choice = msgspec.structs.replace(choice, engine=MIXED)
@@ -161,16 +165,18 @@ class _Steps:
         self._on_step(self._total, self._total)
 
 
-def _compiled(
+type _Plan = Mapping[ExecutableKey, Sequence[tuple[_Engine, Candidate, CompileJob]]]
+
+
+def _planned(
     engines: Sequence[_Engine],
-    defaults: Mapping[ExecutableKey, Executable],
+    defaults: Iterable[ExecutableKey],
     program: CapturedProgram,
     weights: WeightFiles,
-    workers: int,
-    on_step: Callable[[int, int], None],
-) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
-    """Return every candidate of every engine by preference; `defaults` are the first's."""
-    planned = {
+    effort: Effort,
+) -> _Plan:
+    """Return the candidates of every engine by preference, with their jobs."""
+    return {
         key: [
             (engine, candidate, candidate_job(_labelled(job, name), candidate, profile, weights))
             for engine in engines
@@ -180,11 +186,22 @@ def _compiled(
                 weight_bytes=weights.size(profile),
                 narrow=weights.are_narrow(profile),
             )
+            if effort.variants or candidate.name == DEFAULT
             for name in [engine.prefix + candidate.name]
         ]
         for key in defaults
         for profile in [program.profiles[key]]
     }
+
+
+def _compiled(
+    engines: Sequence[_Engine],
+    defaults: Mapping[ExecutableKey, Executable],
+    planned: _Plan,
+    workers: int,
+    on_step: Callable[[int, int], None],
+) -> tuple[dict[ExecutableKey, list[_Try]], _Steps]:
+    """Return every candidate, compiled; `defaults` are the first engine's."""
     steps = _Steps(sum(2 * len(each) - 1 for each in planned.values()), on_step)
     with Workers(workers) as pool:
         pool.also_stop([engine.compilation.backend for engine in engines])
@@ -252,13 +269,18 @@ def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, st
                 break
 
 
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """Needs of measuring: a bundle's parts, the build's folder, and processes."""
+
+    assemble: Assemble
+    folder: Path
+    processes: Processes
+    effort: Effort
+
+
 def _measure(
-    engines: Sequence[_Engine],
-    tries: _Tries,
-    assemble: Assemble,
-    folder: Path,
-    processes: Processes,
-    step: Callable[[], None],
+    engines: Sequence[_Engine], tries: _Tries, measuring: _Measuring, step: Callable[[], None]
 ) -> _Findings:
     """Stage every candidate as a target named after it, and run the measuring process.
 
@@ -285,16 +307,18 @@ def _measure(
             for key in tries
         }
         target = msgspec.structs.replace(_target(engines, filled), name=name)
-        packed.append(assemble(target, filled).parts)
-    temporary = pack_temporary(packed, folder)
+        packed.append(measuring.assemble(target, filled).parts)
+    temporary = pack_temporary(packed, measuring.folder)
     job = tuning_messages.Job(
         bundle=str(temporary.bundle),
         policy=str(temporary.policy),
         targets=tuple(names),
         executables=tuple(compiled),
         engines=tuple(_names(engine, tries) for engine in engines) if len(engines) > 1 else (),
+        effort=measuring.effort,
     )
-    outcome = tuning_process.run(job, folder, worker_environment.clean({}), processes, step)
+    environment = worker_environment.clean({})
+    outcome = tuning_process.run(job, measuring.folder, environment, measuring.processes, step)
     answer = outcome.answer
     if answer.unsuited:
         raise CompileError(cannot_run(engines[0].compilation.target.name, answer.unsuited))
@@ -358,22 +382,19 @@ def _fastest(
 
 
 def _rounds(
-    picked: Mapping[str, Mapping[ExecutableKey, _Try]],
-    found: _Findings,
-    assemble: Assemble,
-    folder: Path,
-    processes: Processes,
+    picked: Mapping[str, Mapping[ExecutableKey, _Try]], found: _Findings, measuring: _Measuring
 ) -> tuple[dict[str, EngineRounds], dict[str, str]]:
     """Return the rounds of each engine's best executables, and why some engines failed."""
-    with temporary_folder(folder, "starts-", "") as own:
+    with temporary_folder(measuring.folder, "starts-", "") as own:
         bundles = {}
         for name, each in picked.items():
             (own / name).mkdir()
             made = {key: one.executable for key, one in each.items() if one.executable}
             target = _target([one.engine for one in each.values()], made)
-            bundles[name] = pack_temporary([assemble(target, made).parts], own / name)
+            bundles[name] = pack_temporary([measuring.assemble(target, made).parts], own / name)
+        environment, count = worker_environment.clean({}), measuring.effort.starts
         starts, failed = startup_measurement.measure(
-            bundles, own, worker_environment.clean({}), processes
+            bundles, own, environment, measuring.processes, count
         )
     return {
         name: EngineRounds(

@@ -9,14 +9,14 @@ from __future__ import annotations
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.commands.tune import tuning_messages
 from aotc.commands.tune.tuning_choice import best_of
-from aotc.commands.tune.tuning_messages import Answer, Job, Times, Unfit
+from aotc.commands.tune.tuning_messages import FULL, Answer, Effort, Job, Times, Unfit
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.engine_registry import detect, prepare
 from aotc_runtime.engines.xla import xla_engine
@@ -31,6 +31,8 @@ from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, require
 
 type Call = Callable[[], Any]
+type Calls = Mapping[ExecutableKey, Mapping[str, Call]]
+"""Calls of each executable by variant."""
 
 
 def measure(job: Job, progress: Progress) -> Answer:
@@ -65,16 +67,39 @@ def measure(job: Job, progress: Progress) -> Answer:
             else:
                 reason = f"its results differ from plain JAX by up to {found[key].max_abs:.3g}"
                 unfit.append(Unfit(target, key, reason))
-    times = []
-    for key, candidates in calls.items():
-        if job.targets[0] in candidates:
-            rounds = turns(candidates, progress, key.entry_point)
-            best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
-            # The luckiest of many candidates looks faster in the rounds that chose it than it is.
-            again = {name: candidates[name] for name in best} if len(best) > 1 else {}
-            times.append(Times(key, rounds, turns(again, progress) if again else {}))
+    calls = {key: each for key, each in calls.items() if job.targets[0] in each}
+    times = [*(_all_variants if job.effort.variants else _engines)(job, calls, unfit, progress)]
     assert "jax" not in sys.modules, "the runtime never imports jax"
     return Answer(facts.cpu, threads, facts.jaxlib, times=times, unfit=unfit)
+
+
+def _all_variants(
+    job: Job, calls: Calls, unfit: list[Unfit], progress: Progress
+) -> Iterator[Times]:
+    """Yield the times of each executable; slow variants are added to `unfit`."""
+    stay = {names[0] for names in job.engines} or {*job.targets[:1]}
+    for key, candidates in calls.items():
+        rounds = halved({key: candidates}, stay, job.effort, progress, unfit)[key]
+        best = [best_of(names, rounds) for names in job.engines if names[0] in rounds]
+        # The luckiest of many candidates looks faster in the rounds that chose it than it is.
+        again = {name: candidates[name] for name in best}
+        finals = turns(again, progress, job.effort) if len(best) > 1 else {}
+        for _ in candidates:
+            progress.finished(key.entry_point)
+        yield Times(key, rounds, finals)
+
+
+def _engines(job: Job, calls: Calls, unfit: list[Unfit], progress: Progress) -> Iterator[Times]:
+    """Yield the times of the engines' defaults; slow engines are added to `unfit`."""
+    lacking = {name for each in calls.values() for name in job.targets if name not in each}
+    for key, each in calls.items():
+        unfit += (Unfit(name, key, "lacks another executable") for name in lacking & each.keys())
+    shared = {
+        key: {name: call for name, call in each.items() if name not in lacking}
+        for key, each in calls.items()
+    }
+    rounds = halved(shared, {*job.targets[:1]}, job.effort, progress, unfit)
+    yield from (Times(key, each) for key, each in rounds.items())
 
 
 def resident_of(bundle: str, policy: TrustPolicy, target: str | None) -> ResidentBundle | str:
@@ -101,33 +126,58 @@ def call_of(resident: ResidentBundle, key: ExecutableKey) -> Call:
 
 
 def turns(
-    candidates: dict[str, Call], progress: Progress, counted: str = ""
+    candidates: Mapping[str, Call], progress: Progress, effort: Effort = FULL
 ) -> dict[str, list[float]]:
-    """Return median microseconds of a call by variant and round.
+    """Return median microseconds of a call by variant and round."""
+    key = ExecutableKey("")
+    return halved({key: candidates}, {*candidates}, effort, progress, [])[key]
 
-    `counted`, if not empty, is reported at even intervals, as often as there are variants.
+
+def halved(
+    calls: Calls, stay: Collection[str], effort: Effort, progress: Progress, unfit: list[Unfit]
+) -> dict[ExecutableKey, dict[str, list[float]]]:
+    """Return median microseconds of a call by executable, variant and round.
+
+    All executables have the same variants. After each round the slower half of those that need not
+    `stay` leaves the field, and is added to `unfit`.
     """
-    first: dict[str, float] = {}
-    for target, call in candidates.items():
-        progress.started(target)
-        call()
-        started = time.perf_counter()
-        call()
-        first[target] = time.perf_counter() - started
-    turn = max(tuning_messages.SECONDS_PER_TURN, statistics.mean(first.values()) * 3)
-    rounds = int(tuning_messages.SECONDS_PER_EXECUTABLE / (turn * len(candidates)))
-    rounds = max(tuning_messages.ROUNDS_MIN, min(tuning_messages.ROUNDS, rounds))
-    order = list(candidates)
-    times: dict[str, list[float]] = {target: [] for target in order}
+    field = [*dict.fromkeys(name for each in calls.values() for name in each)]
+    rounds = _rounds_of(calls, effort, progress)
+    times = {key: {name: list[float]() for name in field} for key in calls}
     for number in range(rounds):
         # Backwards every other time: whatever one leaves behind, its neighbours take turns in it.
-        for target in order if number % 2 == 0 else order[::-1]:
-            progress.started(target)
-            times[target].append(_median(candidates[target]))
-            turns = sum(map(len, times.values()))
-            if counted and turns % rounds == 0:
-                progress.finished(counted)
+        for key, each in times.items():
+            for name in field if number % 2 == 0 else field[::-1]:
+                progress.started(name)
+                each[name].append(_median(calls[key][name]))
+        ranked = sorted((_typical(times, name), name) for name in field if name not in stay)
+        for figure, name in ranked[(len(ranked) + 1) // 2 :]:
+            field.remove(name)
+            ratio = figure / min(_typical(times, other) for other in field)
+            reason = f"{ratio:.2f} times as long as the fastest in round {number + 1}"
+            unfit += (Unfit(name, key, reason) for key in times)
+            for each in times.values():
+                del each[name]
     return times
+
+
+def _typical(times: Mapping[ExecutableKey, Mapping[str, Sequence[float]]], name: str) -> float:
+    """Return the geometric mean of a variant's medians over executables."""
+    return statistics.geometric_mean(statistics.median(each[name]) for each in times.values())
+
+
+def _rounds_of(calls: Calls, effort: Effort, progress: Progress) -> int:
+    """Return the number of rounds, by calling everything twice."""
+    taken = 0.0
+    for candidates in calls.values():
+        for name, call in candidates.items():
+            progress.started(name)
+            call()
+            started = time.perf_counter()
+            call()
+            taken += max(tuning_messages.SECONDS_PER_TURN, 3 * (time.perf_counter() - started))
+    rounds = int(effort.seconds / taken) if taken else effort.rounds
+    return max(tuning_messages.ROUNDS_MIN, min(effort.rounds, rounds))
 
 
 def _median(call: Call) -> float:

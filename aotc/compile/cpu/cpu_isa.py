@@ -17,9 +17,6 @@ CPUS = tuple(_CPU_NAMES.split())
 ends the compiler with a segmentation fault. `scripts/llvm_processors.py check` compares.
 """
 
-BASELINE = frozenset(["64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2"])
-"""Features of every x86-64 processor; LLVM generates no 64-bit code without them."""
-
 _FEATURE_NAMES = """
     64bit adx aes amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tile avx
     avx10.1 avx10.2 avx10v2aux avx2 avx512bf16 avx512bitalg avx512bmm avx512bw avx512cd avx512dq

@@ -26,8 +26,8 @@ from aotc.frontends.pytorch.torch_plan import (
     used,
 )
 from aotc.frontends.pytorch.torch_refusals import Unsupported
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.rendering import first_line
 
 type Function = Callable[..., list[Any]]
 

@@ -32,10 +32,11 @@ def prepare(case: Path) -> Sequence[Path]:
 
 def engines() -> list[str]:
     """XLA, and those whose compiler and runtime are installed."""
-    return ["xla", *(name for name, needs in ENGINES.items() if all(map(_is_there, needs)))]
+    return ["xla", *(name for name, needs in ENGINES.items() if all(map(is_there, needs)))]
 
 
-def _is_there(module: str) -> bool:
+def is_there(module: str) -> bool:
+    """Return whether a module can be imported."""
     parent = module.partition(".")[0]
     return find_spec(parent) is not None and find_spec(module) is not None
 

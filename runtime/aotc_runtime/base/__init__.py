@@ -15,6 +15,12 @@ def encodable(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 class Finding(Struct, frozen=True):
     """One error: its code and title, its place, and what to do.
 

@@ -5,11 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from cryptography.hazmat.primitives import hashes
-
 from aotc_runtime.base.parallel_calls import ParallelCalls
-
-_SHA256 = hashes.SHA256()
 
 PARALLEL_BYTES_MIN = 8 * 2**20
 """Below this, threads cost more than hashing takes."""
@@ -37,7 +33,10 @@ def sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> str:
 
 
 def _sha256_of(data: Iterable[bytes | bytearray | memoryview]) -> bytes:
-    state = hashes.Hash(_SHA256)
+    # Imported while XLA's library is loaded, which opening a bundle begins.
+    from cryptography.hazmat.primitives import hashes
+
+    state = hashes.Hash(hashes.SHA256())
     for chunk in data:
         state.update(chunk)
     return state.finalize()

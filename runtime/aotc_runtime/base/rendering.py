@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aotc_runtime.base import Finding, encodable
+from aotc_runtime.base import Finding, encodable, first_line
 
 
 def printable(text: str) -> str:
@@ -140,12 +140,6 @@ def _all_encodable(value: Any) -> Any:
             return encodable(value)
         case _:
             return value
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,16 +1,23 @@
-"""`load`: open, verify, map, deserialize, run the fixtures. The bundle it returns is ready."""
+"""`load`: open, verify, map, deserialize, run the fixtures. The bundle it returns is ready.
+
+Imports inside functions take as long as the dynamic linker takes for XLA, and run meanwhile.
+"""
+
+from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aotc_runtime.engines import engine_registry
 from aotc_runtime.schema.trust_policy import TrustPolicy
-from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
-from aotc_runtime.serving.resident_bundle import load_executables, make_resident
-from aotc_runtime.system.bundle_files import open_bundle
-from aotc_runtime.verification.policy_reader import read_policy
-from aotc_runtime.verification.verify_bundle import Accepted, accept_bundle, require_compatible
+from aotc_runtime.system import processor_check
+from aotc_runtime.system.bundle_files import MappedBundle, open_bundle
+
+if TYPE_CHECKING:
+    from aotc_runtime.serving.loaded_bundle import LoadedBundle
+    from aotc_runtime.verification.verify_bundle import Accepted
 
 Folder = str | os.PathLike[str]
 Trust = str | os.PathLike[str] | TrustPolicy
@@ -50,20 +57,40 @@ def load(
     """
     laps = Laps()
     require_numbers(threads, devices, memory_limit)
+    reference = path if isinstance(path, str) and "://" in path else None
+    if reference is None:
+        source = open_bundle(path)
+        _begin_loading_xla(source)
+    laps.end("open")
+    from aotc_runtime.verification.verify_bundle import accept_bundle
+
+    laps.end("import")
     policy = policy_of(trust)
-    if isinstance(path, str) and "://" in path:
+    laps.end("policy")
+    if reference is not None:
+        from aotc_runtime.engines.engine_registry import prepare
         from aotc_runtime.loader.bundle_sources import fetch
 
         numbers = threads, devices, memory_limit
-        source = fetch(
-            path, policy, store, target, ask=lambda w: engine_registry.prepare(w, *numbers)
-        )
-    else:
-        source = open_bundle(path)
-    laps.end("open")
+        source = fetch(reference, policy, store, target, ask=lambda w: prepare(w, *numbers))
     with accept_bundle(source, policy, time.time()) as accepted:
         laps.end("verify")
         return load_accepted(accepted, target, threads, devices, memory_limit, laps)
+
+
+_XLA_PLATFORM = re.compile(rb'"platform":"(cpu|cuda|tpu)"')
+_DOCUMENT_BYTES_MAX = 2**20
+
+
+def _begin_loading_xla(source: MappedBundle) -> None:
+    """Begin to load the library of XLA for a bundle that names a platform of it.
+
+    Nothing is verified yet, and the library gets nothing of the bundle. Larger documents are not
+    searched: a load of such a bundle takes far longer.
+    """
+    documents = (data for data in source.members.values() if len(data) <= _DOCUMENT_BYTES_MAX)
+    if any(map(_XLA_PLATFORM.search, documents)):
+        processor_check.begin_loading()
 
 
 class Laps:
@@ -74,9 +101,10 @@ class Laps:
         self._started = self._last = time.perf_counter()
 
     def end(self, stage: str) -> None:
-        """End the stage and begin the next one."""
+        """End the stage, or another part of it, and begin the next one."""
         now = time.perf_counter()
-        self.seconds |= {stage: now - self._last, "total": now - self._started}
+        taken = self.seconds.get(stage, 0.0) + now - self._last
+        self.seconds |= {stage: taken, "total": now - self._started}
         self._last = now
 
 
@@ -97,6 +125,12 @@ def load_accepted(
     laps: Laps,
 ) -> LoadedBundle:
     """Load a bundle that the policy accepts, while its weights may still be hashed."""
+    from aotc_runtime.engines import engine_registry
+    from aotc_runtime.serving.loaded_bundle import make_ready
+    from aotc_runtime.serving.resident_bundle import load_executables, make_resident
+    from aotc_runtime.verification.verify_bundle import require_compatible
+
+    laps.end("import")
     # An engine is started only for a bundle that is trusted, and has executables for it.
     facts = engine_registry.prepare(accepted.wanted(target), threads, devices, memory_limit)
     laps.end("runtime")
@@ -118,6 +152,8 @@ def policy_of(trust: object) -> TrustPolicy:
     if isinstance(trust, TrustPolicy):
         return trust
     if isinstance(trust, str | os.PathLike):
+        from aotc_runtime.verification.policy_reader import read_policy
+
         return read_policy(Path(trust))
     from aotc_runtime.serving.serving_refusals import no_policy
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, ReadinessError, finding, refusal
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.base.suggestions import did_you_mean, with_article
 from aotc_runtime.engines.engine_arrays import Aval
 from aotc_runtime.engines.engine_device import Device

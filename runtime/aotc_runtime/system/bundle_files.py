@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from io import BufferedReader
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,17 +20,6 @@ from aotc_runtime.base.errors import refusal
 from aotc_runtime.formats import oci_layout, tar_archive
 
 
-def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading. Raises OSError; at once, also for a device or a pipe."""
-    descriptor = _open(path)
-    try:
-        _require_regular(os.fstat(descriptor).st_mode)
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
 def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     """Read a regular file, or a pipe such as `<(command)`.
 
@@ -39,26 +27,27 @@ def read_file(path: str | os.PathLike[str], most: int) -> bytes:
     once for a folder, a device, and a pipe that nobody writes into, from which nothing may ever
     come.
     """
-    descriptor = _open(path)
+    descriptor = open_descriptor(path)
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode):
             from aotc_runtime.system.pipes import read_pipe
 
             return read_pipe(descriptor, most + 1)
-        _require_regular(mode)
+        require_regular(mode)
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(most + 1)
     finally:
         os.close(descriptor)
 
 
-def _open(path: str | os.PathLike[str]) -> int:
-    # Without O_NONBLOCK, opening a pipe waits for somebody to write into it.
+def open_descriptor(path: str | os.PathLike[str]) -> int:
+    """Open a path for reading, at once; without O_NONBLOCK, opening a pipe waits for a writer."""
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
 
 
-def _require_regular(mode: int) -> None:
+def require_regular(mode: int) -> None:
+    """Raise OSError for the mode of anything but a regular file."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
@@ -94,18 +83,15 @@ type MapOf = Callable[..., mmap.mmap]
 
 def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryview:
     """Map a file read-only with `kind`, and return its bytes. Raises OSError."""
-    descriptor = _open(path)
+    descriptor = open_descriptor(path)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        size = status.st_size
-        if size == 0:
+        require_regular(status.st_mode)
+        if status.st_size == 0:
             return memoryview(b"")
-        if sys.version_info >= (3, 13):
-            # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
-            return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
-        return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ))
+        # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
+        untracked = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+        return memoryview(kind(descriptor, status.st_size, access=mmap.ACCESS_READ, **untracked))
     finally:
         os.close(descriptor)
 

@@ -10,8 +10,8 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from importlib.util import find_spec
 
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, finding
@@ -88,8 +88,10 @@ def begin_loading() -> None:
     """Load jaxlib's library in another thread, so that it is there when XLA is first needed.
 
     The dynamic linker takes half the time of jaxlib's import and does not need Python's lock.
-    Meanwhile, Python imports the loader, and verifies the bundle. Call `require` before.
+    Meanwhile, Python imports the loader, and verifies the bundle, of which the library gets nothing
+    before. Raises as `require`.
     """
+    require()
     if "jaxlib._jax" in sys.modules:
         return
     # Not a daemon: a process that ends at once must not run exit handlers beside the linker.
@@ -108,31 +110,28 @@ def _load_library() -> None:
             ctypes.CDLL(spec.origin)
 
 
-@cache
-def refusal() -> Finding | None:
-    """Return why jaxlib cannot run here (AOTC-E506), or None. Imports no more than its version."""
+def require() -> None:
+    """Raise IncompatibleHostError (AOTC-E506) if jaxlib cannot run, importing only its version."""
     try:
         import jaxlib
 
-        needed = floor(jaxlib.__version__)
-        if missing := lacking(needed):
-            return _finding(f"processor features {', '.join(missing)}", "a processor without them")
+        if missing := lacking(floor(jaxlib.__version__)):
+            raise IncompatibleHostError(_finding(missing))
         from jaxlib import cpu_feature_guard
 
         cpu_feature_guard.check_cpu_features()
     except ImportError:
-        # A jaxlib that is missing or broken is reported by those who load it.
-        return None
+        return  # a jaxlib that is missing or broken is reported by those who load it
     except RuntimeError as error:
-        return _finding("", next(iter(str(error).strip().splitlines()), ""))
-    return None
+        raise IncompatibleHostError(_finding((), str(error).strip().partition("\n")[0])) from error
 
 
-def require() -> None:
-    """Raise IncompatibleHostError (AOTC-E506) if jaxlib cannot run."""
-    if (refused := refusal()) is not None:
-        raise IncompatibleHostError(refused)
+def require_numpy() -> None:
+    """Raise IncompatibleHostError (AOTC-E506) if numpy would end this process by SIGILL."""
+    if missing := lacking(_LEVEL_2):
+        raise IncompatibleHostError(_finding(missing))
 
 
-def _finding(expected: str, found: str) -> Finding:
+def _finding(missing: Sequence[str], found: str = "a processor without them") -> Finding:
+    expected = f"processor features {', '.join(missing)}" if missing else ""
     return finding("AOTC-E506", "the installed jaxlib and numpy", found, expected=expected)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import BundleFormatError, Finding, finding
+from aotc_runtime.base.errors import BundleFormatError, Finding, finding, raise_if
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.certificate_predicate import PASSED, Certificate
 from aotc_runtime.formats.in_toto import (
@@ -28,9 +28,20 @@ from aotc_runtime.schema.certified_releases import Certified, MeasuredDifference
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.engine_releases import built_with
-from aotc_runtime.verification.policy_reader import certifier_keys
+from aotc_runtime.verification.policy_reader import PolicyFile, distinct_keys
 from aotc_runtime.verification.public_keys import PublicKey, Trials
 from aotc_runtime.verification.root_signatures import match_signatures
+
+
+def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
+    """Return the certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
+
+    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
+    """
+    findings: list[Finding] = []
+    distinct = distinct_keys(policy, "certifiers", PolicyFile(where), findings)
+    raise_if(findings)
+    return distinct
 
 
 class Statements(Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 Imported where a host does not fit, or a bundle needs accelerators, custom calls or policies for
 other sizes. The texts are here instead of in the catalogue, which takes many milliseconds to read:
-a load that succeeds checks all targets of a bundle, including those that cannot run here.
+a load that succeeds checks all targets of a bundle, including those that cannot run here. Imports
+inside functions are for findings and custom calls, which a load of another engine does without.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
-from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequirements, Split
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_numbers
 from aotc_runtime.schema.manifest_labels import without_compiling
-from aotc_runtime.schema.served_kernels import LAPACK, SERVED, is_served
 
 PLUGIN_MISSING = "AOTC-E403 engine-package-is-not-installed"
 FEW_STARTED = "AOTC-E503 xla-was-started-with-too-few-devices"
@@ -176,6 +175,8 @@ def unserved_calls(manifest: BundleManifest, host: HostFacts) -> Iterator[Findin
 
     Also yields Python packages behind them that the host lacks, if these are known (AOTC-E510).
     """
+    from aotc_runtime.schema.served_kernels import LAPACK, SERVED, is_served
+
     platform, targets = manifest.requires.platform, manifest.requires.custom_call_targets
     if unknown := [target for target in targets if not is_served(platform, target)]:
         expected = "one of: " + SERVED.get(platform, "none")
@@ -222,6 +223,8 @@ def missing_target(
             "target-was-left-out-of-this-copy",
         )
         return finding("AOTC-E505", "target", wanted, cause=cause, expected=expected)
+    from aotc_runtime.base.suggestions import did_you_mean
+
     expected = "one of: " + ", ".join(sorted(manifests))
     hint = did_you_mean(wanted, manifests, "choose one that `aotc inspect` lists")
     return finding("AOTC-E505", "target", wanted, expected=expected, hint=hint)

@@ -44,7 +44,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
         _check_integers(data)
     except (ValueError, RecursionError) as error:
         raise TrustError(_said().invalid(where, error)) from error
-    file = _File(where, text)
+    file = PolicyFile(where, text)
     policy = _typed(data, file)
     findings = list(_check_fields(policy, file))
     policy = _with_texts(policy, folder, file, findings)
@@ -53,7 +53,7 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
     return policy
 
 
-class _File(NamedTuple):
+class PolicyFile(NamedTuple):
     """The source of a policy: its name in messages and its TOML; None for one made in Python."""
 
     name: str
@@ -82,7 +82,7 @@ of that name with `_file`.
 
 
 def _with_texts(
-    policy: TrustPolicy, folder: Path, file: _File, findings: list[Finding]
+    policy: TrustPolicy, folder: Path, file: PolicyFile, findings: list[Finding]
 ) -> TrustPolicy:
     """Return the policy with the texts of the files that it names.
 
@@ -119,7 +119,7 @@ def _check_integers(value: Any) -> None:
         raise ValueError("an integer of more than 64 bits")
 
 
-def _typed(data: Any, file: _File) -> TrustPolicy:
+def _typed(data: Any, file: PolicyFile) -> TrustPolicy:
     """Return the document as a policy. Raises TrustError: AOTC-E309, once for each key."""
     decoder(TrustPolicy)
     try:
@@ -145,7 +145,7 @@ def read_text(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _check_fields(policy: TrustPolicy, file: _File) -> Iterator[Finding]:
+def _check_fields(policy: TrustPolicy, file: PolicyFile) -> Iterator[Finding]:
     """Yield violations of rules that types cannot express."""
     for table, keys in (("keys", policy.keys), ("certifiers", policy.certifiers)):
         for index, key in enumerate(keys):
@@ -189,47 +189,33 @@ def policy_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, P
         document = msgspec.to_builtins(policy)
     except TypeError as error:
         raise TrustError(_said().invalid(where, error)) from error
-    file = _File(where)
+    file = PolicyFile(where)
     _typed(document, file)
     raise_if(_check_fields(policy, file))
     return _keys_of(policy, file)
 
 
-def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
+def _keys_of(policy: TrustPolicy, file: PolicyFile) -> dict[str, PublicKey]:
     """Return the keys of a policy whose fields are sound. Raises as `policy_keys`."""
     findings: list[Finding] = []
     if policy.timestamp_authorities:
         from aotc_runtime.verification import signature_timestamps
 
         findings += signature_timestamps.check_authorities(policy, file.name)
-    distinct = _distinct(policy, "keys", file, findings)
+    distinct = distinct_keys(policy, "keys", file, findings)
     if policy.identities:
         from aotc_runtime.verification import sigstore_identities
 
         findings += sigstore_identities.check_identities(policy, file.name)
         distinct |= sigstore_identities.as_keys(policy)
     raise_if(findings)
-    holders = {key.holder for key in distinct.values()}
     if policy.threshold > 1:
-        raise_if(_said().alike(holders, file.place("threshold")))
-        if policy.threshold > len(holders):
-            raise TrustError(_said().threshold(policy, len(holders), file.place("threshold")))
+        raise_if(_said().check_threshold(policy, distinct.values(), file.place("threshold")))
     return distinct
 
 
-def certifier_keys(policy: TrustPolicy, where: str = "trust policy") -> dict[str, PublicKey]:
-    """Return the certifiers' keys by id, of a policy whose keys `policy_keys` has checked.
-
-    Raises TrustError (AOTC-E309, E310), with everything that is wrong.
-    """
-    findings: list[Finding] = []
-    distinct = _distinct(policy, "certifiers", _File(where), findings)
-    raise_if(findings)
-    return distinct
-
-
-def _distinct(
-    policy: TrustPolicy, table: str, file: _File, findings: list[Finding]
+def distinct_keys(
+    policy: TrustPolicy, table: str, file: PolicyFile, findings: list[Finding]
 ) -> dict[str, PublicKey]:
     """Return the keys of a table, each once; what is wrong with them is added to findings."""
     distinct: dict[str, PublicKey] = {}

@@ -11,7 +11,7 @@ from aotc.capture import file_digests
 from aotc.capture.file_digests import changed, digest_of, read_source
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.system.bundle_files import open_regular
+from aotc_runtime.system.regular_files import open_regular
 
 
 def test_digest_of_a_file_that_was_rewritten_is_another(tmp_path: Path) -> None:

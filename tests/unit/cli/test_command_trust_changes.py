@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from aotc_runtime.schema.trust_policy import Revoked
-from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from aotc_runtime.verification.certificate_rules import certifier_keys
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from tests.conftest import Bundle, Run
 from tests.hostile.authorities import authority
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
 from aotc_runtime.engines.onnxruntime import onnx_reader, onnxruntime_names

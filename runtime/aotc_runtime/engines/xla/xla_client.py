@@ -28,6 +28,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from msgspec import Struct
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.base.parallel_calls import map_on_threads
 from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, Stored
@@ -96,8 +97,6 @@ class XlaDevice(Device):
             self._collect_garbage = xla_client._xla.collect_garbage
             self.prepare(xla_client)
         except (ImportError, AttributeError, TypeError) as error:
-            from aotc_runtime.base.rendering import first_line
-
             raise refusal(
                 "AOTC-E751", "jaxlib", f"{type(error).__name__}: {first_line(error)}"
             ) from error
@@ -154,8 +153,6 @@ class XlaDevice(Device):
         try:
             loaded = self._client.deserialize_executable(bytes(stored.blob.data), devices)
         except self.error as error:
-            from aotc_runtime.base.rendering import first_line
-
             raise refusal("AOTC-E753", stored.where, first_line(error)) from error
         # Known at once: if another one fails, whoever keeps the error keeps this one alive.
         return self.remember(loaded, handlers)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.device_features import DeviceFeatures, SymbolicModule
 from aotc_runtime.engines.engine_arrays import Buffer, ExecutableTiles
 from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice

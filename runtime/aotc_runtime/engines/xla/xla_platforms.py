@@ -1,7 +1,7 @@
 """The platforms of XLA beside the processor's, each imported when it is asked for."""
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.xla.xla_client import XlaDevice
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.schema.host_facts import Accelerator

@@ -11,8 +11,8 @@ from typing import NoReturn
 
 from msgspec import UNSET
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.base.rendering import first_line
 from aotc_runtime.engines.device_features import SymbolicModule
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import WeightArgument

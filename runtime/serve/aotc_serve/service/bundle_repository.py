@@ -9,8 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, Finding, refusal
-from aotc_runtime.base.rendering import first_line, sentence, warn_of
+from aotc_runtime.base.rendering import sentence, warn_of
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.serving.bundle_slot import BundleSlot, Calling
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
@@ -396,8 +397,7 @@ class Repository:
         known = sorted(self._named)
         name, version = name[:NAME_MAX], version[:NAME_MAX]
         if name in self._named:
-            versions = self.versions(name)
-            expected, cause = "one of: " + ", ".join(versions), "model-version-not-found"
+            expected, cause = "one of: " + ", ".join(self.versions(name)), "model-version-not-found"
             return refusal("AOTC-E762", f"model {name}", version, cause=cause, expected=expected)
         expected = "one of: " + (", ".join(known) or "no models are loaded")
         hint = did_you_mean(name, known, "list the models with `POST /v2/repository/index`")

@@ -4,6 +4,7 @@ import io
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from aotc.base.errors import BuildManifestError, UsageError
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.commands.init.drafting_process import DEFAULT_TARGET, Drafted, check
+from aotc.commands.init.drafting_process import DEFAULT_TARGET, Drafted, check, installed_engines
 from aotc.commands.init.init_command import init as init_command
 from aotc.commands.init.init_request import Job, read_request
 from aotc.commands.init.inspect_function_worker import look
@@ -267,6 +268,14 @@ def test_nested_examples_keep_their_structure_and_their_numbers(run: Run, tmp_pa
     assert entry_point["fixtures"]["ranges"] == {"tokens": [0, 11]}
     assert manifest["dimensions"]["batch"]["profiles"] == [1, 3, 8, 64]
     assert "nested traces at 16 profiles" in done.stdout
+
+
+def test_several_engines_are_listed_and_measured_by_the_first_build(drafting: Drafting) -> None:
+    drafted = drafting("program:annotated")
+    assert "tune" not in manifest_text(replace(drafted, engines=("xla",)))
+    written = tomllib.loads(manifest_text(replace(drafted, engines=("xla", "iree"))))
+    assert (written["engines"], written["tune"]) == (["xla", "iree"], "auto")
+    assert installed_engines()[0] == "xla"
 
 
 def test_keys_annotations_and_structures_are_inputs(drafting: Drafting, tmp_path: Path) -> None:

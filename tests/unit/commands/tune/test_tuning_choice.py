@@ -111,7 +111,7 @@ def test_notes_name_what_was_chosen_what_was_not_and_where_the_order_decides() -
         "decides: iree"
     )
     assert told[1].startswith("box is compiled by xla, chosen for its latency")
-    assert told[2] == "box was not measured with iree: crashed"
+    assert told[2] == "iree was left out for box: crashed"
     mixed = msgspec.structs.replace(choice, engine=MIXED)
     first, *_ = notes({}, {}, {}, {"box": mixed}, {"box": ["iree", "xla"]})
     assert first.startswith("box is compiled by iree and xla, each executable by the fastest")

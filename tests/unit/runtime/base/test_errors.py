@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from aotc_runtime.base import codes
+from aotc_runtime.base import codes, first_line
 from aotc_runtime.base.errors import (
     AotcError,
     BackendError,
@@ -24,7 +24,7 @@ from aotc_runtime.base.errors import (
     raise_if,
     refusal,
 )
-from aotc_runtime.base.rendering import first_line, render, sentence, usage_text
+from aotc_runtime.base.rendering import render, sentence, usage_text
 
 
 def finding(code: str, found: str = "f") -> Finding:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from aotc_runtime.system.bundle_files import open_regular, read_file
+from aotc_runtime.system.bundle_files import read_file
+from aotc_runtime.system.regular_files import open_regular
 
 READERS: tuple[Callable[[Path], object], ...] = (open_regular, lambda path: read_file(path, 10))
 

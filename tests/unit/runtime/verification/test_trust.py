@@ -17,7 +17,8 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import TrustError
 from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
-from aotc_runtime.verification.policy_reader import certifier_keys, policy_keys, read_policy
+from aotc_runtime.verification.certificate_rules import certifier_keys
+from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from aotc_runtime.verification.policy_types import policy_problems
 from aotc_runtime.verification.public_keys import load_public_key
 
@@ -326,7 +327,7 @@ roots = [
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
     assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
     assert found[":7 precisions[1]"].hint == "did you mean `int8`?"
-    assert found[":7 precisions[1]"].expected == "one of: float32, int4, int8"
+    assert found[":7 precisions[1]"].expected == "one of: dynamic, float32, int4, int8, static"
     assert "without quotes" in found[":11 keys[0].not_after"].hint
 
 
