@@ -31,15 +31,24 @@ setup: $(STAMP) ## Create the environment
 demo: $(STAMP) ## Build, verify and run a signed bundle of a digits classifier (in out/demo)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo out/demo
 
-lint: $(STAMP) ## Check format, style, types and imports between packages
+lint: style types ## Check format, style, types and imports between packages
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Builds' children import these, hundreds of times, and leave no bytecode.
-test: lint ## Lint, then every test (T=path for some)
+types: $(STAMP)
+	$(BIN)/mypy
+
+# Builds' children import these, hundreds of times, and leave no bytecode. Of its own modules pytest
+# writes what it makes of their assertions, which each of its workers would make again.
+bytecode: $(STAMP)
 	$(BIN)/python -m compileall -q aotc runtime/aotc_runtime runtime/serve/aotc_serve
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --collect-only -qq $(T) > /dev/null || true
+
+test: $(STAMP) ## Lint, then every test (T=path for some)
+	$(MAKE) --jobs 2 style types bytecode
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(T)
 
 test-%: $(STAMP) ## Run a suite that needs more: `make suites` lists them
@@ -89,4 +98,4 @@ constraints: ## Write constraints.txt anew from the newest releases that fit
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .nox
 
-.PHONY: help setup demo lint test suites fuzz mutate bench docs docs-serve constraints clean
+.PHONY: help setup demo lint style types bytecode test suites fuzz mutate bench docs docs-serve constraints clean

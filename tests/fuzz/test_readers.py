@@ -19,13 +19,13 @@ from .seeds import seeds
 from .toolchain import KERAS, ONNX
 
 BOUNDED = settings(
-    max_examples=50,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-SHALLOW = settings(BOUNDED, max_examples=20)
+SHALLOW = settings(BOUNDED, max_examples=12)
 """For bytes without any form, which most readers refuse at their beginning."""
 
 JSON_READERS = (

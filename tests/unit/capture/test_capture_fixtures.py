@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -146,20 +147,21 @@ def untrue() -> bytes:
     return buffer.getvalue()
 
 
-FILES = {
-    "the start of a zip": b"PK",
-    "torn zip": b"PK\x03\x04 and no further",
-    "text": b"hello",
-    "npy": npy(),
-    "a bomb": bomb(2**28),
-    "an untrue header": untrue(),
+FILES: dict[str, Callable[[], bytes]] = {
+    "the start of a zip": lambda: b"PK",
+    "torn zip": lambda: b"PK\x03\x04 and no further",
+    "text": lambda: b"hello",
+    "npy": npy,
+    "a bomb": lambda: bomb(2**28),
+    "an untrue header": untrue,
 }
 
 
 @pytest.mark.parametrize("what", FILES)
 def test_bad_or_expanding_fixture_file_is_refused_early(what: str, capture: Capture) -> None:
-    assert len(FILES[what]) < 2**20
-    files = {"x.npz": FILES[what]}
+    data = FILES[what]()
+    assert len(data) < 2**20
+    files = {"x.npz": data}
     refusal = capture(IDENTITY, BATCHED + FIXTURES + 'file = "x.npz"', files=files).refusal
     assert refusal.code == "AOTC-E831"
     if what == "text":

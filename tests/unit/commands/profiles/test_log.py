@@ -154,14 +154,6 @@ def test_too_many_requests_are_refused(tmp_path: Path, sizes: Sequence[int]) -> 
     assert (error.value.code, "requests" in error.value.findings[0].found) == ("AOTC-E040", True)
 
 
-@pytest.mark.parametrize("text", ["", "oops\n"])
-def test_an_empty_log_or_junk_is_told_of_both_forms(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError) as error:
-        read_traffic(written(tmp_path, text), "encode", NAMES)
-    (finding,) = error.value.findings
-    assert "column names" in finding.hint and '{"batch": 3, "seq": 3}' in finding.hint
-
-
 @pytest.mark.parametrize("text", ["", "\n\n", "a,b\n1,2\n", "oops\n", '{"x": 1}\n', "batch,seq\n"])
 def test_a_log_that_says_nothing_of_the_entry_point_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError) as error:

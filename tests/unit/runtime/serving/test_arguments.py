@@ -423,22 +423,6 @@ def test_wrong_arguments_are_refused_with_the_signature(
     assert finding.hint == hint
 
 
-@pytest.mark.parametrize(
-    ("kwargs", "hint"),
-    [
-        ({"lable": 1}, "did you mean `label`?"),
-        ({"label": 1}, PLAIN),
-        ({"label": 1, "imgae": 2}, "did you mean `image`?"),
-        ({"zzz": 1}, PLAIN),
-    ],
-)
-def test_hint_names_the_missing_parameter(kwargs: dict[str, Any], hint: str) -> None:
-    spec = entry_point(x="positional_or_keyword", image="keyword_only", label="keyword_only")
-    with pytest.raises(ShapeError) as refused:
-        bind("f", signature_of(spec.parameters), (1,), kwargs, spec)
-    assert refused.value.findings[0].hint == hint
-
-
 def masked() -> EntryPoint:
     """An entry point whose second parameter is the mask of a dimension that may be padded."""
     pad = {"policy": "pad", "fill": {}, "mask": "b", "length": "", "proof": []}
