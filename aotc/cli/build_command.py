@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -152,7 +152,7 @@ def build(
     if cache is not None and remote_cache is not None:
         cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
-    measuring = optional("--tune") if tune or automatic else None
+    measuring: Any = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (
         optional("--check-reproducible")(manifest, targets, jobs, recorded).check
         if check_reproducible
