@@ -118,9 +118,8 @@ def build(
     not load until it is signed. Nothing is written if anything fails.
 
     Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
-    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. Where
-    the manifest says tune = "auto", the first build measures briefly and writes NAME.tuning.json
-    beside the manifest; later ones repeat its choices.
+    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. With
+    tune = "auto" in the manifest, the first build measures briefly, and later ones repeat its choice.
 
     \b
     aotc build manifests/digits.toml --key ci.key
