@@ -119,7 +119,7 @@ def build(
 
     Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
     --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. With
-    tune = "auto" in the manifest, the first build measures briefly, and later ones repeat its choice.
+    tune = "auto" in the manifest, the first build measures briefly; later ones repeat its choice.
 
     \b
     aotc build manifests/digits.toml --key ci.key
