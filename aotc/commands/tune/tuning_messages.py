@@ -16,7 +16,7 @@ ROUNDS_MIN = 3
 
 
 class Effort(Struct, frozen=True):
-    """How much is measured.
+    """The amount of measuring.
 
     Attributes:
         variants: Whether every variant of an engine is, instead of its default alone.
