@@ -13,7 +13,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -43,10 +43,14 @@ fixtures.file = "../{source}.npz"
 """
 
 PRECISIONS = {
-    "weights": 'weights = "int8"',
-    "dynamic": 'weights = "int8"\nactivations = "dynamic"',
+    "own weights": ("weights", 'weights = "int8"'),
+    "own dynamic": ("dynamic", 'weights = "int8"\nactivations = "dynamic"'),
+    "own int4": ("float32", 'weights = "int4"'),
 }
-"""Precisions of the float32 model, by the model that is quantized alike."""
+"""Precisions of the float32 model, each with the model whose session it is compared with."""
+
+MODELS = ("float32", "weights", "static", "dynamic")
+FORMS = (*MODELS, *PRECISIONS)
 
 
 def main() -> None:
@@ -55,6 +59,7 @@ def main() -> None:
         prog="python -m benchmarks.quantized", description=main.__doc__
     )
     parser.add_argument("--engines", default=",".join(ENGINES), help=f"some of {','.join(ENGINES)}")
+    parser.add_argument("--forms", default=",".join(FORMS), help=f"some of {', '.join(FORMS)}")
     parser.add_argument("--target", default="native", help="of the bundles (default native)")
     parser.add_argument("--sizes", default="256,512,512,64", help="of the layers")
     parser.add_argument("--batch", type=int, default=32)
@@ -66,14 +71,16 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     given = np.random.default_rng(0).standard_normal((options.batch, sizes[0]), np.float32)
     calls: dict[tuple[str, str], Callable[[], Any]] = {}
-    for model in write_models(folder, sizes, given):
+    wanted = options.forms.split(",")
+    every = {**{model: (model, "") for model in MODELS}, **PRECISIONS}
+    models = {every[form][0] for form in wanted}
+    write_models(folder, sizes, given, models)
+    for model in sorted(models, key=MODELS.index):
         session = _session(folder / f"{model}.onnx", given, options.threads)
-        forms = {model: ""}
-        if model in PRECISIONS:
-            forms[f"own {model}"] = PRECISIONS[model]
+        forms = {form: every[form][1] for form in wanted if every[form][0] == model}
         for form, keys in forms.items():
             for engine in options.engines.split(","):
-                made = _bundle(folder / model, engine, options.target, given, keys)
+                made = _bundle(folder / form, engine, options.target, given, keys)
                 if isinstance(made, str):
                     print(json.dumps({"model": form, "engine": engine, "refused": made}))
                     continue
@@ -83,8 +90,10 @@ def main() -> None:
         print(json.dumps(line))
 
 
-def write_models(folder: Path, sizes: Sequence[int], given: Any) -> tuple[str, ...]:
-    """Write the models and the fixture's inputs; return their names, float32 first."""
+def write_models(
+    folder: Path, sizes: Sequence[int], given: Any, models: Collection[str] = MODELS
+) -> None:
+    """Write the models, float32 always, and the inputs of their fixtures."""
     onnx: Any = import_module("onnx")
     tools: Any = import_module("onnxruntime.quantization")
 
@@ -96,14 +105,15 @@ def write_models(folder: Path, sizes: Sequence[int], given: Any) -> tuple[str, .
             return self._left.pop() if self._left else None
 
     onnx.save(_network(onnx, sizes, len(given), quantized=False), folder / "float32.onnx")
-    onnx.save(_network(onnx, sizes, len(given), quantized=True), folder / "weights.onnx")
     start, int8 = folder / "float32.onnx", tools.QuantType.QInt8
-    tools.quantize_dynamic(start, folder / "dynamic.onnx", weight_type=int8)
-    tools.quantize_static(start, folder / "static.onnx", Inputs(), weight_type=int8)
-    models = ("float32", "weights", "static", "dynamic")
-    for name in models:
+    if "weights" in models:
+        onnx.save(_network(onnx, sizes, len(given), quantized=True), folder / "weights.onnx")
+    if "dynamic" in models:
+        tools.quantize_dynamic(start, folder / "dynamic.onnx", weight_type=int8)
+    if "static" in models:
+        tools.quantize_static(start, folder / "static.onnx", Inputs(), weight_type=int8)
+    for name in MODELS:
         np.savez(folder / f"{name}.npz", x=given)
-    return models
 
 
 def _network(onnx: Any, sizes: Sequence[int], rows: int, quantized: bool) -> Any:
@@ -147,7 +157,7 @@ def _bundle(model: Path, engine: str, target: str, given: Any, precision: str) -
     from aotc.pipeline.build import build
     from aotc_runtime.base.errors import AotcError
 
-    place = model.with_name(f"{'own-' if precision else ''}{model.name}-{engine}")
+    place = model.with_name(f"{model.name.replace(' ', '-')}-{engine}")
     place.mkdir(exist_ok=True)
     text = MANIFEST.format(
         target=target,
@@ -155,7 +165,7 @@ def _bundle(model: Path, engine: str, target: str, given: Any, precision: str) -
         source="float32" if precision else model.name,
         precision='precision = "own"' if precision else "",
         # Two engines may round a number to different steps.
-        atol=1e-4 if model.name == "float32" else 0.1,
+        atol=1e-4 if model.name in ("float32", "own int4") else 0.1,
         shape=list(given.shape),
     )
     text += f"[precision.own]\n{precision}\n" if precision else ""

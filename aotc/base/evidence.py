@@ -281,6 +281,25 @@ class QuantizedWeight(_Part, frozen=True):
     max_error: Decimal
     snr_db: SignedDecimal
 
+    @property
+    def label(self) -> str:
+        """Return the weight's set and name."""
+        return f"{self.set} {self.tensor}"
+
+
+class Calibration(_Part, frozen=True):
+    """The static scales of factors that calls round, and the data that they were computed of.
+
+    Attributes:
+        data: Digest of the evaluation data.
+        samples: How many of them were called.
+        units: The scale of the other factor in all products of a weight, by its set and name.
+    """
+
+    data: str
+    samples: Count
+    units: dict[str, Decimal]
+
 
 class AppliedPrecision(_Part, frozen=True):
     """The precision of an entry point, and what the build did for it.
@@ -289,15 +308,18 @@ class AppliedPrecision(_Part, frozen=True):
         name: The build manifest's.
         quantized: The weights that are stored in fewer bits.
         kept: Weights that stay as they are, with the reason.
-        activations: "dynamic" if calls round the other factors of matrix products to 8 bits.
+        activations: Whether calls round the other factors of matrix products to 8 bits: "dynamic"
+            with scales of each row, "static" with calibrated ones.
         products: How many products of an executable do so, at most.
+        calibration: The static scales.
     """
 
     name: str
     quantized: tuple[QuantizedWeight, ...]
     kept: dict[str, str]
-    activations: Literal["none", "dynamic"] = "none"
+    activations: Literal["none", "dynamic", "static"] = "none"
     products: Count = 0
+    calibration: Calibration | UnsetType = UNSET
 
     @property
     def weights(self) -> Literal["int8", "int4"]:
@@ -310,7 +332,8 @@ class EntryPointEvidence(_Part, frozen=True):
 
     `profiles` are in the bundle manifest's order. `reference` is "recorded" if its fixtures'
     results were recorded elsewhere, not computed by plain JAX. `model` is unset for a function.
-    With `precision`, parity's reference is plain JAX with the quantized weights.
+    With `precision`, parity's reference is plain JAX with the quantized weights. `allowance` is the
+    part of the absolute tolerance that stands for numbers rounded to another step.
     """
 
     coverage: Coverage
@@ -318,6 +341,7 @@ class EntryPointEvidence(_Part, frozen=True):
     reference: Literal["recorded"] | UnsetType = UNSET
     model: ModelOrigin | UnsetType = UNSET
     precision: AppliedPrecision | UnsetType = UNSET
+    allowance: Decimal | UnsetType = UNSET
 
 
 class EngineRefusal(_Part, frozen=True):

@@ -24,11 +24,10 @@ from aotc.config.build_manifest import (
     InputLeaf,
     InputLike,
     SourceFile,
-    at_once,
-    leaf_paths,
+    all_leaves,
 )
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.tensor_text import KEY_DTYPES, key_words
 
@@ -120,26 +119,23 @@ def fixture_inputs(
     recorded = None if file is None else file.arrays
     by_loader = mask_and_length_arrays(manifest.entry_points[plan.name], sizes, sizes)
     found: dict[str, Array] = {}
-    for parameter, input_tree in plan.inputs.items():
-        for path, leaf in leaf_paths(input_tree, parameter):
-            if isinstance(leaf, InputLike):
-                at = ("entry_points", plan.name, "inputs", *path.split("/"))
-                value = like_value(leaf, sizes, manifest, at, evaluate=call)
-                traced = like_value(leaf, sizes, manifest, at, evaluate=shapes)
-                raise_if(_differing(leaf, value, traced, manifest.where(*at)))
-                for inner, array in jax_trees.leaf_paths(value):
-                    dtype = jax_trees.abstract(array).dtype if jax_trees.is_number(array) else None
-                    found[jax_trees.join(path, inner)] = np.asarray(
-                        random_keys.data_of(array), dtype
-                    )
-            elif path in by_loader:
-                found[path] = by_loader[path]
-            elif path in plan.initial and path not in (recorded or {}):
-                found[path] = plan.initial[path]
-            elif recorded is not None:
-                found[path] = _cut(recorded, path, leaf, sizes, where)
-            else:
-                found[path] = _draw(spec, path, leaf, sizes, where)
+    for path, leaf in all_leaves(plan.inputs).items():
+        if isinstance(leaf, InputLike):
+            at = ("entry_points", plan.name, "inputs", *path.split("/"))
+            value = like_value(leaf, sizes, manifest, at, evaluate=call)
+            traced = like_value(leaf, sizes, manifest, at, evaluate=shapes)
+            raise_if(_differing(leaf, value, traced, manifest.where(*at)))
+            for inner, array in jax_trees.leaf_paths(value):
+                dtype = jax_trees.abstract(array).dtype if jax_trees.is_number(array) else None
+                found[jax_trees.join(path, inner)] = np.asarray(random_keys.data_of(array), dtype)
+        elif path in by_loader:
+            found[path] = by_loader[path]
+        elif path in plan.initial and path not in (recorded or {}):
+            found[path] = plan.initial[path]
+        elif recorded is not None:
+            found[path] = _cut(recorded, path, leaf, sizes, where)
+        else:
+            found[path] = _draw(spec, path, leaf, sizes, where)
     for path in sorted(spec.ranges.keys() - found.keys()):
         cause, expected = "range-for-an-unknown-input", f"one of: {', '.join(found)}"
         raise refusal("AOTC-E831", where("ranges", path), path, cause=cause, expected=expected)
@@ -165,12 +161,11 @@ def _differing(spec: InputLike, value: Any, traced: Any, where: str) -> Iterator
 def recorded_sizes(plan: CallPlan, inputs: Recorded | None) -> dict[str, int]:
     """Return the sizes of dimensions that the inputs in a file have; none that differ."""
     found: dict[str, set[int]] = {}
-    for parameter, input_tree in plan.inputs.items():
-        for path, leaf in leaf_paths(input_tree, parameter):
-            if isinstance(leaf, InputLeaf) and inputs is not None and path in inputs.arrays:
-                for axis, size in zip(leaf.shape, inputs.arrays[path].shape, strict=False):
-                    if isinstance(axis, str):
-                        found.setdefault(axis, set()).add(size)
+    for path, leaf in all_leaves(plan.inputs).items():
+        if isinstance(leaf, InputLeaf) and inputs is not None and path in inputs.arrays:
+            for axis, size in zip(leaf.shape, inputs.arrays[path].shape, strict=False):
+                if isinstance(axis, str):
+                    found.setdefault(axis, set()).add(size)
     return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}
 
 
@@ -178,8 +173,7 @@ def leading_dimensions(plan: CallPlan) -> set[str]:
     """Return the dimensions that are only ever the first axis of an input: they count its rows."""
     leaves = [
         leaf
-        for parameter, input_tree in plan.inputs.items()
-        for path, leaf in leaf_paths(input_tree, parameter)
+        for path, leaf in all_leaves(plan.inputs).items()
         if isinstance(leaf, InputLeaf) and path not in plan.initial
     ]
     inner = {axis for leaf in leaves for axis in leaf.shape[1:]}
@@ -318,11 +312,10 @@ def mask_and_length_arrays(
     """Return the masks and lengths of a call of `real` sizes that is padded to `padded`."""
     masks: dict[str, set[str]] = {}
     found: dict[str, Array] = {}
-    for dimension, policy in spec.out_of_profile.items():
-        pad = at_once(policy)
-        if isinstance(pad, Pad) and pad.mask:
+    for dimension, pad in spec.pads.items():
+        if pad.mask:
             masks.setdefault(pad.mask, set()).add(dimension)
-        if isinstance(pad, Pad) and pad.length:
+        if pad.length:
             found[pad.length] = np.asarray(real[dimension], np.int32)
     for parameter, dimensions in masks.items():
         leaf = spec.inputs[parameter]

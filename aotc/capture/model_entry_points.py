@@ -30,7 +30,7 @@ from aotc.config.build_manifest import (
     InputTree,
     SourceFile,
     WeightsSpec,
-    leaf_paths,
+    all_leaves,
 )
 from aotc.config.manifest_relations import check_file_ranges
 from aotc_runtime.base.errors import AotcError, Finding
@@ -250,25 +250,20 @@ class _Completing:
             where = self.manifest.where(*self.at[:2], "source")
             raise refusal("AOTC-E846", where, names, expected=expected)
         states = self._states()
-        given = {name: tree for name, tree in spec.inputs.items() if name not in states}
-        trees = {**(given or self._fixed()), **states, **spec.inputs}
+        own = {name: tree for name, tree in spec.inputs.items() if name not in states}
+        trees = {**(own or self._fixed()), **states, **spec.inputs}
         # What their functions return is compared with the file when the model is called.
         likes = {name for name, tree in trees.items() if isinstance(tree, InputLike)}
-        given = {
-            path: leaf
-            for parameter, tree in trees.items()
-            if parameter not in likes
-            for path, leaf in leaf_paths(tree, parameter)
-        }
+        leaves = all_leaves({name: tree for name, tree in trees.items() if name not in likes})
         known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
         unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
-        if given.keys() != known.keys() or unknown:
+        if leaves.keys() != known.keys() or unknown:
             lines = [(path.replace("/", "."), each) for path, each in self.known.items()]
             wanted = "; ".join(f"inputs.{path} = {_example(each)}" for path, each in lines)
             raise refusal(
                 "AOTC-E846",
                 self.manifest.where(*(self.at if spec.inputs else self.at[:2])),
-                ", ".join([*given, *unknown]) or "no inputs",
+                ", ".join([*leaves, *unknown]) or "no inputs",
                 expected=f"the inputs {', '.join(paths)}",
                 hint=f"write {wanted}",
             )
@@ -276,7 +271,7 @@ class _Completing:
         axes: dict[str, int | str] = {}
         dtypes: dict[str, DType] = {}
         for path, each in known.items():
-            leaf, where = given[path], self.manifest.where(*self.at, *path.split("/"))
+            leaf, where = leaves[path], self.manifest.where(*self.at, *path.split("/"))
             why = "a function"
             if isinstance(leaf, InputLeaf):
                 dtypes[path] = self._dtype(leaf, each, where, problems)
@@ -284,7 +279,7 @@ class _Completing:
             if why:
                 expected = f"{path} = {_example(each)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
-        problems += self._undonated({path.split("/")[0] for path in given} | likes)
+        problems += self._undonated({path.split("/")[0] for path in leaves} | likes)
         problems += self._out_of_range(dtypes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}

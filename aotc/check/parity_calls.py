@@ -17,7 +17,6 @@ from aotc.check.plain_structures import (
     as_argument,
     call_file,
     differences,
-    read_call,
     unchanged,
 )
 from aotc_runtime.base.errors import AotcError
@@ -100,9 +99,9 @@ def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryP
     for name, spec in manifest.entry_points.items():
         for profile in spec.profiles:
             key = executable_key(name, profile.sizes)
-            path = call_file(folder, key)
-            if path.exists():
-                yield key.label, spec, read_call(path)
+            file = call_file(folder, key)
+            if file.path.exists():
+                yield key.label, spec, file.read()
 
 
 def _refused(where: str, error: AotcError) -> Differing:

@@ -15,12 +15,13 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.check.evaluation_files import Prepared, read_prepared, write_results
 from aotc.check.metrics import metric_of
-from aotc.check.padding.trial_files import call_file, read_fixture, read_plans
+from aotc.check.padding.trial_files import call_file, plan_file, read_fixture
 from aotc.check.padding.trial_records import EntryTrials, Sizes
 from aotc.check.padding.trial_run import Array, Subject, run
 from aotc.check.parity_calls import call_differences, structure_differences
@@ -43,6 +44,7 @@ from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, req
 def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
     """Run each trial and return its difference; `folder` has the calls to compare with."""
     loaded = resident.entry_points[entry.entry_point]
+    entry = replace(entry, atol=float(loaded.spec.tolerance.atol))
 
     def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
         profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
@@ -137,7 +139,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
     else:
         fixtures = ready.fixtures
         differing += call_differences(ready, verified.manifest, folder)
-    entries = read_plans(folder).get(target, [])
+    entries = plan_file(folder).read({}).get(target, [])
     trials = [try_entry(entry, resident, folder) for entry in entries]
     values, beside = run_values(resident, target, folder)
     assert "jax" not in sys.modules, "the runtime never imports jax"

@@ -9,34 +9,32 @@ rounds activations, only the search for the products is that of the compiler.
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxlib.mlir import ir
 
 from aotc.base.errors import finding
 from aotc.check.plain_structures import Node, Nothing, Passed, Spelled, leaf_of
-from aotc.compile.mlir.jax_functions import put
-from aotc.compile.precision.weight_products import Axes, matrix_products
-from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, leaf_paths, with_leaves
+from aotc.check.rounding_steps import (
+    ROUNDING,
+    round_activations,
+    round_to_other_steps,
+    step_allowance,
+)
+from aotc.compile.mlir.mlir_context import operations_named
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl
 
 PIECE_BYTES = 2**20
 """Bytes of two large arrays that are compared at a time."""
-
-LARGEST = 127.5
-"""The largest absolute value of a row after scaling; rounding leaves at most 127."""
-
-TINY = 1.0842021724855044e-19
-"""The square root of the smallest normal number of float32: smaller scales are replaced by 1."""
 
 type Array = np.ndarray[Any, Any]
 type Functions = Callable[[str], Callable[..., Any]]
@@ -120,8 +118,8 @@ class Function:
 
     `weights` are by set, as the program's users hold them. `check_lowered` is called with the
     lowered program before it is compiled, and raises if it may not run. `rounded` are weights, by
-    set and name, whose matrix products round the other factor to 8 bits. Raises the program's
-    errors.
+    set and name, whose matrix products round the other factor to 8 bits, with its static scale or
+    None. Raises the program's errors.
     """
 
     def __init__(
@@ -132,7 +130,7 @@ class Function:
         sizes: Mapping[str, int],
         compiling: Executor,
         check_lowered: Callable[[Any], None] | None = None,
-        rounded: Collection[tuple[str, str]] = (),
+        rounded: Mapping[tuple[str, str], float | None] = MappingProxyType({}),
     ) -> None:
         self._spec, self._sizes, self._rounded = spec, sizes, rounded
         function = functions(spec.function)
@@ -140,8 +138,7 @@ class Function:
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
         self._likes = {
             path: functions(leaf.function)(**_arguments(leaf, sizes))
-            for name, tree in spec.inputs.items()
-            for path, leaf in leaf_paths(tree, name)
+            for path, leaf in spec.leaves.items()
             if isinstance(leaf, InputLike)
         }
 
@@ -154,18 +151,38 @@ class Function:
         self._called = called
         self._compiling, self._check_lowered = compiling, check_lowered
         self._compiled: Future[Any] | None = None
+        self._otherwise: Any = None
+        self._rounds = False
 
     def begin(self) -> None:
         """Trace it, and have it compiled while others run."""
         if self._compiled is None:
-            values = self._abstract()
-            lowered = jax.jit(self._called, keep_unused=bool(self._rounded)).lower(values)
-            if self._check_lowered is not None:
-                self._check_lowered(lowered)
-            if self._rounded:
-                # The module that is going to be compiled; no other function has it.
-                round_activations(lowered.compiler_ir("stablehlo"), [*self._places(values)])
+            lowered = self._lowered(self._called)
+            self._rounds = bool(operations_named(lowered.compiler_ir("stablehlo"), ROUNDING))
             self._compiled = self._compiling.submit(lowered.compile)
+
+    def _lowered(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
+        values = self._abstract()
+        lowered = jax.jit(function, keep_unused=bool(self._rounded)).lower(values)
+        if self._check_lowered is not None:
+            self._check_lowered(lowered)
+        if self._rounded:
+            # The module that is going to be compiled; no other function has it.
+            round_activations(lowered.compiler_ir("stablehlo"), dict(self._places(values)))
+        return lowered
+
+    def allowance(self, arguments: Mapping[str, Any], results: Mapping[str, Array]) -> float:
+        """Return the step allowance of a call's results; 0 for a program without steps."""
+        self.begin()
+        if self._rounds and self._otherwise is None:
+            # A function of its own, as jax gives a module that it knows again.
+            lowered = self._lowered(lambda values: self._called(values))
+            self._rounds = round_to_other_steps(lowered.compiler_ir("stablehlo"))
+            self._otherwise = lowered.compile() if self._rounds else None
+        if not self._rounds:
+            return 0.0
+        others = _by_path(self._otherwise({**self._weights, **arguments}))
+        return step_allowance(results, others)
 
     def arguments(self, inputs: Mapping[str, Array]) -> dict[str, Any]:
         """Return the inputs as the program's users pass them; `inputs` are the numbers, by path."""
@@ -190,8 +207,7 @@ class Function:
                 raise
             # A class that flattens by the types of its leaves is another structure with avals.
             value = jax.jit(self._called)(values)
-        leaves = jax.tree_util.tree_flatten_with_path(value)[0]
-        return Result({path_of(*steps): _data(leaf) for steps, leaf in leaves}, value)
+        return Result(_by_path(value), value)
 
     def flops(self) -> int:
         """Floating-point operations of a call, as XLA counts them; of a loop those of one turn."""
@@ -213,22 +229,21 @@ class Function:
         value = jax.tree_util.tree_map_with_path(recorded, structure)
         return Result(dict(arrays), value)
 
-    def _places(self, values: Mapping[str, Any]) -> Iterator[int]:
-        """Yield the numbers of the parameters that are weights whose products are rounded."""
+    def _places(self, values: Mapping[str, Any]) -> Iterator[tuple[int, float | None]]:
+        """Yield the parameters that are weights whose products are rounded, each with its scale."""
         leaves = jax.tree_util.tree_flatten_with_path(values)[0]
         for place, ((parameter, *steps), _) in enumerate(leaves):
             owner = self._spec.bind.get(parameter.key)
-            if owner is not None and (owner, path_of(*steps) or "value") in self._rounded:
-                yield place
+            name = (owner or "", path_of(*steps) or "value")
+            if name in self._rounded:
+                yield place, self._rounded[name]
 
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}
 
-    def passed(self, arguments: Mapping[str, Any], by_loader: Sequence[str]) -> tuple[Passed, ...]:
-        """Return the inputs as a caller of the bundle passes them, without bound and fixed ones.
-
-        `by_loader` names parameters that the loader passes.
-        """
+    def passed(self, arguments: Mapping[str, Any]) -> tuple[Passed, ...]:
+        """Return the inputs as a caller of the bundle passes them, without bound and fixed ones."""
+        by_loader = self._spec.by_loader
         return tuple(
             Passed(
                 name=name,
@@ -263,25 +278,9 @@ class Function:
         return jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.dtype.value))
 
 
-def round_activations(module: ir.Module, weights: Collection[int]) -> None:
-    """Round the other factors of products with the weights that these parameters are.
-
-    They stay floating-point numbers, and products are not of integers.
-    """
-    for product in matrix_products(module, weights):
-        function = _rounding(product.dimension_numbers[0][1 - product.place])
-        (rounded,) = put(product.operation, function, product.activation)
-        product.operation.operands[1 - product.place] = rounded
-
-
-@lru_cache(maxsize=256)
-def _rounding(summed: Axes) -> Callable[[Any], Any]:
-    def rounded(x: Any) -> Any:
-        unit = jnp.max(jnp.abs(x), axis=summed, keepdims=True) / np.float32(LARGEST)
-        unit = jnp.where(unit < np.float32(TINY), np.float32(1), unit)
-        return jnp.clip(jnp.round(x / unit), -127, 127) * unit
-
-    return rounded
+def _by_path(value: Any) -> dict[str, Array]:
+    leaves = jax.tree_util.tree_flatten_with_path(value)[0]
+    return {path_of(*steps): _data(leaf) for steps, leaf in leaves}
 
 
 def _arguments(like: InputLike, sizes: Mapping[str, int]) -> dict[str, Any]:

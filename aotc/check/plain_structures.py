@@ -13,11 +13,10 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import ml_dtypes
-import msgspec
 import numpy as np
 from msgspec import Struct
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile
 from aotc.base.stages import file_stem
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import compare
@@ -74,19 +73,9 @@ class PlainCall(Struct, frozen=True):
     result: Spelled
 
 
-def write_call(folder: Path, call: PlainCall) -> None:
-    """Leave a call in a build's folder."""
-    call_file(folder, call.key).write_bytes(msgspec.msgpack.encode(call))
-
-
-def call_file(folder: Path, key: ExecutableKey) -> Path:
-    """Return the file of a call."""
-    return folder / f"plain.{file_stem(key)}.msgpack"
-
-
-def read_call(path: Path) -> PlainCall:
-    """Return what `write_call` left."""
-    return unpacked(path.read_bytes(), PlainCall)
+def call_file(folder: Path, key: ExecutableKey) -> ValueFile[PlainCall]:
+    """Return the file of a call in a build's folder."""
+    return ValueFile(folder / f"plain.{file_stem(key)}.msgpack", PlainCall)
 
 
 def leaf_of(array: Array, *, is_number: bool = False) -> Leaf:

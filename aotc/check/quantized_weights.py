@@ -28,48 +28,30 @@ def is_nearest(
     of them do. Bytes hold two integers plus 8, the first in the low half; `contracted` axes are
     last in them.
     """
-    exact = weight.astype(np.float64)
-    integers = values.astype(np.int64)
+    exact, integers = weight.astype(np.float64), values.astype(np.int64)
     if values.dtype == np.uint8:
-        found = _of_halves(integers, exact.shape, contracted)
-        if found is None:
-            return False
-        integers = found
-    if integers.shape != exact.shape:
+        integers = _of_halves(integers, exact.shape, contracted)
+    last, shared = contracted[-1], (*contracted,)
+    if integers.shape != exact.shape or (group and exact.shape[last] % group):
         return False
-    scale = scale.astype(np.float64)
-    shared = [*contracted]
     if group:
-        shared = [contracted[-1]]
-        scale = np.repeat(scale, group, axis=contracted[-1])
-    else:
-        for axis in shared:
-            scale = np.expand_dims(scale, axis)
-    wanted = tuple(1 if axis in shared and not group else n for axis, n in enumerate(exact.shape))
-    if scale.shape != wanted:
+        many = exact.shape[last] // group
+        sizes = (*exact.shape[:last], many, group, *exact.shape[last + 1 :])
+        exact, integers, shared = exact.reshape(sizes), integers.reshape(sizes), (last + 1,)
+    if scale.shape != tuple(n for axis, n in enumerate(exact.shape) if axis not in shared):
         return False
-    if (np.abs(exact - integers * scale) > HALF_STEP * scale).any():
+    step = np.expand_dims(scale.astype(np.float64), shared)
+    if (np.abs(exact - integers * step) > HALF_STEP * step).any():
         return False
-    magnitudes = np.abs(integers).astype(np.float64)
-    is_zero = np.abs(exact) < TINY
-    if group:
-        starts = np.arange(0, exact.shape[shared[0]], group)
-        largest = np.maximum.reduceat(magnitudes, starts, axis=shared[0])
-        are_zero = np.logical_and.reduceat(is_zero, starts, axis=shared[0])
-    else:
-        largest, are_zero = magnitudes.max(axis=(*shared,)), is_zero.all(axis=(*shared,))
-    return bool(((largest >= LARGEST[values.dtype.name]) | are_zero).all())
+    largest, is_zero = np.abs(integers).max(axis=shared), (np.abs(exact) < TINY).all(axis=shared)
+    return bool(((largest >= LARGEST[values.dtype.name]) | is_zero).all())
 
 
-def _of_halves(data: Array, shape: Sequence[int], contracted: Sequence[int]) -> Array | None:
-    """Return the integers in the halves of bytes, in a weight's shape; None if it is another."""
-    last, sizes = contracted[-1], [*shape]
-    sizes[last] = -(-shape[last] // 2)
-    places = [axis for axis in range(len(shape)) if axis not in contracted] + [*contracted]
-    if data.shape != tuple(sizes[axis] for axis in places):
-        return None
-    data = np.moveaxis(data, range(len(shape)), places)
-    integers = np.empty((*sizes[:last], 2 * sizes[last], *sizes[last + 1 :]), np.int64)
-    every = (slice(None),) * last
-    integers[*every, 0::2], integers[*every, 1::2] = data % 16 - 8, data // 16 - 8
-    return np.asarray(integers[*every, : shape[last]])
+def _of_halves(data: Array, shape: Sequence[int], contracted: Sequence[int]) -> Array:
+    """Return the integers in the halves of bytes, in a weight's shape; as they are in another."""
+    order = [axis for axis in range(len(shape)) if axis not in contracted] + [*contracted]
+    *others, last = (shape[axis] for axis in order)
+    if data.shape != (*others, -(-last // 2)):
+        return data
+    halves = np.stack([data % 16 - 8, data // 16 - 8], -1).reshape(*others, -1)[..., :last]
+    return np.moveaxis(halves, range(len(order)), order)

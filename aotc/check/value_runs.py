@@ -13,10 +13,11 @@ from aotc.check.value_trials import (
     FIXTURE,
     IDENTICAL,
     WITHIN,
+    PlannedValues,
     ValueRan,
     ValuesRan,
     found_file,
-    read_plans,
+    plan_file,
     value_file,
     write_found,
 )
@@ -42,15 +43,14 @@ def run_values(
     These are calls that fail, and changed inputs and weights. Differing results are stored in the
     folder, to be evaluated later.
     """
-    plans = read_plans(folder)
+    plans = plan_file(folder).read({})
     found: list[ValuesRan] = []
     differing: list[Differing] = []
     for entry_point in resident.entry_points.values():
         for profile in entry_point.profiles:
             plan = plans.get(profile.key.label)
-            kinds = () if plan is None else plan.kinds
             runs = _Runs(resident, profile, target, folder)
-            found.append(runs.all_of(kinds))
+            found.append(runs.all_of(PlannedValues() if plan is None else plan))
             differing += runs.differing
     differing += _overwritten(resident)
     return found, differing
@@ -67,14 +67,14 @@ class _Runs:
         self._target, self._folder = target, folder
         self.differing: list[Differing] = []
 
-    def all_of(self, kinds: Sequence[str]) -> ValuesRan:
+    def all_of(self, plan: PlannedValues) -> ValuesRan:
         profile, spec, key = self._profile, self._spec, self._profile.key
         views = tensor_views(self._verified.blob(profile.record.fixture).data, profile.label)
         inputs = [views[f"inputs/{tensor.path}"][0] for tensor in spec.inputs]
         expected = [views[f"outputs/{tensor.path}"][0] for tensor in spec.outputs]
         given = self._called(inputs, FIXTURE)
         first = None if given is None else [array.copy() for array in given]
-        trials = [ran for kind in kinds if (ran := self._trial(kind)) is not None]
+        trials = [ran for kind in plan.kinds if (ran := self._trial(kind, plan)) is not None]
         again = self._called(inputs, FIXTURE)
         if given is None or first is None or again is None:
             return ValuesRan(key, tuple(trials), IDENTICAL)
@@ -83,26 +83,28 @@ class _Runs:
             self.differing.append(
                 Differing(where, "results that later calls leave as they are", "changed ones")
             )
-        self._compared(FIXTURE, expected, first)
+        self._compared(FIXTURE, expected, first, 0.0)
         changed = first_changed(spec, profile.device, first, again)
         if changed is not None:
             write_found(found_file(self._folder, self._target, key, FIXTURE), again)
         alike = all(a.tobytes() == b.tobytes() for a, b in zip(first, again, strict=True))
         return ValuesRan(key, tuple(trials), IDENTICAL if alike else WITHIN, changed)
 
-    def _trial(self, kind: str) -> ValueRan | None:
+    def _trial(self, kind: str, plan: PlannedValues) -> ValueRan | None:
         spec = self._spec
         path = value_file(self._folder, self._profile.key, kind)
         call = read_fixture(path, spec.inputs, spec.outputs)
         results = self._called(call.inputs, kind)
         if results is None:
             return None
-        return ValueRan(kind, self._compared(kind, call.expected, results))
+        allowed = plan.allowances
+        more = allowed.get(kind, 0.0) - allowed.get(FIXTURE, 0.0)
+        return ValueRan(kind, self._compared(kind, call.expected, results, max(0.0, more)))
 
     def _compared(
-        self, kind: str, expected: Sequence[Array], results: Sequence[Array]
+        self, kind: str, expected: Sequence[Array], results: Sequence[Array], more: float
     ) -> Difference:
-        rtol, atol = float(self._spec.tolerance.rtol), float(self._spec.tolerance.atol)
+        rtol, atol = float(self._spec.tolerance.rtol), float(self._spec.tolerance.atol) + more
         differences = [
             (tensor.path, compare(result, wanted, rtol, atol))
             for tensor, wanted, result in zip(self._spec.outputs, expected, results, strict=True)

@@ -4,14 +4,14 @@ The reference process plans the trials of each executable and leaves the inputs 
 results; the parity process runs the executables on them; what differs is judged apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile, unpacked
 from aotc.base.stages import file_stem
 from aotc.check.plain_structures import Array, Leaf, array_of, leaf_of
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -26,10 +26,14 @@ whose threads add up in another order each time."""
 
 
 class PlannedValues(Struct, frozen=True):
-    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons."""
+    """The trials of one executable: `trial_inputs` kinds that run, and others with reasons.
+
+    `allowances` has the step allowances by kind, also that of the fixture.
+    """
 
     kinds: tuple[str, ...] = ()
     skipped: dict[str, str] = {}
+    allowances: dict[str, float] = {}
 
 
 Plans = dict[str, PlannedValues]
@@ -60,20 +64,9 @@ class ValuesRan(Struct, frozen=True):
     changed: str | None = None
 
 
-def write_plans(folder: Path, plans: Mapping[str, PlannedValues]) -> None:
-    """Leave the plan of the value trials."""
-    plans_file(folder).write_bytes(msgspec.msgpack.encode(plans))
-
-
-def read_plans(folder: Path) -> Plans:
-    """Return the plan of the value trials; empty if none was written."""
-    path = plans_file(folder)
-    return unpacked(path.read_bytes(), Plans) if path.exists() else {}
-
-
-def plans_file(folder: Path) -> Path:
-    """Return the file of the plan."""
-    return folder / "values.msgpack"
+def plan_file(folder: Path) -> ValueFile[Plans]:
+    """Return the file with the plan of the value trials."""
+    return ValueFile(folder / "values.msgpack", Plans)
 
 
 def value_file(folder: Path, key: ExecutableKey, kind: str) -> Path:

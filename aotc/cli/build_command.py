@@ -142,6 +142,7 @@ def build(
     from aotc.pipeline.build import build as build_bundle
     from aotc.pipeline.cached_backend import on_this_host
 
+    signer = signer_of(key, passphrase_file) if key else None
     automatic = not (tune or tuning_file) and read_build_manifest(manifest).tune.auto
     if (tune or automatic) and check_reproducible:
         raise click.UsageError("measurements differ: --check-reproducible goes with --tuning FILE")
@@ -157,7 +158,6 @@ def build(
         if check_reproducible
         else None
     )
-    signer = signer_of(key, passphrase_file) if key else None
     compiling: AbstractContextManager[OpenCompilers] = (
         optional("--executor")(executor) if executor else nullcontext(on_this_host)
     )
@@ -180,7 +180,7 @@ def build(
             compilers=compilers,
             on_done=_print_task if out.verbose and not out.json else lambda done: None,
         )
-        if automatic:
+        if measuring and automatic:
             built: Built = measuring.automatic(manifest, run)
         else:
             built = run(tuning=measuring() if measuring else recorded, save_tuning=save_tuning)

@@ -87,7 +87,10 @@ def given_passphrase(file: Path | None) -> bytes | None:
         try:
             line = read_file(file, FILE_BYTES_MAX).partition(b"\n")[0]
         except OSError as error:
-            raise _unreadable(file, error) from error
+            from aotc.base.errors import refusal
+
+            found, cause = error.strerror or str(error), "passphrase-file-is-not-readable"
+            raise refusal("AOTC-E008", str(file), found, cause=cause) from error
         return _usable(line.removesuffix(b"\r"), str(file))
     value = os.environb.get(PASSPHRASE.encode())
     return _usable(value, PASSPHRASE) if value else None
@@ -101,7 +104,7 @@ def ask_passphrase(prompt: str, *, confirm: bool) -> bytes:
 
 def _is_encrypted(key: Path) -> bool:
     """Return whether a key file needs a passphrase; false if it cannot be read."""
-    from aotc.bundle.sign.signing_keys import is_encrypted, read_key_file
+    from aotc.bundle.sign.signer import is_encrypted, read_key_file
 
     try:
         return key.is_file() and is_encrypted(read_key_file(key))
@@ -115,13 +118,6 @@ def _usable(passphrase: bytes, where: str) -> bytes:
     if len(passphrase) > PASSPHRASE_BYTES_MAX:
         raise _unusable(where, f"{len(passphrase)} bytes")
     return passphrase
-
-
-def _unreadable(file: Path, error: OSError) -> AotcError:
-    from aotc.base.errors import refusal
-
-    found, cause = error.strerror or str(error), "passphrase-file-is-not-readable"
-    return refusal("AOTC-E008", str(file), found, cause=cause)
 
 
 def _unusable(where: str, found: str) -> AotcError:

@@ -36,7 +36,7 @@ def keygen(
     aotc keygen ci
     """
     from aotc.base.errors import refusal
-    from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+    from aotc.bundle.sign.signer import KeyType, generate_key_pair
 
     if plain and passphrase_file:
         raise click.UsageError("--plain and --passphrase-file exclude each other")

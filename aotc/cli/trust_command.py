@@ -28,6 +28,14 @@ def _name(context: click.Context, option: click.Parameter, value: str) -> str:
     return value
 
 
+def _utf8[T: str | tuple[str, ...]](context: click.Context, option: click.Parameter, value: T) -> T:
+    """Return texts that a policy can hold."""
+    for text in (value,) if isinstance(value, str) else value:
+        if text.encode(errors="ignore").decode() != text:
+            raise click.BadParameter(f"{text!a} is not UTF-8", context, option)
+    return value
+
+
 def _instant(context: click.Context, option: click.Parameter, value: str | None) -> datetime | None:
     """2027-01-01T00:00:00Z, or a date for its first moment in UTC."""
     if value is None:
@@ -75,7 +83,12 @@ def trust() -> None:
     help="Number of holders that must sign",
 )
 @click.option(
-    "--holder", "holders", multiple=True, metavar="NAME", help="Holder of each key, in order"
+    "--holder",
+    "holders",
+    multiple=True,
+    callback=_utf8,
+    metavar="NAME",
+    help="Holder of each key, in order",
 )
 @click.option(
     "-o", "--output", default="trust.toml", show_default=True, type=FILE, help="Output file (.toml)"
@@ -116,12 +129,13 @@ def init(
 @_policy_argument
 @click.option("--key", required=True, type=FILE, help="Public key to add (.pub)")
 @click.option("--certifier", is_flag=True, help="Accept certificates by this key, nothing else")
-@click.option("--name", default="", metavar="NAME", help="Key name for messages")
-@click.option("--holder", default="", metavar="NAME", help="Holder of the key")
+@click.option("--name", default="", callback=_utf8, metavar="NAME", help="Key name for messages")
+@click.option("--holder", default="", callback=_utf8, metavar="NAME", help="Holder of the key")
 @click.option(
     "--builder",
     "builders",
     multiple=True,
+    callback=_utf8,
     metavar="URI",
     help="Builder the key may describe (repeatable)",
 )

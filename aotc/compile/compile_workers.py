@@ -23,10 +23,6 @@ SECONDS_MAX = 1800.0
 """A single executable that takes half an hour is stuck; the largest of our examples takes 3 s."""
 
 
-def _bare(folder: Path) -> Mapping[str, str]:
-    return worker_environment.bare()
-
-
 class WorkerBackend:
     """A backend whose compiler runs in workers.
 
@@ -48,7 +44,7 @@ class WorkerBackend:
         self,
         job: CompileJob,
         request: Struct,
-        environment: Callable[[Path], Mapping[str, str]] = _bare,
+        environment: Callable[[Path], Mapping[str, str]] = lambda folder: worker_environment.bare(),
     ) -> tuple[Result, list[str]]:
         """Run a worker in a folder of its own; return its result and printed lines.
 

@@ -25,8 +25,8 @@ from aotc.config.input_specs import (
     InputLike,
     InputList,
     InputTree,
+    all_leaves,
     dimensions_of,
-    leaf_paths,
     with_leaves,
 )
 from aotc.config.manifest_problem import Problem
@@ -43,7 +43,6 @@ from aotc.config.manifest_specs import (
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.routing_policies import at_once
 from aotc.config.toml_document import Document
-from aotc_runtime.formats.toml_source import KeyPath
 
 __all__ = [
     "BuildManifest",
@@ -60,11 +59,11 @@ __all__ = [
     "Size",
     "SourceFile",
     "WeightsSpec",
+    "all_leaves",
     "at_once",
     "decode_build_manifest",
     "dimensions_of",
     "encode_build_manifest",
-    "leaf_paths",
     "profiles_of",
     "read_build_manifest",
     "with_leaves",
@@ -127,20 +126,10 @@ def _manifest(document: Document, root: Path) -> BuildManifest:
 
 def _missing_files(manifest: BuildManifest, written: Path | None) -> Iterator[Problem]:
     new = None if written is None else written.absolute()
-    named: list[tuple[KeyPath, SourceFile | None]] = []
-    for name, weights in manifest.weights.items():
-        for prefix, source in (weights.source or {}).items():
-            at: KeyPath = ("weights", name, "source", *([prefix] if prefix else ()))
-            named.append((at, main_file(source)))
-    for name, entry in manifest.entry_points.items():
-        named.append((("entry_points", name, "source"), entry.source))
-        for key in ("file", "results", "expected"):
-            named.append((("entry_points", name, "fixtures", key), getattr(entry.fixtures, key)))
-        for data in manifest.evaluation_files(name):
-            named.append((("entry_points", name, "evaluation", "data"), data))
-    named += [(("assets", name), file) for name, file in manifest.assets.items()]
-    for path, file in named:
-        if file is None or file.path.absolute() == new:
+    assets = ((("assets", name), file) for name, file in manifest.assets.items())
+    for path, named in (*manifest.files(), *assets):
+        file = main_file(named) if path[0] == "weights" else named
+        if file.path.absolute() == new:
             continue
         if path[0] == "assets" and file.path.is_dir():
             continue

@@ -8,13 +8,15 @@ import keyword
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from aotc.base.byte_sizes import bytes_of
-from aotc.config.manifest_problem import Problem, duplicates
+from aotc.config.manifest_problem import Problem, duplicates, show
+from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema import bundle_manifest
 
 REFUSED = "aotc"
@@ -41,30 +43,30 @@ def refusal(
     Arguments are as in `Problem`; `found` is None for the value itself, and `meant` a key beside
     this one that it was probably written for.
     """
-    context = {"expected": expected, "hint": hint, "found": found, "code": code, "meant": meant}
-    return PydanticCustomError(REFUSED, "{expected}", {**context, "cause": cause})
+    names = (meant,) if meant else None
+    told = Problem(code, (), hint, expected=expected, found=found or "", names=names, cause=cause)
+    return _error(told, shows_value=found is None)
 
 
 def refused(problems: Iterable[Problem]) -> ValidationError:
     """Return the error of a validator with several problems, at paths below its value."""
     return ValidationError.from_exception_data(
-        REFUSED,
-        [
-            InitErrorDetails(
-                type=refusal(
-                    p.expected,
-                    p.hint,
-                    found=p.found,
-                    code=p.code,
-                    meant=str(p.names[-1]) if p.names else "",
-                    cause=p.cause,
-                ),
-                loc=p.path,
-                input=None,
-            )
-            for p in problems
-        ],
+        REFUSED, [InitErrorDetails(type=_error(p), loc=p.path, input=None) for p in problems]
     )
+
+
+def _error(problem: Problem, *, shows_value: bool = False) -> PydanticCustomError:
+    context = {"expected": problem.expected, "problem": problem, "shows_value": shows_value}
+    return PydanticCustomError(REFUSED, "{expected}", context)
+
+
+def told(details: ErrorDetails, path: KeyPath) -> Problem:
+    """Return the problem of such an error; `path` leads to the value."""
+    context = details["ctx"]
+    problem: Problem = context["problem"]
+    found = show(details["input"]) if context["shows_value"] else problem.found
+    names = (*path[:-1], problem.names[-1]) if problem.names else None
+    return replace(problem, path=path, found=found, names=names)
 
 
 def accepting[T](

@@ -230,6 +230,11 @@ def with_leaves[V](
             return value(tree, at)
 
 
+def all_leaves(inputs: Mapping[str, InputTree]) -> dict[str, InputLeaf | InputLike]:
+    """Map paths to the leaves of all inputs, each in the order in which jax flattens it."""
+    return {path: leaf for name, tree in inputs.items() for path, leaf in leaf_paths(tree, name)}
+
+
 def leaf_paths(tree: InputTree, path: str) -> Iterator[tuple[str, InputLeaf | InputLike]]:
     """Yield the leaves of an input with their paths, in the order in which jax flattens it.
 

@@ -12,7 +12,7 @@ from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys, Tune
 from aotc.config.precision_specs import FLOAT32, check_precision
 from aotc.config.profile_relations import (
     check_dimensions,
-    check_entry_points,
+    check_entry_profiles,
     check_targets_profiles,
 )
 from aotc.config.routing_policies import check_policies
@@ -22,84 +22,72 @@ from aotc_runtime.schema.bundle_manifest import CompileHere, DType, KeyImpl
 
 type Check = Callable[[ManifestKeys], Iterator[Problem]]
 
+type EntryCheck = Callable[[ManifestKeys, EntryPointSpec, KeyPath], Iterator[Problem]]
+"""A check of one entry point, at this path."""
 
-def check_inputs(manifest: ManifestKeys) -> Iterator[Problem]:
+
+def check_inputs(manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require declared dimensions, and dtypes that jax keeps."""
-    for name, entry in manifest.entry_points.items():
-        for parameter, tree in entry.inputs.items():
-            yield from check_input(
-                tree,
-                ("entry_points", name, "inputs", parameter),
-                manifest.dimensions,
-                enable_x64=manifest.enable_x64,
-                of_file=entry.source is not None,
-            )
+    for parameter, tree in entry.inputs.items():
+        yield from check_input(
+            tree,
+            (*at, "inputs", parameter),
+            manifest.dimensions,
+            enable_x64=manifest.enable_x64,
+            of_file=entry.source is not None,
+        )
 
 
-def check_bindings(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require that every bound parameter takes a declared weights set."""
-    for name, entry in manifest.entry_points.items():
-        for parameter, owner in entry.bind.items():
-            if owner not in manifest.weights:
-                path = ("entry_points", name, "bind", parameter)
-                hint = f"declare [weights.{owner}]"
-                yield unknown_reference(path, "weights set", owner, manifest.weights, hint)
+def check_parameters(
+    manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath
+) -> Iterator[Problem]:
+    """Require every parameter in one of bind, inputs and static, and declared weights in bind."""
+    for parameter, owner in entry.bind.items():
+        if owner not in manifest.weights:
+            path, hint = (*at, "bind", parameter), f"declare [weights.{owner}]"
+            yield unknown_reference(path, "weights set", owner, manifest.weights, hint)
+    owners: dict[str, str] = {}
+    kinds = {"bind": entry.bind, "inputs": entry.inputs, "static": entry.static}
+    for kind, parameters in kinds.items():
+        for parameter in parameters:
+            if parameter in owners:
+                found, cause = f"{owners[parameter]}.{parameter}", "parameter-is-declared-twice"
+                path, hint = (*at, kind, parameter), "remove one of the two"
+                yield Problem("AOTC-E807", path, hint, found=found, cause=cause)
+            owners.setdefault(parameter, kind)
 
 
-def check_parameters(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Require every parameter in one of bind, inputs and static."""
-    for name, entry in manifest.entry_points.items():
-        owners: dict[str, str] = {}
-        kinds = {"bind": entry.bind, "inputs": entry.inputs, "static": entry.static}
-        for kind, parameters in kinds.items():
-            for parameter in parameters:
-                if parameter in owners:
-                    yield Problem(
-                        "AOTC-E807",
-                        ("entry_points", name, kind, parameter),
-                        "remove one of the two",
-                        found=f"{owners[parameter]}.{parameter}",
-                        cause="parameter-is-declared-twice",
-                    )
-                owners.setdefault(parameter, kind)
-
-
-def check_donations(manifest: ManifestKeys) -> Iterator[Problem]:
+def check_donations(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require that only inputs are donated."""
-    for name, entry in manifest.entry_points.items():
-        path: KeyPath = ("entry_points", name, "donate")
-        for index, parameter in enumerate(entry.donate):
-            # Of a model file it is known only when the file has been read:
-            # `aotc.capture.model_entry_points`.
-            if parameter not in entry.inputs and entry.source is None:
-                hint = f"add inputs.{parameter}, or donate an input"
-                if parameter in entry.bind:
-                    hint = "bound weights serve every call and cannot be donated"
-                yield unknown_reference((*path, index), "input", parameter, entry.inputs, hint)
+    for index, parameter in enumerate(entry.donate):
+        # Of a model file it is known only when the file has been read:
+        # `aotc.capture.model_entry_points`.
+        if parameter not in entry.inputs and entry.source is None:
+            hint = f"add inputs.{parameter}, or donate an input"
+            if parameter in entry.bind:
+                hint = "bound weights serve every call and cannot be donated"
+            path = (*at, "donate", index)
+            yield unknown_reference(path, "input", parameter, entry.inputs, hint)
 
 
-def check_out_of_profile(manifest: ManifestKeys) -> Iterator[Problem]:
+def check_out_of_profile(
+    manifest: ManifestKeys, entry: EntryPointSpec, at: KeyPath
+) -> Iterator[Problem]:
     """Check policies against the entry point's dimensions and inputs.
 
     Nothing may be compiled for a mesh while it serves.
     """
-    for name, entry in manifest.entry_points.items():
-        path: KeyPath = ("entry_points", name, "out_of_profile")
-        for dimension, policy in entry.policies.items():
-            if manifest.mesh and isinstance(policy, CompileHere):
-                yield Problem(
-                    "AOTC-E807",
-                    (*path, dimension),
-                    "add profiles, or choose another policy",
-                    expected="fail, pad, split",
-                    found="compile, with a mesh",
-                )
-        used = entry.dimensions
-        for dimension in entry.policies.keys() - used:
-            hint = "name a dimension of the entry point's inputs"
-            yield unknown_reference((*path, dimension), "dimension", dimension, used, hint)
-        policies = {at: policy for at, policy in entry.policies.items() if at in used}
-        yield from check_policies(policies, path, entry.inputs, entry.donate)
+    path: KeyPath = (*at, "out_of_profile")
+    used, hint = entry.dimensions, "add profiles, or choose another policy"
+    for dimension, policy in entry.policies.items():
+        if manifest.mesh and isinstance(policy, CompileHere):
+            expected, found = "fail, pad, split", "compile, with a mesh"
+            yield Problem("AOTC-E807", (*path, dimension), hint, expected=expected, found=found)
+        if dimension not in used:
+            known = "name a dimension of the entry point's inputs"
+            yield unknown_reference((*path, dimension), "dimension", dimension, used, known)
+    policies = {at: policy for at, policy in entry.policies.items() if at in used}
+    yield from check_policies(policies, path, entry.inputs, entry.donate)
 
 
 def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
@@ -109,33 +97,37 @@ def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
         for name, weights in manifest.weights.items()
     }
     for name, entry in manifest.entry_points.items():
-        path: KeyPath = ("entry_points", name, "shardings")
-        tables[*path, "inputs"] = entry.shardings.inputs
-        tables[*path, "outputs"] = entry.shardings.outputs
+        tables["entry_points", name, "shardings", "inputs"] = entry.shardings.inputs
+        tables["entry_points", name, "shardings", "outputs"] = entry.shardings.outputs
     for path, shardings in tables.items():
         for pattern, sharding in shardings.items():
             yield from check_sharding(sharding, (*path, pattern), manifest.mesh)
 
 
-def check_fixtures(manifest: ManifestKeys) -> Iterator[Problem]:
+def check_fixtures(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require ranges for existing leaves, and no policies with recorded results.
 
     Leaves within a `like` input are not known yet; tests of policies have to run the program.
     """
-    for name, entry in manifest.entry_points.items():
-        path: KeyPath = ("entry_points", name, "fixtures")
-        leaves = {at: leaf for at, leaf in entry.leaves.items() if isinstance(leaf, InputLeaf)}
-        made = entry.leaves.keys() - leaves.keys()
-        for leaf, ends in entry.fixtures.ranges.items():
-            at = (*path, "ranges", leaf)
-            # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
-            is_of_file = entry.source is not None and not entry.inputs
-            is_below = any(leaf == owner or leaf.startswith(f"{owner}/") for owner in made)
-            if not (leaf in leaves or is_of_file or is_below):
-                yield _unknown_array(at, leaf, leaves)
-            yield from _check_range(at, ends, leaves[leaf].stated if leaf in leaves else None)
+    leaves = {path: leaf for path, leaf in entry.leaves.items() if isinstance(leaf, InputLeaf)}
+    made = entry.leaves.keys() - leaves.keys()
+    for leaf, ends in entry.fixtures.ranges.items():
+        path = (*at, "fixtures", "ranges", leaf)
+        # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
+        is_of_file = entry.source is not None and not entry.inputs
+        is_below = any(leaf == owner or leaf.startswith(f"{owner}/") for owner in made)
+        if not (leaf in leaves or is_of_file or is_below):
+            yield _unknown_array(path, leaf, leaves)
+        yield from _check_range(path, ends, leaves[leaf].stated if leaf in leaves else None)
+    for dimension, policy in [*entry.out_of_profile.items()][:1]:
         if entry.fixtures.results is not None:
-            yield from _check_results((*path, "results"), entry)
+            yield Problem(
+                "AOTC-E807",
+                (*at, "fixtures", "results"),
+                "leave the policy at fail, or remove the results",
+                expected=f"the policy fail for {dimension}",
+                found=f"recorded results with the policy {policy.__struct_config__.tag}",
+            )
 
 
 def check_file_ranges(
@@ -151,17 +143,6 @@ def check_file_ranges(
 
 def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
     return unknown_reference(path, "input array", leaf, known, "name an array by its path")
-
-
-def _check_results(path: KeyPath, entry: EntryPointSpec) -> Iterator[Problem]:
-    for dimension, policy in [*entry.out_of_profile.items()][:1]:
-        yield Problem(
-            "AOTC-E807",
-            path,
-            "leave the policy at fail, or remove the results",
-            expected=f"the policy fail for {dimension}",
-            found=f"recorded results with the policy {policy.__struct_config__.tag}",
-        )
 
 
 def _check_range(
@@ -183,13 +164,12 @@ def _check_range(
                 )
 
 
-def check_evaluations(manifest: ManifestKeys) -> Iterator[Problem]:
+def check_evaluation(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require limits that a metric can meet, and labels that are no input."""
-    for name, entry in manifest.entry_points.items():
-        if entry.evaluation is not None:
-            is_recorded = entry.fixtures.results is not None
-            for each in entry.evaluation.problems(entry.leaves, is_recorded=is_recorded):
-                yield replace(each, path=("entry_points", name, "evaluation", *each.path))
+    if entry.evaluation is not None:
+        is_recorded = entry.fixtures.results is not None
+        for each in entry.evaluation.problems(entry.leaves, is_recorded=is_recorded):
+            yield replace(each, path=(*at, "evaluation", *each.path))
 
 
 def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
@@ -208,10 +188,8 @@ def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
             others.append("the policy compile")
         others += ["fixtures.results"] if entry.fixtures.results is not None else []
         path: KeyPath = ("entry_points", name, "precision")
-        has_limits = entry.evaluation is not None and entry.evaluation.has_limits
-        yield from check_precision(
-            entry.precision, manifest.precision, path, others, has_limits=has_limits
-        )
+        declared, evaluation = manifest.precision, entry.evaluation
+        yield from check_precision(entry.precision, declared, path, others, evaluation)
 
 
 def check_use(manifest: ManifestKeys) -> Iterator[Problem]:
@@ -261,23 +239,20 @@ def check_tune(manifest: ManifestKeys) -> Iterator[Problem]:
 
 
 CHECKS: tuple[Check, ...] = (
-    check_dimensions,
-    check_targets_profiles,
-    check_inputs,
-    check_entry_points,
-    check_out_of_profile,
-    check_shardings,
-    check_bindings,
-    check_parameters,
-    check_donations,
-    check_fixtures,
-    check_evaluations,
-    check_precisions,
-    check_use,
-    check_tune,
+    *(check_dimensions, check_targets_profiles, check_shardings),
+    *(check_precisions, check_use, check_tune),
+)
+
+ENTRY_CHECKS: tuple[EntryCheck, ...] = (
+    *(check_inputs, check_entry_profiles, check_out_of_profile, check_parameters),
+    *(check_donations, check_fixtures, check_evaluation),
 )
 
 
 def check(manifest: ManifestKeys) -> Iterator[Problem]:
     """Yield every problem that all the checks find."""
-    return (problem for one in CHECKS for problem in one(manifest))
+    for check_all in CHECKS:
+        yield from check_all(manifest)
+    for name, entry in manifest.entry_points.items():
+        for check_one in ENTRY_CHECKS:
+            yield from check_one(manifest, entry, ("entry_points", name))

@@ -35,7 +35,7 @@ from aotc.config.field_types import (
     at_least_one,
     refusal,
 )
-from aotc.config.input_specs import Input, InputLeaf, InputLike, dimensions_of, leaf_paths
+from aotc.config.input_specs import Input, InputLeaf, InputLike, all_leaves, dimensions_of
 from aotc.config.manifest_problem import Problem
 from aotc.config.precision_specs import (
     FLOAT32,
@@ -44,13 +44,13 @@ from aotc.config.precision_specs import (
     PrecisionNames,
     PrecisionSpec,
 )
-from aotc.config.routing_policies import PolicyValue
+from aotc.config.routing_policies import PolicyValue, at_once
 from aotc.config.sharding_specs import Shardings
 from aotc.config.toml_validation import Section
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats import toml_source
 from aotc_runtime.formats.toml_source import KeyPath
-from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy
+from aotc_runtime.schema.bundle_manifest import DEVICES_MAX, DimensionPolicy, Pad
 from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key
 from aotc_runtime.schema.size_expressions import parse_relation
 
@@ -317,9 +317,8 @@ class EntryPointSpec(Section):
 
     @property
     def leaves(self) -> dict[str, InputLeaf | InputLike]:
-        """Map paths to the leaves of all inputs, each in the order in which jax flattens it."""
-        trees = self.inputs.items()
-        return {path: leaf for name, tree in trees for path, leaf in leaf_paths(tree, name)}
+        """Map paths to the leaves of all inputs."""
+        return all_leaves(self.inputs)
 
     @property
     def dimensions(self) -> set[str]:
@@ -330,6 +329,17 @@ class EntryPointSpec(Section):
     def out_of_profile(self) -> Mapping[str, DimensionPolicy]:
         """Return untested policies by dimension; without an entry it is `fail`."""
         return {name: policy for name, policy in self.policies.items() if policy is not None}
+
+    @property
+    def pads(self) -> dict[str, Pad]:
+        """Return the policies of dimensions in which calls are padded, at least meanwhile."""
+        plans = {name: at_once(policy) for name, policy in self.policies.items()}
+        return {name: plan for name, plan in plans.items() if isinstance(plan, Pad)}
+
+    @property
+    def by_loader(self) -> set[str]:
+        """Return the parameters that the loader passes, not the caller: masks and lengths."""
+        return {name for pad in self.pads.values() for name in (pad.mask, pad.length) if name}
 
 
 Engines = Annotated[
@@ -551,16 +561,19 @@ class BuildManifest(ManifestKeys):
         kept = (*spec.keep, *map(glob.escape, chosen.keep))
         return chosen.precision, replace(spec, keep=kept)
 
-    def files(self) -> Iterator[SourceFile]:
-        """Yield the files of weights, models and fixtures, possibly repeated."""
-        for weights in self.weights.values():
-            yield from (weights.source or {}).values()
-        for entry_point in self.entry_points.values():
-            recorded = entry_point.fixtures
-            named = (entry_point.source, recorded.file, recorded.results, recorded.expected)
-            yield from (file for file in named if file is not None)
-        for name in self.entry_points:
-            yield from self.evaluation_files(name)
+    def files(self) -> Iterator[tuple[KeyPath, SourceFile]]:
+        """Yield the files of weights, models, fixtures and evaluations, each with its key."""
+        for name, weights in self.weights.items():
+            for prefix, source in (weights.source or {}).items():
+                yield ("weights", name, "source", *([prefix] if prefix else ())), source
+        for name, entry in self.entry_points.items():
+            if entry.source is not None:
+                yield ("entry_points", name, "source"), entry.source
+            for key in ("file", "results", "expected"):
+                if (file := getattr(entry.fixtures, key)) is not None:
+                    yield ("entry_points", name, "fixtures", key), file
+            for data in self.evaluation_files(name):
+                yield ("entry_points", name, "evaluation", "data"), data
 
     def evaluation_files(self, entry_point: str) -> Iterator[SourceFile]:
         """Yield the files with the data of an evaluation, sorted by name; none for a function.

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Struct
 from pydantic import BeforeValidator
 
+from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.config.field_types import (
     Arrayed,
     Distinct,
@@ -44,13 +45,14 @@ class PrecisionSpec(Section):
         weights: Their element type.
         group: How many numbers along the contracted axis share a scale; None for the default.
         keep: Patterns of names of weights that stay as they are.
-        activations: Whether a call rounds the other factors of matrix products to 8 bits too.
+        activations: Whether a call rounds the other factors of matrix products to 8 bits too:
+            "dynamic" with scales of each row, "static" with scales by calibration.
     """
 
     weights: Literal["int8", "int4"]
     group: Size | None = None
     keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
-    activations: Literal["none", "dynamic"] = "none"
+    activations: Literal["none", "dynamic", "static"] = "none"
 
     @property
     def block(self) -> int:
@@ -101,19 +103,24 @@ def check_precision(
     declared: Mapping[str, PrecisionSpec],
     path: KeyPath,
     others: Collection[str],
-    *,
-    has_limits: bool,
+    evaluation: EvaluationSpec | None,
 ) -> Iterator[Problem]:
     """Yield what is wrong with the precisions of an entry point.
 
     `path` is that of `precision`; `others` names what the entry point or the manifest has that no
-    quantized program can have; `has_limits` is whether its evaluation states limits.
+    quantized program can have.
     """
     for name in names:
         if name != FLOAT32 and name not in declared:
             hint = f"declare [precision.{name}]"
             yield unknown_reference(path, "precision", name, [*declared, FLOAT32], hint)
-    if len(names) > 1 and not has_limits:
+    static = (n for n in names if n in declared and declared[n].activations == "static")
+    for name in static if evaluation is None else ():
+        hint = f"add [{'.'.join(map(str, path[:2]))}.evaluation]"
+        expected, found = "an evaluation, whose data calibrate", f'{name}, activations = "static"'
+        cause = "key-requires-another-key"
+        yield Problem("AOTC-E804", path, hint, expected=expected, found=found, cause=cause)
+    if len(names) > 1 and not (evaluation and evaluation.has_limits):
         yield Problem(
             "AOTC-E805",
             path,

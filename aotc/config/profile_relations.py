@@ -5,7 +5,7 @@ from math import prod
 
 from aotc.config.dimension_specs import PROFILES_MAX, check_range, check_size, check_sizes, grid
 from aotc.config.manifest_problem import Problem, spell, unknown_reference
-from aotc.config.manifest_specs import ManifestKeys
+from aotc.config.manifest_specs import EntryPointSpec, ManifestKeys
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import Dimension
 from aotc_runtime.schema.size_expressions import Relation, parse_relation
@@ -49,32 +49,31 @@ def check_targets_profiles(manifest: ManifestKeys) -> Iterator[Problem]:
                 yield from check_sizes(rule, at, _accepted(manifest, name))
 
 
-def check_entry_points(manifest: ManifestKeys) -> Iterator[Problem]:
-    """Check the relations, the list of profiles and the grid of each entry point.
+def check_entry_profiles(
+    manifest: ManifestKeys, entry: EntryPointSpec, path: KeyPath
+) -> Iterator[Problem]:
+    """Check the relations, the list of profiles and the grid of an entry point.
 
     Relations are between its dimensions, listed profiles complete and accepted, grids not empty.
     """
-    for name, entry in manifest.entry_points.items():
-        path: KeyPath = ("entry_points", name)
-        relations = [parse_relation(text) for text in entry.relations]
-        problems: list[Problem] = []
-        for index, relation in enumerate(relations):
-            for missing in sorted(relation.names() - entry.dimensions)[:1]:
-                at: KeyPath = (*path, "relations", index)
-                hint = "relations are between the dimensions of the entry point's inputs"
-                known = entry.dimensions
-                problems.append(unknown_reference(at, "dimension", missing, known, hint))
+    relations = [parse_relation(text) for text in entry.relations]
+    problems: list[Problem] = []
+    for index, relation in enumerate(relations):
+        for missing in sorted(relation.names() - entry.dimensions)[:1]:
+            at: KeyPath = (*path, "relations", index)
+            hint = "relations are between the dimensions of the entry point's inputs"
+            problems.append(unknown_reference(at, "dimension", missing, entry.dimensions, hint))
+    if problems:
         yield from problems
-        if problems:
-            continue
-        accepted = {name: _accepted(manifest, name) for name in entry.dimensions}
-        yield from _check_list(entry.profiles, path, accepted, relations, entry.relations)
-        if not entry.profiles:
-            yield from _check_grid(manifest, path, accepted, relations)
-        for target, override in manifest.overrides.items():
-            if changed := override.of_entry_points.get(name):
-                at = ("target", target, *path)
-                yield from _check_list(changed.profiles, at, accepted, relations, entry.relations)
+        return
+    accepted = {name: _accepted(manifest, name) for name in entry.dimensions}
+    yield from _check_list(entry.profiles, path, accepted, relations, entry.relations)
+    if not entry.profiles:
+        yield from _check_grid(manifest, path, accepted, relations)
+    for target, override in manifest.overrides.items():
+        if changed := override.of_entry_points.get(str(path[-1])):
+            at = ("target", target, *path)
+            yield from _check_list(changed.profiles, at, accepted, relations, entry.relations)
 
 
 def _accepted(manifest: ManifestKeys, name: str) -> Dimension | None:

@@ -28,7 +28,7 @@ from aotc.config.field_types import (
     refusal,
     refused,
 )
-from aotc.config.input_specs import InputLeaf, InputLike, InputTree, leaf_paths
+from aotc.config.input_specs import InputLeaf, InputLike, InputTree, all_leaves
 from aotc.config.manifest_problem import Problem, show, spell, unknown_reference
 from aotc.config.toml_validation import Section
 from aotc_runtime.base.suggestions import closest
@@ -158,9 +158,7 @@ def check_policies(
     donated: Collection[str],
 ) -> Iterator[Problem]:
     """Require inputs that suit the policies."""
-    leaves = {
-        at: leaf for parameter, tree in inputs.items() for at, leaf in leaf_paths(tree, parameter)
-    }
+    leaves = all_leaves(inputs)
     lengths: dict[str, str] = {}
     for dimension, policy in policies.items():
         at: KeyPath = (*path, dimension)

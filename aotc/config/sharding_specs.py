@@ -113,7 +113,9 @@ def assign(
             findings.append(_unmatched(where(pattern), pattern, [path or RESULT for path in paths]))
         for path in own:
             if path in owners:
-                findings.append(_twice(where(pattern), path or RESULT, owners[path]))
+                found_twice = f"{path or RESULT}, which {spell(owners[path])} matches too"
+                cause = "sharding-patterns-overlap"
+                findings.append(finding("AOTC-E807", where(pattern), found_twice, cause=cause))
             owners[path] = pattern
             found[path] = sharding if any(sharding) else ()
         mismatch = next(_mismatches(sharding, sizes, calls, own, where(pattern)), None)
@@ -152,8 +154,3 @@ def _unmatched(where: str, pattern: str, paths: Sequence[str]) -> Finding:
     expected = f"the path of an array, such as {shown}" if shown else ""
     hint = f"did you mean `{close}`?" if close else "write `*` for one step, `**` for several"
     return finding("AOTC-E806", where, spell(pattern), cause=cause, expected=expected, hint=hint)
-
-
-def _twice(where: str, path: str, other: str) -> Finding:
-    found = f"{path}, which {spell(other)} matches too"
-    return finding("AOTC-E807", where, found, cause="sharding-patterns-overlap")

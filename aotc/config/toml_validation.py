@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from aotc.config.field_types import REFUSED, refused
+from aotc.config.field_types import REFUSED, refused, told
 from aotc.config.manifest_problem import Problem, show, spell, unknown_key
 from aotc_runtime.base.suggestions import did_you_mean
 
@@ -133,13 +133,7 @@ def _problem(keys: Keys, details: ErrorDetails) -> Problem:
         example = f", for example {key.examples[0]}" if key.examples else ""
         return Problem("AOTC-E804", path, key.description or f"add it{example}")
     if kind == REFUSED:
-        expected, hint = context["expected"], context["hint"]
-        found = show(details["input"]) if context["found"] is None else context["found"]
-        meant, cause = context["meant"], context["cause"]
-        names = (*path[:-1], meant) if meant else None
-        return Problem(
-            context["code"], path, hint, expected=expected, found=found, names=names, cause=cause
-        )
+        return told(details, path)
     value = details["input"]
     if kind == "literal_error":
         known = _QUOTED.findall(context["expected"])

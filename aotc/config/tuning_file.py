@@ -1,7 +1,7 @@
 """The file that `aotc build --tune --save-tuning` writes, and `--tuning` builds from again."""
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -199,56 +199,44 @@ def choices(
     `tools` maps each target to the versions that it is compiled with, besides jaxlib. Raises
     UsageError (AOTC-E031) if the file is of another program, target, jaxlib or other compiler.
     """
-    known = {(e.target, e.entry_point, e.profile): e for e in recorded.file.executables}
-    named = {
-        target: {key: known.get((target, key.entry_point, positions[key])) for key in each}
-        for target, each in jobs.items()
-        if target not in recorded.file.untuned_targets
+    file, mismatches = recorded.file, list[Finding]()
+
+    def require(fits: bool, where: str, expected: str, found: str) -> bool:
+        if not fits:
+            where = f"{recorded.where}{where}"
+            mismatches.append(finding("AOTC-E031", where, found, expected=expected))
+        return fits
+
+    require(file.jaxlib == jaxlib, "", f"jaxlib {jaxlib}", f"jaxlib {file.jaxlib}")
+    chosen: dict[str, dict[ExecutableKey, Tuned]] = {
+        target: {} for target in jobs if target not in file.untuned_targets
     }
-    raise_if(_mismatches(recorded, named, jobs, jaxlib, tools))
-    return {
-        target: {key: found.tuned for key, found in each.items() if found is not None}
-        for target, each in named.items()
-    }
+    for target, made in file.targets.items():
+        if target in chosen:
+            own = tools.get(target, {})
+            require(made.tools == own, f", {target}", _versions(own), _versions(made.tools))
+    known = {(e.target, e.entry_point, e.profile): e for e in file.executables}
+    for target, choice in chosen.items():
+        for key, job in jobs[target].items():
+            where, program = f", {job.label} for {job.target.name}", job.module.digest
+            found = known.get((target, key.entry_point, positions[key]))
+            if found is None:
+                require(False, where, "a choice for every executable", "none")
+            elif require(found.module == program, where, f"the program {program}", found.module):
+                choice[key] = found.tuned
+                told = f"{found.tuned.choice}, {len(found.tuned.captured)} weights captured"
+                require(_was_measured(found.tuned, job), where, "a choice that was measured", told)
+    raise_if(mismatches)
+    return chosen
 
 
-def _mismatches(
-    recorded: Recorded,
-    named: ByTarget[TunedExecutable | None],
-    jobs: ByTarget[CompileJob],
-    jaxlib: str,
-    tools: Mapping[str, Mapping[str, str]],
-) -> Iterable[Finding]:
-    def mismatch(where: str, expected: str, found: str) -> Iterator[Finding]:
-        yield finding("AOTC-E031", f"{recorded.where}{where}", found, expected=expected)
-
-    if recorded.file.jaxlib != jaxlib:
-        yield from mismatch("", f"jaxlib {jaxlib}", f"jaxlib {recorded.file.jaxlib}")
-    for target, known in recorded.file.targets.items():
-        if target in named and known.tools != tools.get(target, {}):
-            expected = _versions(tools.get(target, {}))
-            yield from mismatch(f", {target}", expected, _versions(known.tools))
-    wanted = [
-        (jobs[target][key], found) for target in named for key, found in named[target].items()
-    ]
-    for job, found in wanted:
-        where = f", {job.label} for {job.target.name}"
-        if found is None:
-            yield from mismatch(where, "a choice for every executable", "none")
-        elif found.module != job.module.digest:
-            yield from mismatch(where, f"the program {job.module.digest}", found.module)
-        else:
-            tuned = found.tuned
-            names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
-            # Variants that capture weights are named so, after their engine if there are several.
-            way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
-            # The default is also the choice where nothing could be measured.
-            is_known = tuned.choice in names or way == "default"
-            if not is_known or way.startswith("captured") != bool(tuned.captured):
-                captured = f", {len(tuned.captured)} weights captured"
-                yield from mismatch(
-                    where, "a choice that was measured", f"{tuned.choice}{captured}"
-                )
+def _was_measured(tuned: Tuned, job: CompileJob) -> bool:
+    names = {each.name for each in tuned.candidates if isinstance(each, MeasuredCandidate)}
+    # Variants that capture weights are named so, after their engine if there are several.
+    way = tuned.choice.removeprefix(f"{engine_name(job.target)}-")
+    # The default is also the choice where nothing could be measured.
+    is_known = tuned.choice in names or way == "default"
+    return is_known and way.startswith("captured") == bool(tuned.captured)
 
 
 def _versions(tools: Mapping[str, str]) -> str:

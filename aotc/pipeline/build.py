@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import Attestation, Bundle, CapturedProgram
@@ -32,7 +33,7 @@ from aotc.capture.installed_packages import packages_behind
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.config.precision_specs import ChosenPrecision
-from aotc.config.tuning_file import Recorded, TuningFile
+from aotc.config.tuning_file import Recorded, TunedTarget, TuningFile
 from aotc.pipeline import build_notes, build_tuning, code_identity
 from aotc.pipeline.asset_files import read_assets
 from aotc.pipeline.build_materials import builder_id, revision_of, stated_time, time_of_build
@@ -56,7 +57,7 @@ from aotc.pipeline.user_processes import OnOutput, runs_functions
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.in_toto import SBOM_TYPE
-from aotc_runtime.schema.bundle_manifest import engine_name, engine_of
+from aotc_runtime.schema.bundle_manifest import XLA, engine_name, engine_of
 
 type BeforePacking = Callable[[Sequence[TargetParts]], None]
 
@@ -207,9 +208,7 @@ def build(
     notes = [
         *(each.sentence for each in compiled.fallbacks),
         *notes,
-        *build_notes.never_split(bundle.manifests),
-        *build_notes.not_evaluated(bundle.manifests),
-        *build_notes.widened(bundle.manifests),
+        *build_notes.target_notes(bundle.manifests),
         *build_tuning.precision_notes(manifest.chosen),
         *build_tuning.notes(
             request.untuned_targets,
@@ -258,13 +257,24 @@ def _require_one_precision(manifest: BuildManifest) -> None:
 
 
 def _tuning_file(run: BuildRun, program: CapturedProgram, compiled: Compiled) -> TuningFile:
-    made = {
-        target.name: (target, made_by(run.built_with, target, compiled.platforms(target)))
-        for target in compiled.whole
-    }
-    untuned_targets = run.request.untuned_targets
-    file = build_tuning.file_of(
-        compiled.executables, compiled.jobs, program, untuned_targets, compiled.chosen, made
+    untuned_targets, targets = run.request.untuned_targets, dict[str, TunedTarget]()
+    for target in compiled.whole:
+        platforms, choice = compiled.platforms(target), compiled.chosen.get(target.name, UNSET)
+        engine = engine_name(target)
+        has_choices = engine != XLA or choice is not UNSET or len({*platforms}) > 1
+        if has_choices and target.name not in untuned_targets:
+            tools = made_by(run.built_with, target, platforms).tools
+            targets[target.name] = TunedTarget(engine, tools, choice)
+    file = tuning_file.of_build(
+        {
+            target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
+            for target, each in compiled.executables.items()
+        },
+        compiled.jobs,
+        build_tuning.positions_of(program),
+        untuned_targets,
+        version("jaxlib"),
+        targets,
     )
     return structs.replace(file, precisions=dict(run.request.manifest.chosen))
 
@@ -286,7 +296,7 @@ def _materials(
         targets=run.request.names,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         environment=worker_environment.PINNED,
-        variables=run.scratch.read_reads().variables,
+        variables=run.scratch.reads.read().variables,
         code=code_identity.code_digests(),
         started=None if stated else started,
         finished=time_of_build(stated),

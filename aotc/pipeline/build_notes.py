@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from aotc.base.stages import CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
-from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     ParityNotRun,
@@ -36,8 +36,7 @@ def unproven(program: CapturedProgram, scratch: Scratch) -> Iterator[str]:
     """Yield a sentence for each output of a fixture in which no value is finite."""
     for key in program.profiles:
         data = memoryview(scratch.fixture(key).read_bytes())
-        for name, info in read_tensors(data, where=f"fixture {key.label}").items():
-            values = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
+        for name, (values, _) in tensor_views(data, f"fixture {key.label}").items():
             if name.startswith(_OUTPUTS) and values.size and not np.isfinite(values).any():
                 path = name.removeprefix(_OUTPUTS) or "result"
                 yield (
@@ -103,30 +102,6 @@ def counted(program: CapturedProgram) -> Iterator[str]:
             )
 
 
-def not_evaluated(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
-    """Yield a sentence for each metric of a target that does not run here."""
-    for target, manifest in manifests.items():
-        for name, entry_point in manifest.entry_points.items():
-            for each in entry_point.evaluations or ():
-                if isinstance(each.result, ParityNotRun):
-                    yield (
-                        f"{name} for {target}: {each.metric} was not evaluated, since this host "
-                        f"cannot run it ({each.result.reason})"
-                    )
-
-
-def never_split(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
-    """Return a note for each `split` dimension that no two profiles can serve."""
-    for target, manifest in manifests.items():
-        for name, entry_point in manifest.entry_points.items():
-            for dimension, policy in without_compiling(entry_point).items():
-                if isinstance(policy, Split) and not policy.proof:
-                    yield (
-                        f"no call of {name} is split along {dimension} for {target}: no sum of "
-                        "two profiles is an accepted size; widen `range`, or add smaller profiles"
-                    )
-
-
 _QUANTIZED = ("int4", "uint4", "int8", "uint8")
 _WIDENING = {"onnxruntime": "at load", "xla": "in each call"}
 _WHOLE = frozenset({
@@ -136,22 +111,38 @@ _WHOLE = frozenset({
 """Operators of ONNX Runtime that take quantized weights as they are."""
 
 
-def widened(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
-    """Yield a sentence for each entry point whose quantized weights an engine widens."""
+def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
+    """Yield notes on each target.
+
+    They are on `split` dimensions that no two profiles can serve, metrics that do not run here, and
+    entry points whose quantized weights an engine widens.
+    """
     for target, manifest in manifests.items():
-        dtypes = {
+        quantized = {
             (name, tensor.name): tensor.packed or tensor.dtype.value
             for name, each in manifest.weights.items()
             for tensor in each.tensors
             if len(tensor.shape) > 1 and tensor.dtype.value in _QUANTIZED
         }
         for name, entry_point in manifest.entry_points.items():
+            for dimension, policy in without_compiling(entry_point).items():
+                if isinstance(policy, Split) and not policy.proof:
+                    yield (
+                        f"no call of {name} is split along {dimension} for {target}: no sum of "
+                        "two profiles is an accepted size; widen `range`, or add smaller profiles"
+                    )
+            for each in entry_point.evaluations or ():
+                if isinstance(each.result, ParityNotRun):
+                    yield (
+                        f"{name} for {target}: {each.metric} was not evaluated, since this host "
+                        f"cannot run it ({each.result.reason})"
+                    )
             found = {
-                (engine_of(profile.platform or manifest.target.platform), dtypes[key])
+                (engine_of(profile.platform or manifest.target.platform), quantized[key])
                 for profile in entry_point.profiles
                 for argument in profile.arguments
                 if isinstance(argument, WeightArgument)
-                and (key := (argument.set, argument.tensor)) in dtypes
+                and (key := (argument.set, argument.tensor)) in quantized
                 and _WHOLE.isdisjoint(profile.thunks)
             }
             for engine, dtype in sorted(found):

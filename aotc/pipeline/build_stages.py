@@ -274,7 +274,8 @@ def _compile(
         lambda trial: meter.step(Kind.REFERENCE),
     )
     queue.begin(jobs)
-    targets, fallbacks = _settle(run, queue, program)
+    settled = [_settle(run, queue, program, run.by_engine(each)) for each in run.buildable]
+    targets = [target for target, _ in settled]
     others = [each for each in targets if each not in run.buildable]
     jobs = {**jobs, **compile_jobs(program.entry_points.values(), others, request.wanted)}
     chosen = {name: each for name, each in chosen.items() if name not in {t.name for t in others}}
@@ -310,34 +311,31 @@ def _compile(
         for target in targets
         if is_referred and executables[target.name].keys() == jobs[target.name].keys()
     ]
+    fallbacks = tuple(fallback for _, each in settled for fallback in each)
     return Compiled(
         jobs, executables, whole, fallbacks, build_tuning.recorded_choices(request.tuning)
     )
 
 
 def _settle(
-    run: BuildRun, queue: CompileQueue, program: CapturedProgram
-) -> tuple[list[Target], tuple[EngineFallback, ...]]:
-    """Return the targets with the first engine that compiles all of its executables.
+    run: BuildRun, queue: CompileQueue, program: CapturedProgram, engines: Sequence[Target]
+) -> tuple[Target, list[EngineFallback]]:
+    """Return a target for the first of its engines that compiles it whole, or for the last one.
 
-    Without one it is the last engine. Engine fallbacks come second.
+    Its executables of the first engine have been begun. Engine fallbacks come second.
     """
-    settled: list[Target] = []
+    target, *later = engines
     fallbacks: list[EngineFallback] = []
-    for asked in run.buildable:
-        target = asked
-        for other in run.request.next_engines.get(asked.name, ()):
-            made = [future for place, future in queue.begun.items() if place[0] == asked.name]
-            refused = first_refusal(made)
-            if not refused:
-                break
-            engines = engine_name(target), engine_name(other)
-            fallbacks.append(EngineFallback(asked.name, *engines, refused))
-            queue.forget(asked.name)
-            target = other
-            queue.begin(compile_jobs(program.entry_points.values(), [target], run.request.wanted))
-        settled.append(target)
-    return settled, tuple(fallbacks)
+    for other in later:
+        refused = first_refusal([f for at, f in queue.begun.items() if at[0] == target.name])
+        if not refused:
+            break
+        taken = engine_name(target), engine_name(other)
+        fallbacks.append(EngineFallback(target.name, *taken, refused))
+        queue.forget(target.name)
+        target = other
+        queue.begin(compile_jobs(program.entry_points.values(), [target], run.request.wanted))
+    return target, fallbacks
 
 
 def tune_targets(
@@ -475,20 +473,18 @@ def _compile_by(
 ) -> Compiled:
     """Compile a target by the first of these engines that compiles it, after one that failed."""
     name, wanted = failed.target, run.request.wanted
-    others = {name: tuple(engines[1:])}
-    again = replace(run, request=replace(run.request, targets=(engines[0],), next_engines=others))
-    queue = CompileQueue(again.buildable, wanted, run.compilers, run.compile_workers)
+    queue = CompileQueue(engines[:1], wanted, run.compilers, run.compile_workers)
     entry_points = program.entry_points.values()
-    queue.begin(compile_jobs(entry_points, again.buildable, wanted))
-    targets, fallbacks = _settle(again, queue, program)
-    jobs = compile_jobs(entry_points, targets, wanted)
+    queue.begin(compile_jobs(entry_points, engines[:1], wanted))
+    target, fallbacks = _settle(run, queue, program, engines)
+    jobs = compile_jobs(entry_points, [target], wanted)
     queue.begin(jobs)
     made = {
-        key: replace(executable, platform=targets[0].platform)
+        key: replace(executable, platform=target.platform)
         for (_, key), executable in run.failures.results(queue.begun).items()
     }
     is_whole = made.keys() == jobs[name].keys()
-    whole = [targets[0] if each.name == name else each for each in compiled.whole]
+    whole = [target if each.name == name else each for each in compiled.whole]
     return replace(
         compiled,
         jobs={**compiled.jobs, **jobs},

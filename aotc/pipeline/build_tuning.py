@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from math import prod
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict
 
 import msgspec
 import numpy as np
@@ -19,7 +18,7 @@ from aotc.compile.compiler_protocol import Backend, Candidate
 from aotc.config import tuning_file
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.precision_specs import ChosenPrecision
-from aotc.config.tuning_file import Positions, Recorded, TunedTarget, TuningFile, choices
+from aotc.config.tuning_file import Positions, Recorded, choices
 from aotc.pipeline.cache.cache_store import Cache
 from aotc.pipeline.cached_backend import OpenCompilers
 from aotc.pipeline.cached_tasks import OnDone
@@ -27,15 +26,13 @@ from aotc.pipeline.scratch_folder import Scratch
 from aotc.pipeline.target_assembly import AssembledTarget, made_by
 from aotc.pipeline.task_progress import OnStage
 from aotc.pipeline.user_processes import OnOutput
-from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import Array, tensor_views
 from aotc_runtime.schema.bundle_manifest import (
-    XLA,
     BuiltWith,
     DType,
     Target,
     Tuned,
     WeightArgument,
-    WeightTensor,
     engine_name,
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -167,7 +164,7 @@ def replay(
     `beside` is the result of `requested_engines` by target, `built_with` is by platform. Raises
     UsageError (AOTC-E031) for a file of another program, target or compiler.
     """
-    positions, weights = _positions(program), WeightFiles(scratch, program.weights)
+    positions, weights = positions_of(program), WeightFiles(scratch, program.weights)
     tuned_jobs: dict[str, dict[ExecutableKey, CompileJob]] = {}
     tools: dict[str, Mapping[str, str]] = {}
     for asked in targets:
@@ -194,7 +191,8 @@ def replay(
     return tuned_jobs, tuned
 
 
-def _positions(program: CapturedProgram) -> Positions:
+def positions_of(program: CapturedProgram) -> Positions:
+    """Return the index of each profile among those of its entry point."""
     return {
         key: position
         for entry_point in program.entry_points.values()
@@ -266,31 +264,6 @@ def precision_notes(chosen: Mapping[str, ChosenPrecision]) -> Iterator[str]:
         yield f"{name} has the precision {each.precision}, within the limits of its metric{kept}"
 
 
-def file_of(
-    executables: ByTarget[Executable],
-    jobs: ByTarget[CompileJob],
-    program: CapturedProgram,
-    untuned_targets: Mapping[str, str],
-    chosen: Mapping[str, EngineChoice],
-    compiled: Mapping[str, tuple[Target, BuiltWith]],
-) -> TuningFile:
-    """Return this build's choices as a tuning file; `compiled` has targets and what made them."""
-    tuned = {
-        target: {key: e.tuned for key, e in each.items() if e.tuned is not None}
-        for target, each in executables.items()
-    }
-    targets = {
-        name: TunedTarget(engine_name(target), made.tools, chosen.get(name, UNSET))
-        for name, (target, made) in compiled.items()
-        if name not in untuned_targets
-        if engine_name(target) != XLA
-        or name in chosen
-        or len({job.target.platform for job in jobs[name].values()}) > 1
-    }
-    jaxlib = version("jaxlib")
-    return tuning_file.of_build(tuned, jobs, _positions(program), untuned_targets, jaxlib, targets)
-
-
 DTYPES = frozenset(
     {DType.FLOAT32, DType.FLOAT64, DType.INT8, DType.INT16, DType.INT32, DType.INT64}
 )
@@ -302,52 +275,40 @@ NARROW = frozenset({DType.BFLOAT16, DType.FLOAT16})
 
 
 class WeightFiles:
-    """A build's weights, looked up by name."""
+    """A build's weights as arrays over their files, looked up by name."""
 
     def __init__(self, scratch: Scratch, sets: Iterable[str]) -> None:
-        self._files = {
-            (name, tensor): (data, info)
+        self._arrays = {
+            (name, tensor): array
             for name in sets
             for path in scratch.weights(name)
             for data in [memoryview(np.memmap(path, np.uint8, mode="r"))]
-            for tensor, info in read_tensors(data, where=f"weights {name}").items()
+            for tensor, (array, _) in tensor_views(data, f"weights {name}").items()
         }
 
-    def places(self, profile: CapturedProfile) -> tuple[int, ...]:
-        """Return the profile's parameters that can become constants."""
-        return tuple(
-            place
-            for place, argument in enumerate(profile.arguments)
-            if isinstance(argument, WeightArgument) and self._tensor(argument).dtype in DTYPES
-        )
+    def _bound(self, profile: CapturedProfile) -> Iterator[tuple[int, WeightArgument, Array]]:
+        """Yield the place, the name and the array of each weight among the parameters."""
+        for place, argument in enumerate(profile.arguments):
+            if isinstance(argument, WeightArgument):
+                yield place, argument, self._arrays[argument.set, argument.tensor]
 
     def size(self, profile: CapturedProfile) -> int:
         """Return bytes of the weights that can become constants."""
-        tensors = [self._tensor(argument) for argument in self.arguments(profile)]
-        return sum(prod(t.shape) * numpy_dtype(t.dtype).itemsize for t in tensors)
+        return sum(array.nbytes for array in self.values(profile).values())
 
     def are_narrow(self, profile: CapturedProfile) -> bool:
         """Return whether some of the profile's weights are floating-point numbers of 16 bits."""
-        bound = (a for a in profile.arguments if isinstance(a, WeightArgument))
-        return any(self._tensor(argument).dtype in NARROW for argument in bound)
+        return any(array.dtype.name in NARROW for _, _, array in self._bound(profile))
 
     def arguments(self, profile: CapturedProfile) -> tuple[WeightArgument, ...]:
-        """Return the weights themselves, in the order of the parameters."""
-        every = [profile.arguments[place] for place in self.places(profile)]
-        return tuple(argument for argument in every if isinstance(argument, WeightArgument))
+        """Return the weights that can become constants, in the order of the parameters."""
+        bound = self._bound(profile)
+        return tuple(argument for _, argument, array in bound if array.dtype.name in DTYPES)
 
-    def values(self, profile: CapturedProfile) -> dict[int, np.ndarray[Any, Any]]:
-        """Return arrays by place among the parameters."""
-        arrays = {}
-        for place, argument in zip(self.places(profile), self.arguments(profile), strict=True):
-            data, info = self._files[argument.set, argument.tensor]
-            flat = np.frombuffer(data[info.start : info.end], numpy_dtype(info.dtype))
-            arrays[place] = flat.reshape(info.shape)
-        return arrays
-
-    def _tensor(self, argument: WeightArgument) -> WeightTensor:
-        _, info = self._files[argument.set, argument.tensor]
-        return WeightTensor(name=argument.tensor, dtype=info.dtype, shape=info.shape)
+    def values(self, profile: CapturedProfile) -> dict[int, Array]:
+        """Return their arrays, by place among the parameters."""
+        bound = self._bound(profile)
+        return {place: array for place, _, array in bound if array.dtype.name in DTYPES}
 
 
 def candidate_job(

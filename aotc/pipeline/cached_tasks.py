@@ -4,7 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -175,7 +175,9 @@ class Tasks:
     def recall[T](self, key: str, type_: type[T]) -> T | None:
         """Return the decoded value under a key; None without one of this type."""
         data = self.store.get(key) if self.store else None
-        return None if data is None else _decoded(data, type_)
+        with suppress(ValueError, RecursionError):  # MsgspecError, UnicodeDecodeError: ValueErrors
+            return None if data is None else unpacked(data, type_)
+        return None
 
     def keep(self, key: str, value: object) -> None:
         """Store a value in the cache, if there is one."""
@@ -226,13 +228,6 @@ def _by_number(text: str) -> list[tuple[int, str]]:
     """Return a sort key that puts batch=8 before batch=16."""
     parts = re.findall(r"\d+|\D+", text)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
-
-
-def _decoded[T](data: bytes, type_: type[T]) -> T | None:
-    try:
-        return unpacked(data, type_)
-    except (ValueError, RecursionError):  # MsgspecError is a ValueError, UnicodeDecodeError, too
-        return None
 
 
 def _traced_back(done: Done, capture: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -111,15 +112,11 @@ class TruthProcess:
             break
         for call in left[:OPINIONS_MAX]:
             if call in verdicts and not verdicts[call].verdict.is_settled:
-                verdicts[call] = replace(verdicts[call], opinion=self._opinion(call))
+                with suppress(worker_parent.CrashedError):
+                    (opinion,) = self._ask([call], (), list[Opinion], OPINION_SECONDS_MAX)
+                    verdicts[call] = replace(verdicts[call], opinion=opinion)
         unknown = CallVerdict(Verdict("", False, 0))
         return [verdicts.get(call, unknown) for call in calls]
-
-    def _opinion(self, call: Call) -> Opinion:
-        try:
-            return self._ask([call], (), list[Opinion], OPINION_SECONDS_MAX)[0]
-        except worker_parent.CrashedError:
-            return ""
 
     def _ask[A](
         self,
@@ -145,8 +142,8 @@ class ParityCheck:
 
     def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
         self._tasks, self._workers, self._scratch = tasks, workers, scratch
-        self._plans = trial_files.read_plans(scratch.folder)
-        self.value_plans = value_trials.read_plans(scratch.folder)
+        self._plans = trial_files.plan_file(scratch.folder).read({})
+        self.value_plans = value_trials.plan_file(scratch.folder).read({})
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
         """Start the targets whose result is not in the cache; the result of each, by target.
@@ -181,7 +178,7 @@ class ParityCheck:
         one with another result.
         """
         remove_folder(self._scratch.folder / BUNDLE)
-        in_jax = trial_files.read_outcomes(self._scratch.folder)
+        in_jax = trial_files.outcome_file(self._scratch.folder).read()
         proofs: dict[str, EntryProofs] = {}
         for target, entries in self._plans.items():
             if target not in found:
@@ -214,48 +211,33 @@ class ParityCheck:
 
     def parts_of(self, part: TargetParts) -> dict[str, str]:
         """Return cache key components: all that the results of a target's executables depend on."""
-        target = part.manifest.target.name
         return {
             **code_identity.toolchain_code(),
             **dict(code_identity.package_parts(PACKAGES)),
             **code_identity.host_parts(),
             **code_identity.library_parts(os.environ),
             **dict(manifest_parts(part.manifest)),
-            **dict(self._plain_parts(part.manifest)),
-            **dict(self._trial_parts(target)),
-            **dict(self._value_parts(part.manifest)),
+            **dict(self._call_parts(part.manifest)),
         }
 
-    def _plain_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Yield parts of a key: the calls of plain JAX, which are made again."""
+    def _call_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
+        """Yield components of plain JAX's calls, which are made again, and of planned trials."""
+        folder = self._scratch.folder
         for name, entry_point in manifest.entry_points.items():
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
-                yield (
-                    f"call {name} {index}",
-                    _file(plain_structures.call_file(self._scratch.folder, key)),
-                )
-
-    def _trial_parts(self, target: str) -> Iterator[tuple[str, str]]:
-        """Return cache key components: the plan of trials, and each call with its results."""
-        for entry in self._plans.get(target, []):
-            plan = sha256(msgspec.msgpack.encode(entry))
-            yield f"trials of {entry.entry_point}", plan
-            for trial in entry.trials:
-                path = trial_files.call_file(self._scratch.folder, entry.entry_point, trial)
-                where = label(entry.entry_point, trial.sizes)
-                yield f"call {where} of {trial.inputs}", _file(path)
-
-    def _value_parts(self, manifest: BundleManifest) -> Iterator[tuple[str, str]]:
-        """Return cache key components: the plan of value trials, and each with its results."""
-        for name, entry_point in manifest.entry_points.items():
-            for profile in entry_point.profiles:
-                key = executable_key(name, profile.sizes)
+                yield f"call {name} {index}", _file(plain_structures.call_file(folder, key).path)
                 plan = self.value_plans.get(key.label, value_trials.PlannedValues())
                 yield f"value trials of {key.label}", sha256(msgspec.msgpack.encode(plan))
                 for kind in plan.kinds:
-                    path = value_trials.value_file(self._scratch.folder, key, kind)
+                    path = value_trials.value_file(folder, key, kind)
                     yield f"inputs {kind} of {key.label}", _file(path)
+        for entry in self._plans.get(manifest.target.name, []):
+            yield f"trials of {entry.entry_point}", sha256(msgspec.msgpack.encode(entry))
+            for trial in entry.trials:
+                where = label(entry.entry_point, trial.sizes)
+                path = trial_files.call_file(folder, entry.entry_point, trial)
+                yield f"call {where} of {trial.inputs}", _file(path)
 
 
 def _file(path: Path) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aotc.base.constants import FULL
 from aotc.base.errors import refusal
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile, unpacked
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram, Chunk, file_stem, fixture_file
 from aotc.base.temporary_files import temporary_folder
 from aotc_runtime.base.digest import chunks_of, cores, sha256_of
@@ -165,34 +165,19 @@ class Scratch:
 
         map_on_threads(write, list(enumerate(shards)), cores())
 
-    def write_entry_point(self, captured: CapturedEntryPoint) -> None:
-        """Leave one captured entry point, which can be compiled while others are being captured."""
-        self._write(f"captured.{captured.name}", captured)
-
-    def read_entry_point(self, name: str) -> CapturedEntryPoint:
-        """Read the result of `write_entry_point`."""
-        return self._read(f"captured.{name}", CapturedEntryPoint)
-
-    def write_program(self, program: CapturedProgram) -> None:
-        """Leave the whole captured program."""
-        self._write("program", program)
-
-    def read_program(self) -> CapturedProgram:
-        """Read the result of `write_program`."""
-        return self._read("program", CapturedProgram)
+    def entry_point(self, name: str) -> ValueFile[CapturedEntryPoint]:
+        """Return the file of a captured entry point, compiled while others are being captured."""
+        return ValueFile(self.folder / f"captured.{name}.msgpack", CapturedEntryPoint)
 
     @property
-    def has_program(self) -> bool:
-        """Return whether the capture is complete."""
-        return self._is_there("program")
+    def program(self) -> ValueFile[CapturedProgram]:
+        """Return the file of the captured program, which exists once the capture is complete."""
+        return ValueFile(self.folder / "program.msgpack", CapturedProgram)
 
-    def write_reads(self, reads: ProgramReads) -> None:
-        """Leave what the program read while it was captured."""
-        self._write("reads", reads)
-
-    def read_reads(self) -> ProgramReads:
-        """Return what `write_reads` left."""
-        return self._read("reads", ProgramReads)
+    @property
+    def reads(self) -> ValueFile[ProgramReads]:
+        """Return the file with what the program read while it was captured."""
+        return ValueFile(self.folder / "reads.msgpack", ProgramReads)
 
     def add_measures(self, taken: Sequence[str]) -> None:
         """Leave the measures by which a process was isolated, a line each."""
@@ -214,15 +199,3 @@ class Scratch:
 
     def _originals(self, name: str) -> Path:
         return self.folder / f"originals.{name}"
-
-    def _file(self, name: str) -> Path:
-        return self.folder / f"{name}.msgpack"
-
-    def _is_there(self, name: str) -> bool:
-        return self._file(name).exists()
-
-    def _write(self, name: str, value: object) -> None:
-        self._file(name).write_bytes(msgspec.msgpack.encode(value))
-
-    def _read[T](self, name: str, type_: type[T]) -> T:
-        return unpacked(self._file(name).read_bytes(), type_)

@@ -22,7 +22,7 @@ from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgra
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran
-from aotc.check.value_trials import IDENTICAL, PlannedValues, Plans
+from aotc.check.value_trials import FIXTURE, IDENTICAL, PlannedValues, Plans, plan_file
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.asset_files import AssetFiles
@@ -32,8 +32,8 @@ from aotc_runtime.base import canonical_json
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import (
-    ASSETS_VERSION,
     FIRST_VERSION,
+    SECOND_VERSION,
     BlobRef,
     BuiltWith,
     BundleManifest,
@@ -116,7 +116,8 @@ class Assembler:
         built_with = made_by(self._built_with, target, platforms)
         lowered_for = kind_of(target.platform).lowered_for
         refused = [each.refusal for each in fallbacks if each.target == target.name]
-        evidence = target_evidence(program, executables, refused, chosen)
+        allowances = self._allowances()
+        evidence = target_evidence(program, executables, allowances, refused, chosen)
         evidence_blob = Blob(canonical_json.encode(evidence), oci_layout.EVIDENCE_TYPE)
         weights = (blob for set_ in self._weights.values() for blob in set_)
         # Assets first: a blob that is something else, too, has the media type of that.
@@ -137,6 +138,7 @@ class Assembler:
             entry_points[name] = _entry_point(
                 captured,
                 self._manifest.entry_points[name],
+                allowances.get(name, 0.0),
                 tuple(records),
                 _symbolic(captured, blobs),
             )
@@ -146,13 +148,16 @@ class Assembler:
             )
             for name, set_ in self._weights.items()
         }
-        is_packed = any(each.packed for set_ in weight_sets.values() for each in set_.tensors)
+        applied = [each.precision for each in program.entry_points.values() if each.precision]
+        is_second = bool(self._assets.records) or any(
+            each.weights == "int4" or each.activations != "none" for each in applied
+        )
         mesh = UNSET if program.mesh is None else program.mesh
         needs = requirements(
             target, built_with, entry_points, executables.values(), weight_sets, mesh
         )
         manifest = BundleManifest(
-            format_version=ASSETS_VERSION if self._assets.records or is_packed else FIRST_VERSION,
+            format_version=SECOND_VERSION if is_second else FIRST_VERSION,
             name=self._manifest.name,
             version=self._manifest.version,
             target=target,
@@ -168,6 +173,16 @@ class Assembler:
             assets=dict(self._assets.records) or UNSET,
         )
         return AssembledTarget(TargetParts(manifest, blobs), evidence)
+
+    def _allowances(self) -> dict[str, float]:
+        """Return the largest step allowance of each entry point that has one."""
+        plans, found = plan_file(self._scratch.folder).read({}), {}
+        for name, captured in self._program.entry_points.items():
+            own = (plans.get(key.label, PlannedValues()) for key in captured.by_key)
+            largest = max(plan.allowances.get(FIXTURE, 0.0) for plan in own)
+            if largest:
+                found[name] = float(f"{largest:.2g}")
+        return found
 
 
 def proven(
@@ -251,15 +266,21 @@ def _profile(
 def _precision(captured: CapturedEntryPoint) -> Precision | UnsetType:
     if captured.precision is None:
         return UNSET
-    return Precision(name=captured.precision.name, weights=captured.precision.weights)
+    applied = captured.precision
+    activations = UNSET if applied.activations == "none" else applied.activations
+    return Precision(name=applied.name, weights=applied.weights, activations=activations)
 
 
 def _entry_point(
     captured: CapturedEntryPoint,
     spec: EntryPointSpec,
+    allowance: float,
     profiles: tuple[ProfileRecord, ...],
     symbolic: Symbolic | None,
 ) -> EntryPoint:
+    atol = spec.tolerance.atol
+    if allowance:
+        atol = float(f"{atol + allowance:.3g}")
     return EntryPoint(
         function=captured.function,
         parameters=captured.parameters,
@@ -271,7 +292,7 @@ def _entry_point(
         out_of_profile=dict(spec.out_of_profile),
         bound=captured.bound,
         static=captured.static,
-        tolerance=Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(spec.tolerance.atol)),
+        tolerance=Tolerance(rtol=repr(spec.tolerance.rtol), atol=repr(atol)),
         lifted=captured.lifted,
         profiles=profiles,
         specialized=captured.specialized,
@@ -326,12 +347,14 @@ def _weight_set(
 def target_evidence(
     program: CapturedProgram,
     executables: Mapping[ExecutableKey, Executable],
+    allowances: Mapping[str, float],
     refused: Sequence[EngineRefusal] = (),
     chosen: EngineChoice | None = None,
 ) -> Evidence:
     """Return the evidence of one target.
 
-    `refused` has earlier engines' reasons, `chosen` the target's engine if it was measured.
+    `allowances` are by entry point that has one. `refused` has earlier engines' reasons, `chosen`
+    the target's engine if it was measured.
     """
     return Evidence(
         entry_points={
@@ -349,6 +372,7 @@ def target_evidence(
                 reference="recorded" if entry_point.recorded else UNSET,
                 model=entry_point.model or UNSET,
                 precision=entry_point.precision or UNSET,
+                allowance=repr(allowances[name]) if name in allowances else UNSET,
             )
             for name, entry_point in program.entry_points.items()
         },

@@ -25,7 +25,7 @@ from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
 from aotc.check.padding import trial_files
-from aotc.config.build_manifest import BuildManifest, InputLike, leaf_paths
+from aotc.config.build_manifest import BuildManifest, InputLike
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_sections import program_sections
 from aotc.pipeline import code_identity
@@ -221,7 +221,7 @@ def capture(
         done += 1
         if done < total:  # after the last one, fixtures are made and weights written
             on_stage("capture", done, total)
-        on_captured(scratch.read_entry_point(name))
+        on_captured(scratch.entry_point(name).read())
 
     options = {
         constants.CONSTANTS_AS_ARGUMENTS: "1",
@@ -242,7 +242,7 @@ def capture(
     try:
         program = captured.result()
     except AotcError as error:
-        if not failures.are_collected or not scratch.has_program:
+        if not failures.are_collected or not scratch.program.path.exists():
             raise
         failures.add(error.findings)
         return _captured(scratch)
@@ -251,7 +251,7 @@ def capture(
 
 
 def _captured(scratch: Scratch) -> CapturedProgram:
-    return replace(scratch.read_program(), read=scratch.read_reads().files)
+    return replace(scratch.program.read(), read=scratch.reads.read().files)
 
 
 def reference(
@@ -302,12 +302,8 @@ def runs_functions(manifest: BuildManifest) -> bool:
 
 
 def _has_like_inputs(manifest: BuildManifest) -> bool:
-    return any(
-        isinstance(leaf, InputLike)
-        for spec in manifest.entry_points.values()
-        for name, tree in spec.inputs.items()
-        for _, leaf in leaf_paths(tree, name)
-    )
+    leaves = (leaf for spec in manifest.entry_points.values() for leaf in spec.leaves.values())
+    return any(isinstance(leaf, InputLike) for leaf in leaves)
 
 
 def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
@@ -318,7 +314,7 @@ def limits_of(manifest: BuildManifest, folder: str) -> ProcessLimits | None:
     if runs_functions(manifest):
         return None
     mapped = 0
-    for named in manifest.files():
+    for _, named in manifest.files():
         for file in files_of(named):
             with suppress(OSError):
                 mapped += file.path.stat().st_size
@@ -335,7 +331,7 @@ def _read_parts(scratch: Scratch, program: CapturedProgram) -> dict[str, str]:
     parts, variables = dict(_package_parts(program)), _variables()
     for name, digest in program.made_from.items():
         parts[f"{'source file' if name.endswith('.py') else 'file'} {name}"] = digest
-    for name in scratch.read_reads().variables:
+    for name in scratch.reads.read().variables:
         parts[f"environment {name}"] = code_identity.variable(name, variables)
     return parts
 
@@ -368,7 +364,10 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
     for name in program.weights:
         for number, path in enumerate(scratch.weights(name), 1):
             yield f"weights {name}, part {number}", digest_of(path)
-    yield "the plan of calls to try", sha256(trial_files.plan_file(scratch.folder).read_bytes())
+    yield (
+        "the plan of calls to try",
+        sha256(trial_files.plan_file(scratch.folder).path.read_bytes()),
+    )
     for kind in ("inputs", "results", "expected"):
         for path in sorted(scratch.folder.glob(f"{kind}.*.safetensors")):
             yield f"fixture {path.name.removesuffix('.safetensors')}", sha256(path.read_bytes())

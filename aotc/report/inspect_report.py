@@ -220,6 +220,7 @@ def _evidence(evidence: EntryPointEvidence) -> dict[str, Any]:
         reference=evidence.reference,
         model=evidence.model,
         precision=evidence.precision,
+        allowance=evidence.allowance,
     )
 
 

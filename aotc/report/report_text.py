@@ -229,6 +229,8 @@ def evidence_lines(entry: dict[str, Any]) -> Iterator[str]:
         yield "states finite numbers: NaN and infinities were not compared with plain JAX"
     if precision := entry.get("precision"):
         yield from precision_lines(precision)
+    if allowance := entry.get("allowance"):
+        yield f"tolerance has {allowance} for numbers rounded to another step"
     yield from map(evaluation_text, entry.get("evaluations", ()))
     yield from trial_lines(entry)
     compiled = [p["evidence"] for p in entry["profiles"] if "compiled" in p.get("evidence", {})]

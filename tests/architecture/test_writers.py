@@ -54,13 +54,13 @@ SCRATCH = {
     "aotc/commands/certify/certify_process.py": (
         "a temporary folder of its own: the runtime, for one run"
     ),
+    "aotc/pipeline/children/evaluation_worker.py": "the build's scratch folder",
     "aotc/pipeline/children/reference_worker.py": "the build's scratch folder",
     "aotc/pipeline/parity_check.py": ("the build's scratch folder: a policy for the parity worker"),
     "aotc/check/evaluation_files.py": "the build's scratch folder: results and rows",
-    "aotc/pipeline/children/evaluation_data.py": "the build's scratch folder",
     "aotc/commands/tune/accuracy_control.py": "the build's scratch folder",
     "aotc/commands/tune/precision_search.py": "a scratch folder: a policy for trial bundles",
-    "aotc/check/plain_structures.py": "the build's scratch folder: calls of plain JAX",
+    "aotc/base/msgpack_values.py": "the build's scratch folder: values of its processes",
     "aotc/check/value_trials.py": "the build's scratch folder: value trials and what differs",
     "aotc/pipeline/children/value_reference.py": "the build's scratch folder",
     "aotc/pipeline/scratch_folder.py": "the build's scratch folder",
@@ -83,7 +83,6 @@ SCRATCH = {
         "a temporary folder of its own: a graph in its two files"
     ),
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
-    "aotc/check/padding/trial_files.py": "the build's scratch folder: trials and what came of them",
     "aotc/capture/orbax_worker.py": "a temporary folder of its parent: arrays of a checkpoint",
     "aotc/pipeline/cached_tasks.py": "the build's scratch folder: what was made before",
     "aotc/pipeline/children/trial_capture.py": "the build's scratch folder: inputs of trials",

@@ -47,12 +47,11 @@ class PlainTrials:
         """Return why one entry point is refused, by the worker that runs plain JAX for a build."""
         scratch = Scratch(self._scratch.folder.with_name(f"scratch.{name}"))
         shutil.copytree(self._scratch.folder, scratch.folder)
-        program, plans = scratch.read_program(), trial_files.read_plans(scratch.folder)
+        program, plans = scratch.program.read(), trial_files.plan_file(scratch.folder).read()
         alone = {name: program.entry_points[name]}
-        scratch.write_program(replace(program, entry_points=alone))
-        trial_files.write_plans(
-            scratch.folder,
-            {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()},
+        scratch.program.write(replace(program, entry_points=alone))
+        trial_files.plan_file(scratch.folder).write(
+            {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()}
         )
         path, others = [*sys.path], sys.modules.pop("program", None)
         try:

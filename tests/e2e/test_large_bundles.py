@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from aotc.bundle.sign.bundle_signing import endorse
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.bundle.sign.signer import LocalSigner, generate_key_pair
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Form
 from aotc.bundle.write.safetensors_writer import write_tensors

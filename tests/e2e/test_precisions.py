@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 import aotc_runtime
 from aotc.base.errors import BuildManifestError, ParityError
-from aotc.base.evidence import AppliedPrecision
+from aotc.base.evidence import AppliedPrecision, Calibration
 from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
@@ -34,6 +34,7 @@ from aotc.pipeline.build import Built, build
 from aotc.pipeline.build_tuning import Tuning
 from aotc.pipeline.cache.cache_store import Cache, LocalStore
 from aotc.pipeline.cached_tasks import Kind
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import Finding, TrustError
 from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
@@ -314,6 +315,38 @@ def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
     hidden = np.tanh(rounded(hidden) @ weights["second/kernel"] + weights["second/bias"])
     np.testing.assert_allclose(made, rounded(hidden) @ weights["last"].T, rtol=1e-4, atol=1e-5)
     assert np.abs(made - predicted(weights, x)).max() > 1e-3
+
+
+def test_static_scales_are_calibrated_on_the_evaluation_data(tmp_path: Path) -> None:
+    text = entry_point() + precision("int8", 'activations = "static"') + EVALUATION
+    built(tmp_path, text)
+    found, bundle = applied(tmp_path), tmp_path / "small.aotb"
+    assert (found.activations, found.products) == ("static", 3)
+    calibration = found.calibration
+    assert isinstance(calibration, Calibration)
+    assert calibration.samples == 16
+    assert calibration.data == sha256((tmp_path / "data.npz").read_bytes())
+    with np.load(tmp_path / "data.npz") as data:
+        x = data["x"]
+    weights = params()
+    first = np.tanh(x @ weights["first/kernel"] + weights["first/bias"])
+    second = np.tanh(first @ weights["second/kernel"] + weights["second/bias"])
+    names = ("first/kernel", "second/kernel", "last")
+    for name, factor in zip(names, (x, first, second), strict=True):
+        expected = np.abs(factor).max() / 127.5
+        assert float(calibration.units[f"params {name}"]) == pytest.approx(expected, rel=1e-6)
+    with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
+        stated = loaded.manifest.entry_points["predict"].profiles[0].precision
+        assert stated == Precision(name="small", weights="int8", activations="static")
+        large, ordinary = (np.asarray(loaded["predict"](x=x[:8] * by)) for by in (100, 1))
+    assert np.isfinite(large).all()
+    exact = predicted(weights, x[:8])
+    assert 1e-4 < np.abs(ordinary - exact).max() < 0.05 * np.abs(exact).max()
+    strict = tmp_path / "strict.toml"
+    for accepted, is_refused in (('"int8"', True), ('"int8", "static"', False)):
+        strict.write_text(f"precisions = [{accepted}]\n{(tmp_path / 'trust.toml').read_text()}")
+        verified = CliRunner().invoke(cli, ["verify", str(bundle), "--trust", str(strict)])
+        assert ("AOTC-E338" in verified.output) == is_refused
 
 
 def test_tuning_keeps_the_worst_weights_and_takes_the_fastest_precision(tmp_path: Path) -> None:

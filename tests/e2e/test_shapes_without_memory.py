@@ -57,7 +57,6 @@ import json, re, resource, sys
 from pathlib import Path
 import numpy as np
 import aotc_runtime
-import aotc_runtime.base.codes  # texts of errors, which the first error imports
 
 def limit(room):
     size = int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
@@ -108,7 +107,8 @@ def found(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_call_without_memory_returns_donated_arrays(found: dict[str, Any]) -> None:
-    assert found["imported"] == [], "an import may find no memory, and hide the error"
+    imported = {*found["imported"]}
+    assert imported <= {"aotc_runtime.base.codes"}, "others may find no memory, and hide the error"
     for path in ("padded", "split"):
         code, kept, served, used_up = found[path]
         assert code == "AOTC-E755", path

@@ -10,8 +10,7 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.bundle.sign.signer import LocalSigner, generate_key_pair
 from aotc.cli.command_group import cli
 from aotc.commands.remote_cache.remote_cache_service import share
 from aotc.pipeline.build import Built, build

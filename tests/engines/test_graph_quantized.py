@@ -19,6 +19,8 @@ from jax import lax
 import aotc_runtime
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.compile.precision.quantized_module import restoring
+from aotc.compile.precision.quantized_numbers import Scheme
 from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
@@ -67,12 +69,8 @@ def by_block_with_zeros(w: Any, scale: Any, zero: Any, x: Any) -> Any:
 
 def of_bytes(w: Any, scale: Any, x: Any) -> Any:
     """Multiply by 4-bit numbers in the halves of bytes, as a precision's module has them."""
-    shape = (COLUMNS, DEPTH // 2, 2)
-    places = lax.broadcast_in_dim(np.array([0, 4], np.uint8), shape, (2,))
-    halves = lax.shift_right_logical(lax.broadcast_in_dim(w, shape, (0, 1)), places)
-    numbers = lax.bitwise_and(halves, jnp.full(shape, 15, jnp.uint8)).reshape(COLUMNS, DEPTH)
-    numbers = wide(numbers.T.reshape(BLOCKS, GROUP, COLUMNS)) - 8
-    return x @ (numbers * scale[:, None]).reshape(DEPTH, COLUMNS)
+    scheme = Scheme("int4", (0,), GROUP)
+    return x @ restoring(scheme, (DEPTH, COLUMNS), np.dtype(np.float32))(w, scale)
 
 
 def with_a_zero(w: Any, scale: Any, zero: Any, x: Any) -> Any:
@@ -188,6 +186,10 @@ FOUR: Mapping[str, Program] = {
     "4 bits by block": Program(by_block, (W4, BLOCKED), (X,), "MatMulNBits"),
     "unsigned 4 bits": Program(by_column, (U4, ROW), (X,), "MatMulNBits"),
     "4 bits, a zero": Program(with_a_zero, (W4, ROW, _whole(ml_dtypes.int4, 1)), (X,)),
+    "4 bits, a zero of floats": Program(lambda w, s, x: x @ ((wide(w) - 3) * s), (W4, ROW), (X,)),
+    "4 bits, a zero of a weight": Program(
+        lambda w, s, z, x: x @ ((wide(w) - wide(z)) * s), (W4, ROW, np.int8(5)), (X,)
+    ),
     "4 bits, two in a byte": Program(
         of_bytes, (_whole(np.uint8, COLUMNS, DEPTH // 2), BLOCKED), (X,), "MatMulNBits"
     ),
@@ -273,6 +275,16 @@ STRICT: Mapping[str, Program] = {
     ),
     "scales of the summed axis, one column": Program(
         with_scales_of_rows, (W8[:, :1], np.resize(ROW, DEPTH)), (X,)
+    ),
+    "beside a weight of floats": Program(
+        lambda w, b, q: rounded((wide(q) * np.float32(0.03)) @ w + b, np.float32(0.5)),
+        (X.T.copy(), X[0, :5].copy()),
+        (W8.T.copy(),),
+    ),
+    "beside a weight of floats, a vector": Program(
+        lambda w, q: rounded((wide(q) * np.float32(0.03)) @ w, np.float32(0.5)),
+        (X.T.copy(),),
+        (W8[:, 0].copy(),),
     ),
     "no rounding": Program(lambda x: jnp.clip(x, -128, 127).astype(np.int8), (), (ODD,)),
     "a conversion that wraps": Program(
@@ -368,7 +380,7 @@ def test_what_only_looks_like_it_keeps_its_arithmetic(name: str) -> None:
     found, plain, operators = results_of(ALL[name], "onnxruntime")
     assert _same(found, plain)
     allowed = {"QuantizeLinear"} if name == "a scale of a call" else set()
-    if name == "zeros of rows, scales of columns" or name.startswith("scales of the summed"):
+    if name.startswith(("zeros of rows", "scales of the summed", "beside")):
         allowed = {"QuantizeLinear", "DequantizeLinear"}
     assert set(operators) & set(NEW) <= allowed
 

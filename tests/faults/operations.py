@@ -11,8 +11,7 @@ import msgspec
 
 from aotc.base.stages import Bundle
 from aotc.bundle.sign.bundle_signing import endorse
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import generate_key_pair, load_private_key, public_pem
+from aotc.bundle.sign.signer import LocalSigner, generate_key_pair, load_signer
 from aotc.bundle.trust import trust_files
 from aotc.bundle.trust.trust_text import write_policy
 from aotc.bundle.write import atomic_files
@@ -281,7 +280,7 @@ def _key_pair(folder: Path) -> str:
         return "half" if public.exists() else NONE
     if private.stat().st_mode & 0o077:
         return "readable by others"
-    pem = public_pem(load_private_key(private, None))
+    pem = load_signer(private, None).public_pem()
     return "a private key" if not public.exists() else NEW if public.read_text() == pem else "half"
 
 

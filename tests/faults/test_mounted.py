@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+from aotc.bundle.sign.signer import KeyType, generate_key_pair
 from aotc.bundle.trust.trust_text import write_policy
 from tests.conftest import Bundle
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
+from aotc.bundle.sign.signer import KeyType, generate_key_pair
 from aotc_runtime.base import limits
 from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE
 from tests.conftest import Bundle

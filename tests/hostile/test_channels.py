@@ -21,8 +21,7 @@ pytest.importorskip("tuf", reason="pip install ./runtime './runtime/serve[channe
 
 from tuf.api.exceptions import DownloadError
 
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import KeyType
+from aotc.bundle.sign.signer import KeyType, LocalSigner
 from aotc.commands.channel.channel_repository import Repository
 from aotc_runtime.__main__ import main as runtime_main
 from aotc_runtime.base.digest import sha256

@@ -1,14 +1,26 @@
 """Whoever can write where caches lie makes a build compile anew, and no more."""
 
+import gzip
 import os
+import socket
+import ssl
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tls_server import tls_context
 
+from aotc.base.errors import UsageError
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.sign.signer import LocalSigner
-from aotc.commands.remote_cache.remote_cache_service import share
+from aotc.commands.remote_cache.bounded_calls import Limit, Pace
+from aotc.commands.remote_cache.cache_seal import Seals
+from aotc.commands.remote_cache.remote_cache import RemoteStore
+from aotc.commands.remote_cache.remote_cache_service import blobs_at, share
 from aotc.compile.target_files import read_target
 from aotc.pipeline.cache import cache_store as stores
 from aotc.pipeline.cache.cache_store import LocalStore
@@ -130,6 +142,157 @@ def test_irregular_file_is_no_entry(kind: str, entries: list[Path], tmp_path: Pa
     assert other.made(FIRST) == (b"first 1", True)
     (note,) = other.store.notes()
     assert "damaged or cut short, not used: 1" in note
+
+
+KEY, OTHER = sha256(b"key"), sha256(b"other")
+NAME, DATA = KEY.removeprefix("sha256:"), bytes(9000)
+SEALS, THEIRS = Seals(OURS, trusted(OURS)), Seals(BUILDER, trusted(BUILDER))
+ENTRY = SEALS.seal(KEY, DATA)
+MOVED = SEALS.seal(OTHER, DATA)
+BOMB = gzip.compress(bytes(2**24))
+DAMAGED, TASK, SIGNER = "damaged or cut short", "of another task", "signed by no key"
+GIVEN_UP = "was given up, and the build went on without it"
+PATIENCE = 0.5
+
+
+def answer(body: bytes, *fields: str, length: object = None, status: str = "200 OK") -> bytes:
+    """Return a response of HTTP/1.1; `length` is stated in place of the body's."""
+    size = f"Content-Length: {len(body) if length is None else length}"
+    return "\r\n".join([f"HTTP/1.1 {status}", *fields, size, "", ""]).encode() + body
+
+
+# What a server sends, and the note of the build; None if the genuine entry is used.
+ANSWERS: dict[str, tuple[bytes, str | None]] = {
+    "genuine": (answer(ENTRY), None),
+    "another-coding-is-stated": (answer(ENTRY, "Content-Encoding: br"), None),
+    "a-length-that-is-no-number": (answer(ENTRY, length=-5), None),
+    "changed": (answer(ENTRY[:-1] + b"?"), DAMAGED),
+    "not-sealed": (answer(DATA), DAMAGED),
+    "sealed-by-a-stranger": (answer(THEIRS.seal(KEY, DATA)), SIGNER),
+    "of-another-key": (answer(MOVED), TASK),
+    "seal-of-another-key-on-these-bytes": (answer(MOVED.split(b"\n")[0] + b"\n" + DATA), TASK),
+    "compressed": (answer(gzip.compress(ENTRY), "Content-Encoding: gzip"), DAMAGED),
+    "bomb": (answer(BOMB, "Content-Encoding: gzip"), DAMAGED),
+    "shorter-than-it-is": (answer(ENTRY, length=len(ENTRY) - 1), DAMAGED),
+    "longer-than-it-is": (answer(ENTRY, length=10**18), GIVEN_UP),
+    "two-lengths": (answer(ENTRY, "Content-Length: 5"), GIVEN_UP),
+    "partial": (answer(ENTRY, status="206 Partial Content"), "HTTP 206"),
+    "redirect-to-a-file": (answer(b"", "Location: file:///etc/passwd", status="302 Found"), "302"),
+    "too-many-requests": (answer(b"", "Retry-After: 99999", status="429 Later"), "HTTP 429 Later"),
+    "header-that-never-ends": (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 10_000, GIVEN_UP),
+    "continue-for-ever": (b"HTTP/1.1 100 Continue\r\n\r\n" * 1000, GIVEN_UP),
+    "reason-of-60-kB": (answer(b"", status="500 " + "\x1b[31m" * 12_000), "HTTP 500"),
+    "no-HTTP": (ENTRY, GIVEN_UP),
+}
+
+Served = Callable[[bytes, ssl.SSLContext | None], int]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """Servers that send these bytes to everybody, and then nothing; their ports."""
+    listening: list[socket.socket] = []
+
+    def serve(sent: bytes, tls: ssl.SSLContext | None = None) -> int:
+        bound = socket.create_server(("127.0.0.1", 0))
+        listening.append(bound)
+
+        def run() -> None:
+            with suppress(OSError):  # ssl.SSLError is one
+                found, _ = bound.accept()
+                with tls.wrap_socket(found, server_side=True) if tls else found as client:
+                    while b"\r\n\r\n" not in client.recv(65536):
+                        pass
+                    client.sendall(sent)
+                    if b"\r\n\r\n" in sent[-4:]:
+                        client.recv(1)
+
+        threading.Thread(target=run, daemon=True).start()
+        port: int = bound.getsockname()[1]
+        return port
+
+    yield serve
+    for each in listening:
+        each.close()
+
+
+def asked(url: str, limit: int = LIMIT) -> tuple[bytes | None, str]:
+    """Return the entry of a remote cache for the key, and the note of the build."""
+    blobs = blobs_at(url)
+    blobs.seconds = PATIENCE
+    store = RemoteStore(blobs, url, SEALS, limit)
+    return store.get(KEY), " ".join(store.notes())
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_server_that_lies_costs_one_bounded_note(name: str, served: Served) -> None:
+    sent, note = ANSWERS[name]
+    data, notes = asked(f"http://127.0.0.1:{served(sent, None)}/cache")
+    assert data == (DATA if note is None else None)
+    assert (note or "") in notes and len(notes) < 500
+    assert (notes == "") is (note is None)
+
+
+@pytest.mark.parametrize(("host", "data"), [("127.0.0.1", DATA), ("127.0.0.2", None)])
+def test_certificate_has_to_be_of_the_host(
+    host: str, data: bytes | None, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tls = tls_context(tmp_path, host)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    found, note = asked(f"https://127.0.0.1:{served(answer(ENTRY), tls)}/cache")
+    assert found == data
+    assert ("SSLCertVerificationError" in note) is (data is None)
+
+
+@pytest.mark.parametrize(
+    ("names", "content", "note"),
+    [
+        ([f"c/{NAME}"], ENTRY, None),
+        ([f"c/{NAME}"], ENTRY + bytes(2**24), DAMAGED),
+        ([f"c/{NAME}"], bytes(2**24), DAMAGED),
+        ([f"c/../c/{NAME}", f"../{NAME}"], ENTRY, ""),
+        ([f"c/{NAME}/x"], ENTRY, ""),
+    ],
+)
+def test_archive_that_lies_is_a_miss(
+    names: list[str], content: bytes, note: str | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("fsspec")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, content)
+    data, notes = asked(f"zip:///c::file://{tmp_path}/a.zip")
+    assert data == (DATA if note is None else None)
+    assert (note or "") in notes and (notes == "") is not bool(note)
+
+
+def test_archive_that_is_none_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    (tmp_path / "a.zip").write_bytes(ENTRY)
+    with pytest.raises(UsageError) as caught:
+        blobs_at(f"zip:///c::file://{tmp_path}/a.zip")
+    assert caught.value.findings[0].title == "remote cache cannot be opened"
+
+
+@pytest.mark.parametrize("text", ["x" * 10**6, None])
+def test_error_of_a_library_is_told_in_one_short_note(text: str | None) -> None:
+    class LibraryError(Exception):
+        def __str__(self) -> str:
+            assert text is not None
+            return text
+
+    class Failing:
+        seconds = PATIENCE
+
+        def read(self, name: str, limit: Limit, pace: Pace) -> bytes | None:
+            raise LibraryError
+
+        def write(self, name: str, data: bytes, pace: Pace) -> None:
+            raise LibraryError
+
+    store = RemoteStore(Failing(), "place", SEALS, LIMIT)
+    assert store.get(KEY) is None
+    assert len(store.notes()[0]) < 500 and "LibraryError after" in store.notes()[0]
 
 
 def test_verified_bytes_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ from jaxlib.mlir import ir
 from aotc.base.errors import CaptureError
 from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE
-from aotc.bundle.sign.signer import load_signer
-from aotc.bundle.sign.signing_keys import generate_key_pair
+from aotc.bundle.sign.signer import generate_key_pair, load_signer
 from aotc.capture import jax_private
 from aotc.capture.model_entry_points import check_lowered
 from aotc.commands.import_tensorflow.tensorflow_import import import_signature

@@ -6,8 +6,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import KeyType
+from aotc.bundle.sign.signer import KeyType, LocalSigner
 from aotc_runtime.base import limits
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.bundle_examination import examine

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from in_toto.models.metadata import Metadata
 from securesystemslib.signer import SSlibKey
 
-from aotc.bundle.sign.signer import LocalSigner
-from aotc.bundle.sign.signing_keys import KeyType
+from aotc.bundle.sign.signer import KeyType, LocalSigner
 from aotc_runtime.formats import in_toto
 from aotc_runtime.verification.public_keys import load_public_key
 from tests.documented import blocks_of, run_section, sections_of

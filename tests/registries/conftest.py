@@ -1,19 +1,13 @@
 """Registries in this process, and clients that do not wait long."""
 
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tls_server import tls_context
 
 from aotc.base.stages import Bundle
 from aotc.bundle.write.bundle_writer import Form
@@ -135,23 +129,6 @@ def registry(server: OciServer, connect: Connect) -> Registry:
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[OciServer]:
     """A registry with TLS, whose own authority is `ca.pem`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "registry")])
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), 1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(here, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    kinds = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    plain = serialization.NoEncryption()
-    (tmp_path / "tls.key").write_bytes(key.private_bytes(*kinds, plain))
-    (tmp_path / "ca.pem").write_bytes(certificate.public_bytes(kinds[0]))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "tls.key")
-    running = OciServer(context)
+    running = OciServer(tls_context(tmp_path))
     yield running
     running.close()

@@ -66,6 +66,29 @@ def test_bundles_come_back_as_signed(name: str, either: Registry, tmp_path: Path
     assert read_unverified(one)[0].root_digest == read_unverified(two)[0].root_digest
 
 
+@pytest.mark.parametrize("had_tag", [True, False])
+def test_tag_that_another_push_moved_stays_there(had_tag: bool, registry: Registry) -> None:
+    server, theirs = registry.server, (b'{"schemaVersion":2}', oci_layout.INDEX_TYPE)
+    if had_tag:
+        registry.push(DIGITS, TAG)
+
+    def move(handler: Handler) -> bool:
+        server.manifests[REPO, "1.0.0"] = theirs
+        return False
+
+    server.faults.append(once(move, "PUT", f"/manifests/{ROOT_DIGEST}"))
+    found = refused(registry.push)
+    assert (found.code, found.title) == ("AOTC-E775", "tag moved during the push")
+    assert found.found == f"sha256:{sha256(theirs[0]).removeprefix('sha256:')}"
+    assert server.manifests[REPO, "1.0.0"] == theirs
+    assert registry.push().tag == "1.0.0"
+
+
+def test_tag_of_another_artifact_may_be_taken(registry: Registry) -> None:
+    registry.server.faults.append(always(status(406), "GET", "/manifests/1.0.0"))
+    assert registry.push().tag == "1.0.0"
+
+
 def test_what_is_there_is_neither_sent_nor_fetched_again(either: Registry, back: Path) -> None:
     either.push()
     before = sent(either.server)
@@ -204,6 +227,7 @@ def test_a_tag_is_resolved_once(registry: Registry, back: Path) -> None:
         server.manifests[REPO, "1.0.0"] = server.manifests[REPO, "other"]
 
     server.faults.append(always(move, text="/manifests/1.0.0"))
+    server.asked.clear()
     assert registry.pull(back).root_digest == first
     assert server.count("GET", "/manifests/1.0.0") == 1
 

@@ -252,6 +252,7 @@ def test_bundle_that_a_policy_rejects_is_not_signed(
     trust.write_text(policy_text("digits", [LocalSigner.ephemeral().public_pem()]), "utf-8")
     found = document("sign", there[1], "--key", tmp_path / "mine.key", "--trust", trust)
     assert (found["ok"], found["findings"][0]["code"]) == (False, "AOTC-E302")
+    assert found["findings"][0]["where"].startswith(there[1])
     trust.write_text(f'references = "digest"\n{trust.read_text("utf-8")}', "utf-8")
     found = document("sign", there[0], "--key", tmp_path / "mine.key", "--trust", trust)
     assert found["findings"][0]["code"] == "AOTC-E326"

@@ -108,14 +108,13 @@ def shut_off(folder: str) -> tuple[str, ...]:
 
 
 def _taken(measures: Mapping[str, Callable[[], str]]) -> tuple[str, ...]:
-    return tuple(f"{name}: {_tried(measure)}" for name, measure in measures.items())
-
-
-def _tried(measure: Callable[[], str]) -> str:
-    try:
-        return measure()
-    except OSError as error:
-        return f"not kept away here ({error.strerror or error})"
+    told = []
+    for name, measure in measures.items():
+        try:
+            told.append(f"{name}: {measure()}")
+        except OSError as error:
+            told.append(f"{name}: not kept away here ({error.strerror or error})")
+    return tuple(told)
 
 
 # Limits
@@ -290,51 +289,28 @@ def _drop_privileges() -> str:
 
 # System calls
 
-_NAMES = {
-    "x86_64": (
-        0xC000003E,
-        {
-            "socket": 41,
-            "ptrace": 101,
-            "mount": 165,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "unshare": 272,
-            "perf_event_open": 298,
-            "open_by_handle_at": 304,
-            "setns": 308,
-            "process_vm_readv": 310,
-            "process_vm_writev": 311,
-            "bpf": 321,
-            "userfaultfd": 323,
-            "io_uring_setup": 425,
-            "pidfd_getfd": 438,
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "mount": 40,
-            "unshare": 97,
-            "ptrace": 117,
-            "socket": 198,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "perf_event_open": 241,
-            "open_by_handle_at": 265,
-            "setns": 268,
-            "process_vm_readv": 270,
-            "process_vm_writev": 271,
-            "bpf": 280,
-            "userfaultfd": 282,
-            "io_uring_setup": 425,
-            "pidfd_getfd": 438,
-        },
-    ),
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""The number of each machine in the system (AUDIT_ARCH)."""
+
+_REJECTED = {
+    "socket": (41, 198),
+    "ptrace": (101, 117),
+    "mount": (165, 40),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "unshare": (272, 97),
+    "perf_event_open": (298, 241),
+    "open_by_handle_at": (304, 265),
+    "setns": (308, 268),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425),
+    "pidfd_getfd": (438, 438),
 }
-"""By machine: its number in the system (AUDIT_ARCH), and the calls to reject."""
+"""The calls to reject, with their numbers on these machines."""
 
 _X32 = 0x40000000
 """Calls of x86-64 from here on belong to another interface, which is not used here."""
@@ -345,16 +321,17 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 def _filter_calls() -> str:
     """Reject the system calls above with EPERM. Raises OSError if the system has no such filter."""
-    if platform.machine() not in _NAMES:
+    if platform.machine() not in _ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no list of system calls of {platform.machine()}")
-    machine, calls = _NAMES[platform.machine()]
+    machine = _ARCHITECTURES[platform.machine()]
+    column = [*_ARCHITECTURES].index(platform.machine())
     refused = _ERRNO | errno.EPERM
     # struct seccomp_data: the number at 0, the machine at 4.
     program = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, machine), (_RETURN, 0, 0, refused)]
     program.append((_LOAD, 0, 0, 0))
     if platform.machine() == "x86_64":
         program += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, refused)]
-    for number in sorted(calls.values()):
+    for number in sorted(numbers[column] for numbers in _REJECTED.values()):
         program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
     program.append((_RETURN, 0, 0, _ALLOW))
     code = b"".join(struct.pack("=HBBI", *each) for each in program)

@@ -193,10 +193,10 @@ def _entry_point(entry_point: EntryPoint) -> Iterator[tuple[str, Any]]:
 def _measured(target: ReviewedTarget) -> Facts:
     """Return measured numbers, and the build's notes for reviewers if it left any."""
     for name in target.manifest.entry_points:
-        recorded = target.is_recorded(name)
-        yield Fact(Part.ENTRY_POINT, name, "recorded results"), recorded
-        if (coverage := target.coverage(name)) is not None:
-            yield Fact(Part.ENTRY_POINT, name, "coverage"), _lines_traced(coverage)
+        known = target.entry_points.get(name)
+        yield Fact(Part.ENTRY_POINT, name, "recorded results"), bool(known and known.reference)
+        if known is not None:
+            yield Fact(Part.ENTRY_POINT, name, "coverage"), _lines_traced(known.coverage)
     for executable in target.executables():
         yield Fact(Part.EXECUTABLE, executable.label, "numbers"), numbers_of(executable)
         if executable.evidence is not None and executable.evidence.compiled is not UNSET:

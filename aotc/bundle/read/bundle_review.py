@@ -9,13 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import refusal
-from aotc.base.evidence import (
-    AppliedPrecision,
-    Coverage,
-    Evidence,
-    ModelOrigin,
-    ProfileEvidence,
-)
+from aotc.base.evidence import EntryPointEvidence, Evidence, ProfileEvidence
 from aotc.base.source_locations import EntryPointLines, read_locations
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc_runtime.base import canonical_json
@@ -77,31 +71,17 @@ class ReviewedTarget:
     manifest: BundleManifest
     evidence: Evidence | None
 
-    def model(self, entry_point: str) -> ModelOrigin | UnsetType:
-        """Return the model file that an entry point was made of, if the evidence names one."""
-        return self.evidence.entry_points[entry_point].model if self.evidence else UNSET
-
-    def precision(self, entry_point: str) -> AppliedPrecision | UnsetType:
-        """Return what the build quantized of an entry point, if the evidence says so."""
-        return self.evidence.entry_points[entry_point].precision if self.evidence else UNSET
-
-    def coverage(self, entry_point: str) -> Coverage | None:
-        """Return what of the program went into an entry point."""
-        return self.evidence.entry_points[entry_point].coverage if self.evidence else None
-
-    def is_recorded(self, entry_point: str) -> bool:
-        """Return whether the results of its fixtures were recorded elsewhere."""
-        known = self.evidence.entry_points[entry_point] if self.evidence else None
-        return bool(known and known.reference)
+    @property
+    def entry_points(self) -> Mapping[str, EntryPointEvidence]:
+        """The evidence of each entry point; empty if the build left none."""
+        return self.evidence.entry_points if self.evidence else {}
 
     def executables(self) -> Iterator[ReviewedExecutable]:
         """Yield all of them, in the manifest's order."""
         for name, entry_point in self.manifest.entry_points.items():
+            known = self.entry_points.get(name)
             for index, record in enumerate(entry_point.profiles):
-                evidence = None
-                if self.evidence is not None:
-                    evidence = self.evidence.entry_points[name].profiles[index]
-                manifest = self.manifest
+                evidence, manifest = known.profiles[index] if known else None, self.manifest
                 yield ReviewedExecutable(
                     manifest.target.name, manifest.mesh, name, entry_point, record, evidence
                 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from aotc.base.errors import refusal
 from aotc.base.temporary_files import create_all_or_none
-from aotc.bundle.sign.signing_keys import read_key_file
+from aotc.bundle.sign.signer import read_key_file
 from aotc.config.manifest_problem import to_toml
 from aotc_runtime.verification.policy_reader import parse_policy
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key

@@ -84,10 +84,6 @@ class _Call:
         return " with results ".join(text or "nothing" for text in texts)
 
 
-def _always(sizes: Mapping[str, int], settings: Mapping[str, Setting]) -> bool:
-    return True
-
-
 _TENSOR = re.compile(r"([\w<>]+)\[([a-z,]*)\]")
 
 
@@ -108,7 +104,7 @@ class _Kernel:
     results: str
     settings: Mapping[str, str | tuple[bool, ...]] = MappingProxyType({})
     falling: str = ""
-    fits: Callable[[Mapping[str, int], Mapping[str, Setting]], bool] = _always
+    fits: Callable[[Mapping[str, int], Mapping[str, Setting]], bool] = lambda sizes, settings: True
 
     def __str__(self) -> str:
         stated = "".join(f", {n} of {[*allowed]}" for n, allowed in self.settings.items())
@@ -231,11 +227,6 @@ _KERNELS = _by_target()
 TOP_K = "TopK"
 
 
-def _top_k(call: _Call) -> list[_Kernel]:
-    kind = call.operands[0][0] if call.operands else "f32"
-    return [_Kernel(f"{kind}[n]", f"{kind}[q], i32[q]", falling="nq")]
-
-
 def require_known_calls(module: Any, where: str, *, static: bool) -> None:
     """Reject a verified MLIR module with an unknown custom call, or one unlike its kernel's.
 
@@ -292,7 +283,9 @@ def _call_findings(operation: Any, where: str, *, static: bool) -> dict[Finding,
         expected = f"one backend_config that names its settings, as {name} takes it"
         return _refused(where, f"a custom call to {name}", expected)
     call = _Call(operands, results, settings)  # type: ignore[arg-type]
-    kernels = _KERNELS.get(target) or _top_k(call)
+    kind = operands[0][0] if operands and operands[0] else "f32"
+    top_k = _Kernel(f"{kind}[n]", f"{kind}[q], i32[q]", falling="nq")
+    kernels = _KERNELS.get(target, (top_k,))
     if any(kernel.takes(call) for kernel in kernels):
         return {}
     return _refused(where, f"{name} of {call}", " or ".join(f"{name} of {k}" for k in kernels))

@@ -1,11 +1,11 @@
 """The files through which the processes of a build exchange trials and their outcomes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from aotc.base.msgpack_values import unpacked
+from aotc.base.msgpack_values import ValueFile
 from aotc.base.stages import file_stem
 from aotc.check.padding.trial_records import EntryTrials, PlannedTrial
 from aotc.check.padding.trial_run import Array, Call
@@ -21,41 +21,25 @@ Outcomes = dict[str, list[list[Difference]]]
 """Outcomes of the trials, by target, in the order of its plans and their trials."""
 
 
-def plan_file(folder: Path) -> Path:
+def plan_file(folder: Path) -> ValueFile[Plans]:
     """Return the file with the plan of trials."""
-    return folder / "trials.msgpack"
+    return ValueFile(folder / "trials.msgpack", Plans)
 
 
-def write_plans(folder: Path, plans: Mapping[str, Sequence[EntryTrials]]) -> None:
-    """Write the plan of trials."""
-    plan_file(folder).write_bytes(msgspec.msgpack.encode(plans))
-
-
-def read_plans(folder: Path) -> Plans:
-    """Return the plan of trials; empty if none was written."""
-    path = plan_file(folder)
-    return unpacked(path.read_bytes(), Plans) if path.exists() else {}
+def outcome_file(folder: Path) -> ValueFile[Outcomes]:
+    """Return the file with the outcomes of the trials in plain JAX."""
+    return ValueFile(folder / "outcomes.msgpack", Outcomes)
 
 
 def count_trials(folder: Path) -> int:
     """Return how many different trials are planned: targets have most of them in common."""
-    entries = [entry for each in read_plans(folder).values() for entry in each]
+    entries = [entry for each in plan_file(folder).read({}).values() for entry in each]
     return len({trial_key(entry, trial) for entry in entries for trial in entry.trials})
 
 
 def trial_key(entry: EntryTrials, trial: PlannedTrial) -> bytes:
     """Return what a trial and the same one of another target have in common."""
     return msgspec.msgpack.encode((entry.entry_point, trial))
-
-
-def write_outcomes(folder: Path, outcomes: Outcomes) -> None:
-    """Write the outcomes of the trials in plain JAX."""
-    (folder / "outcomes.msgpack").write_bytes(msgspec.msgpack.encode(outcomes))
-
-
-def read_outcomes(folder: Path) -> Outcomes:
-    """Return the outcomes of the trials in plain JAX."""
-    return unpacked((folder / "outcomes.msgpack").read_bytes(), Outcomes)
 
 
 def call_file(folder: Path, entry_point: str, trial: PlannedTrial) -> Path:

@@ -229,7 +229,7 @@ def plan_trials(
     `aotc.check.padding.trial_samples.ranges` returns them.
     """
     policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
-    pads = {name: p for name, p in policies.items() if isinstance(p, Pad)}
+    pads = spec.pads
     leaf_of = {tensor.path: index for index, tensor in enumerate(captured.inputs)}
     fills = {
         leaf_of[path]: value

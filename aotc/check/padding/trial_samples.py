@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aotc.check.padding.trial_records import HIGH, LOW, REVERSED, is_integer
-from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, at_once, leaf_paths
-from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad, TensorSpec
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, TensorSpec
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.serving.routing.padded_arrays import fill_value
 
@@ -39,20 +39,14 @@ def sampled(
     carry no dimension add up to an even number, and high ones elsewhere; REVERSED the other way
     round. Both leave edges out, since one that is 0 hides a product's sign.
     """
-    declared = {
-        path: leaf
-        for parameter, tree in spec.inputs.items()
-        for path, leaf in leaf_paths(tree, parameter)
-    }
-    pads = [p for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)]
-    by_loader = {pad.mask for pad in pads} | {pad.length for pad in pads}
+    declared = spec.leaves
     # Whether an axis carries no dimension.
     axes = {
         each.path: tuple(not parse_expression(axis).names() for axis in each.shape)
         for each in tensors
     }
     other = dict(inputs)
-    for place, path in enumerate(sorted(inputs.keys() - by_loader)):
+    for place, path in enumerate(sorted(inputs.keys() - spec.by_loader)):
         array, leaf = inputs[path], declared.get(path)
         if sample in (LOW, HIGH):
             other[path] = _other(path, array, leaf, spec, sample)
@@ -152,9 +146,7 @@ def _other(
 
 def _fill(path: str, spec: EntryPointSpec) -> np.bool_:
     """Return what pads a boolean input."""
-    stated = (
-        p.fill.get(path) for p in map(at_once, spec.out_of_profile.values()) if isinstance(p, Pad)
-    )
+    stated = (pad.fill.get(path) for pad in spec.pads.values())
     return np.bool_(fill_value(next(filter(None, stated), "0"), DType.BOOL))
 
 

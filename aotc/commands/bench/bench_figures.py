@@ -30,53 +30,36 @@ class Job(Struct, frozen=True):
 
 
 class Cold(Struct, frozen=True):
-    """One fresh process that made its first calls.
+    """The first calls of a fresh process.
 
-    stages: seconds by stage, in order, from starting the process to being ready.  first:
-    microseconds of the first call.  peak_bytes: resident memory at its highest after it, None where
-    the system does not tell.
+    `stages` are seconds by stage, in order, from starting the process to being ready; `first` is
+    microseconds of the first call.
     """
 
     executable: ExecutableKey
     stages: dict[str, float]
     first: float
-    peak_bytes: int | None
-
-
-class Latency(Struct, frozen=True):
-    """Microseconds per call on one thread."""
-
-    p50: float
-    p90: float
-    p99: float
-    calls: int
-
-
-class Throughput(Struct, frozen=True):
-    """Calls from several threads at once."""
-
-    threads: int
-    calls_per_second: float
 
 
 class Steady(Struct, frozen=True):
-    """One executable after its warm-up."""
+    """One executable after its warm-up, as the document has it.
+
+    `latency` has microseconds per call on one thread and the number of calls; `throughput` has the
+    calls per second of several threads at once.
+    """
 
     executable: ExecutableKey
-    latency: Latency
-    throughput: list[Throughput]
-
-
-class SteadyRun(Struct, frozen=True):
-    """All executables, in one process."""
-
-    steady: list[Steady]
-    compilations: int
-    peak_bytes: int | None
+    latency: dict[str, int | float]
+    throughput: list[dict[str, int | float]]
 
 
 class Answer(Struct, frozen=True):
-    """A worker's figures: one of the two."""
+    """The figures of a worker: of a cold start, or of all executables in one process.
 
+    `peak_bytes` is resident memory at its highest, None where the system does not tell.
+    """
+
+    peak_bytes: int | None
     cold: Cold | None = None
-    steady: SteadyRun | None = None
+    steady: list[Steady] = []
+    compilations: int = 0

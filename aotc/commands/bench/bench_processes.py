@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.workers import worker_parent
 from aotc.base.workers.worker_environment import inherited
-from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, SteadyRun, Work
+from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, Work
 from aotc.commands.bench.bench_worker import START
 from aotc.report.sizes_report import parse_profile
 from aotc_runtime.base.suggestions import did_you_mean
@@ -28,7 +28,7 @@ from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import BundleManifest
-from aotc_runtime.schema.manifest_labels import ExecutableKey, executable_key, label
+from aotc_runtime.schema.manifest_labels import executable_key, label
 from aotc_runtime.serving.serving_refusals import no_entry_point
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import verify
@@ -65,22 +65,21 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="aotc-bench-") as folder:
         work = list(_work(verified, entry_point, profile, Path(folder)))
         job = Job(str(bundle), str(trust), manifest.target.name, work, seconds, [])
-        colds = []
+        starts = []
         rounds = max(COLD_STARTS_MIN, COLD_STARTS_PER_EXECUTABLE * len(work))
         for number in range(-1, rounds):
             answer = _run(replace(job, work=[work[number % len(work)]]), Path(folder))
             # The first process also reads files that later ones find in memory.
-            if number >= 0 and answer.cold is not None:
-                colds.append(answer.cold)
+            if number >= 0:
+                starts.append(answer)
             on_stage("cold start", number + 1, rounds)
         begun = count(1)
-        steady = _run(
+        run = _run(
             replace(job, threads=thread_counts(threads)),
             Path(folder),
             lambda executable: on_stage("steady", next(begun), len(work)),
-        ).steady
-    assert steady is not None, "the worker answers what it was asked"
-    return _document(verified, work, colds, steady, seconds)
+        )
+    return _document(verified, starts, run, seconds)
 
 
 def thread_counts(most: int) -> list[int]:
@@ -118,16 +117,15 @@ def _work(
 def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) -> Exception:
     asked = {n: e for n, e in manifest.entry_points.items() if entry_point in (None, n)}
     known = {dimension for spec in asked.values() for dimension in spec.dimensions}
-    unknown = sorted(parse_profile(text).keys() - known)
-    plain = "choose a profile that `aotc inspect` lists"
+    unknown = next(iter(sorted(parse_profile(text).keys() - known)), None)
     there = ", ".join(label(n, p.sizes) for n, spec in asked.items() for p in spec.profiles)
     return refusal(
         "AOTC-E014",
         f"--profile {text}",
-        f"unknown dimension {unknown[0]}" if unknown else "",
+        f"unknown dimension {unknown}" if unknown else "",
         cause="profile-not-found",
         expected=f"one of: {there}",
-        hint=did_you_mean(unknown[0], known, plain) if unknown else plain,
+        hint=did_you_mean(unknown, known, "choose a profile that `aotc inspect` lists"),
     )
 
 
@@ -151,18 +149,13 @@ def _run(
 
 
 def _document(
-    verified: VerifiedBundle,
-    work: Sequence[Work],
-    colds: Sequence[Cold],
-    run: SteadyRun,
-    seconds: float,
+    verified: VerifiedBundle, starts: Sequence[Answer], run: Answer, seconds: float
 ) -> dict[str, Any]:
     manifest = verified.manifest
     facts = detect()
-    steady = {each.executable: each for each in run.steady}
-    first = [cold.first / 1e6 for cold in colds]
+    colds = [start.cold for start in starts if start.cold is not None]
     stages = {stage: [cold.stages[stage] for cold in colds] for stage in colds[0].stages}
-    peaks = [cold.peak_bytes for cold in colds if cold.peak_bytes is not None]
+    peaks = [start.peak_bytes for start in starts if start.peak_bytes is not None]
     return {
         "bundle": f"{manifest.name} {manifest.version}",
         "root_digest": verified.root_digest,
@@ -177,19 +170,12 @@ def _document(
         "cold_start": {
             "processes": len(colds),
             "stages": {name: statistics.median(times) for name, times in stages.items()},
-            "first_call": statistics.median(first),
+            "first_call": statistics.median(cold.first / 1e6 for cold in colds),
             "total": statistics.median(
                 sum(cold.stages.values()) + cold.first / 1e6 for cold in colds
             ),
         },
-        "executables": [
-            _executable(
-                each.executable,
-                [cold for cold in colds if cold.executable == each.executable],
-                steady[each.executable],
-            )
-            for each in work
-        ],
+        "executables": [_executable(steady, colds) for steady in run.steady],
         "peak_memory_bytes": {
             "first_result": max(peaks, default=None),
             "measured": run.peak_bytes,
@@ -198,12 +184,13 @@ def _document(
     }
 
 
-def _executable(key: ExecutableKey, colds: Sequence[Cold], steady: Steady) -> dict[str, Any]:
+def _executable(steady: Steady, colds: Sequence[Cold]) -> dict[str, Any]:
+    key = steady.executable
     return {
         "label": key.label,
         "entry_point": key.entry_point,
         "sizes": dict(key.sizes),
-        "first_call_us": statistics.median(cold.first for cold in colds),
-        "steady_us": asdict(steady.latency),
-        "throughput": [asdict(each) for each in steady.throughput],
+        "first_call_us": statistics.median(c.first for c in colds if c.executable == key),
+        "steady_us": steady.latency,
+        "throughput": steady.throughput,
     }

@@ -10,18 +10,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from aotc.base.workers.worker_child import Progress
-    from aotc.commands.bench.bench_figures import (
-        Answer,
-        Cold,
-        Job,
-        Latency,
-        Steady,
-        SteadyRun,
-        Work,
-    )
+    from aotc.commands.bench.bench_figures import Answer, Cold, Job, Steady, Work
     from aotc_runtime import LoadedBundle
 
 START = (
@@ -43,7 +35,7 @@ def main(reached: float, spawned: str) -> None:
     from aotc_runtime import load
 
     stages = {"interpreter": reached - float(spawned), "import": time.monotonic() - started}
-    from aotc.base.workers.worker_child import answer
+    from aotc.base.workers.worker_child import answer, peak_bytes
     from aotc.commands.bench.bench_figures import Answer, Job
 
     def measure(job: Job, progress: Progress) -> Answer:
@@ -51,9 +43,11 @@ def main(reached: float, spawned: str) -> None:
         timings = loaded.report()["timings"]
         stages.update((stage, taken) for stage, taken in timings.items() if stage != "total")
         if job.threads:
-            made = Answer(steady=_steady(loaded, job, progress))
+            steady = [*_steady(loaded, job, progress)]
+            made = Answer(peak_bytes(), None, steady, loaded.report()["compilations"])
         else:
-            made = Answer(cold=_cold(loaded, job.work[0], stages))
+            cold = _cold(loaded, job.work[0], stages)
+            made = Answer(peak_bytes(), cold)
         assert "jax" not in sys.modules, "the runtime never imports jax"
         return made
 
@@ -79,38 +73,31 @@ def _caller(bundle: LoadedBundle, work: Work) -> Callable[[], Any]:
 
 
 def _cold(bundle: LoadedBundle, work: Work, stages: dict[str, float]) -> Cold:
-    from aotc.base.workers.worker_child import peak_bytes
     from aotc.commands.bench.bench_figures import Cold
 
     call = _caller(bundle, work)
     before = time.perf_counter()
     call()
-    first = (time.perf_counter() - before) * 1e6
-    return Cold(work.executable, stages, first, peak_bytes())
+    return Cold(work.executable, stages, (time.perf_counter() - before) * 1e6)
 
 
-def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> SteadyRun:
-    from aotc.base.workers.worker_child import peak_bytes
-    from aotc.commands.bench.bench_figures import Steady, SteadyRun, Throughput
+def _steady(bundle: LoadedBundle, job: Job, progress: Progress) -> Iterator[Steady]:
+    from aotc.commands.bench.bench_figures import Steady
 
-    steady: list[Steady] = []
     for work in job.work:
         progress.started(work.executable.label)
         call = _caller(bundle, work)
         _latency(call, job.seconds * WARM_UP_PART)
         latency = _latency(call, job.seconds)
         throughput = [
-            Throughput(threads, _calls_per_second(call, threads, job.seconds))
-            for threads in job.threads
+            {"threads": n, "calls_per_second": _calls_per_second(call, n, job.seconds)}
+            for n in job.threads
         ]
-        steady.append(Steady(work.executable, latency, throughput))
-    return SteadyRun(steady, bundle.report()["compilations"], peak_bytes())
+        yield Steady(work.executable, latency, throughput)
 
 
-def _latency(call: Callable[[], Any], seconds: float) -> Latency:
+def _latency(call: Callable[[], Any], seconds: float) -> dict[str, int | float]:
     import numpy as np
-
-    from aotc.commands.bench.bench_figures import Latency
 
     times: list[float] = []
     now = time.perf_counter()
@@ -121,7 +108,7 @@ def _latency(call: Callable[[], Any], seconds: float) -> Latency:
         now = time.perf_counter()
         times.append(now - before)
     p50, p90, p99 = (float(value) for value in np.percentile(times, [50, 90, 99]) * 1e6)
-    return Latency(p50, p90, p99, len(times))
+    return {"p50": p50, "p90": p90, "p99": p99, "calls": len(times)}
 
 
 def _calls_per_second(call: Callable[[], Any], threads: int, seconds: float) -> float:

@@ -87,8 +87,10 @@ class Repository:
     def waiting(self) -> Metadata[Targets] | None:
         """Return unpublished targets metadata if they are the next version."""
         path = self._folder / WAITING
-        found = _read(path) if path.exists() else None
-        return found if found and found.signed.version == self._targets_version() + 1 else None
+        if not path.exists():
+            return None
+        found, following = _read(path), _version(self._current(TARGETS)) + 1
+        return found if _version(found) == following else None
 
     def is_published(self) -> bool:
         """Return whether hosts that ask find anything."""
@@ -129,7 +131,7 @@ class Repository:
             self._require_role(signer, TARGETS)
         if online is not None:
             self._require_role(online, TIMESTAMP)
-        before = self._current_targets()
+        before = self._current(TARGETS)
         targets = self.waiting() if named is None else self._next_targets(named, before, now)
         if targets is not None:
             for signer in signers:
@@ -199,7 +201,7 @@ class Repository:
             stamp.snapshot_meta = old_stamp.signed.snapshot_meta
         written[TIMESTAMP] = Metadata(stamp)
         _sign(written[TIMESTAMP], online)
-        targets = targets or self._current_targets()
+        targets = targets or self._current(TARGETS)
         if targets is None or self.missing(targets):
             raise refusal("AOTC-E028", f"{self._folder} {TARGETS}", "")
         for role, metadata in written.items():
@@ -283,12 +285,6 @@ class Repository:
             ):
                 return metadata
         raise _rolled_back(self._folder, f"no {role} metadata with a signature of its role", "")
-
-    def _current_targets(self) -> Metadata[Targets] | None:
-        return self._current(TARGETS)
-
-    def _targets_version(self) -> int:
-        return _version(self._current_targets())
 
 
 def create(folder: Path, roles: Roles, signers: Sequence[Signer], now: datetime, days: int) -> None:

@@ -20,7 +20,7 @@ SOON = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class OnProgress:
+class ChannelStatus:
     """document: for `--json`.  lines: for people.  notes: what somebody should do soon."""
 
     document: dict[str, Any]
@@ -28,7 +28,7 @@ class OnProgress:
     notes: tuple[str, ...]
 
 
-def of_policy(trust: Path) -> OnProgress:
+def of_policy(trust: Path) -> ChannelStatus:
     """Return the status of a policy's channel for this host, and store the metadata.
 
     Raises TrustError: AOTC-E308, E309, E328 to E333.
@@ -41,7 +41,7 @@ def of_policy(trust: Path) -> OnProgress:
     return _told(ask(policy.channel, trust.parent, ()), {})
 
 
-def of_folder(folder: Path) -> OnProgress:
+def of_folder(folder: Path) -> ChannelStatus:
     """Return the status of a folder for a new host, and the update that waits for signatures.
 
     Raises UsageError (AOTC-E027), TrustError: AOTC-E329 to E331.
@@ -50,7 +50,7 @@ def of_folder(folder: Path) -> OnProgress:
     waiting = _waiting(repository)
     if not repository.is_published():
         document = {"source": str(folder), "roles": {}, "names": {}, "waiting": waiting}
-        return OnProgress(document, ("nothing is published yet", *_waiting_lines(waiting)), ())
+        return ChannelStatus(document, ("nothing is published yet", *_waiting_lines(waiting)), ())
     with tempfile.TemporaryDirectory() as state:
         first = str((folder / "1.root.json").absolute())
         channel = Channel(name="all", source=str(folder.absolute()), root_file=first, state=state)
@@ -63,7 +63,7 @@ def _waiting(repository: Repository) -> dict[str, int]:
     return {path: repository.missing(found) for path in found.signed.targets} if found else {}
 
 
-def _told(current: Current, waiting: dict[str, int]) -> OnProgress:
+def _told(current: Current, waiting: dict[str, int]) -> ChannelStatus:
     roles = {
         name: {
             "version": role.version,
@@ -78,7 +78,7 @@ def _told(current: Current, waiting: dict[str, int]) -> OnProgress:
         for entry in current.listed
     }
     document = {"source": current.where, "roles": roles, "names": names, "waiting": waiting}
-    return OnProgress(document, tuple(_lines(current, waiting)), tuple(_notes(current)))
+    return ChannelStatus(document, tuple(_lines(current, waiting)), tuple(_notes(current)))
 
 
 def _lines(current: Current, waiting: dict[str, int]) -> Iterator[str]:

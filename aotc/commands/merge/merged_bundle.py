@@ -26,9 +26,9 @@ from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import Descriptor, ImageDescriptor, ImageManifest, RootIndex
-from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
+from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.formats.slsa_provenance import SIGN_TYPE, Provenance
-from aotc_runtime.schema.bundle_manifest import BundleManifest, ProfileRecord, Tolerance
+from aotc_runtime.schema.bundle_manifest import BundleManifest, Tolerance
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.serving.readiness import compare
@@ -87,54 +87,39 @@ def _document(image: ImageManifest) -> Blob:
     return Blob(canonical_json.encode(image), oci_layout.MANIFEST_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fixture:
-    """bundle: where it was read.  data: a safetensors file."""
-
-    bundle: str
-    digest: str
-    data: memoryview
-
-
 def check_fixtures(parts: Sequence[TargetPart]) -> Iterator[Finding]:
     """Yield AOTC-E050 for each fixture that differs from the same one of a bundle before it.
 
-    Raises BundleFormatError (AOTC-E131 to E133) for one that is no safetensors file.
+    Raises:
+        BundleFormatError: AOTC-E131 to E133 for one that is no safetensors file.
     """
-    first: dict[str, _Fixture] = {}
+    first: dict[str, tuple[TargetPart, str]] = {}
     seen: set[tuple[str, str]] = set()
     for part in parts:
         for name, entry_point in sorted(part.manifest.entry_points.items()):
             for profile in entry_point.profiles:
-                place = label(name, profile.sizes)
-                fixture = _fixture(part, profile)
-                other = first.setdefault(place, fixture)
-                if (place, fixture.digest) in seen or other.digest == fixture.digest:
+                place, digest = label(name, profile.sizes), profile.fixture.digest
+                other, before = first.setdefault(place, (part, digest))
+                if (place, digest) in seen or before == digest:
                     continue
-                seen.add((place, fixture.digest))
-                if found := _difference(other, fixture, entry_point.tolerance, place):
+                seen.add((place, digest))
+                expected, actual = _arrays(other, before, place), _arrays(part, digest, place)
+                if found := _difference(expected, actual, entry_point.tolerance):
                     yield finding(
                         "AOTC-E050",
                         f"{part.bundle} fixture {place}",
-                        f"{fixture.digest}: {found}",
+                        f"{digest}: {found}",
                         cause="fixtures-of-the-bundles-differ",
-                        expected=f"{other.digest}, as in {other.bundle}",
+                        expected=f"{before}, as in {other.bundle}",
                     )
 
 
-def _fixture(part: TargetPart, profile: ProfileRecord) -> _Fixture:
-    data = part.blobs[profile.fixture.digest].data
-    return _Fixture(part.bundle, profile.fixture.digest, memoryview(data))
-
-
-def _difference(one: _Fixture, other: _Fixture, tolerance: Tolerance, place: str) -> str:
+def _difference(one: dict[str, Array], other: dict[str, Array], tolerance: Tolerance) -> str:
     """Return the differences beyond the tolerance; empty if there are none."""
-    arrays = [_arrays(fixture, place) for fixture in (one, other)]
-    if arrays[0].keys() != arrays[1].keys():
-        strangers = ", ".join(sorted(arrays[0].keys() ^ arrays[1].keys()))
-        return f"only one of them has {strangers}"
-    for name, expected in arrays[0].items():
-        actual = arrays[1][name]
+    if one.keys() != other.keys():
+        return f"only one of them has {', '.join(sorted(one.keys() ^ other.keys()))}"
+    for name, expected in one.items():
+        actual = other[name]
         if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
             shown = [f"{a.dtype.name}{list(a.shape)}" for a in (actual, expected)]
             return f"{name} is {shown[0]} instead of {shown[1]}"
@@ -146,14 +131,10 @@ def _difference(one: _Fixture, other: _Fixture, tolerance: Tolerance, place: str
     return ""
 
 
-def _arrays(fixture: _Fixture, place: str) -> dict[str, Array]:
-    where = f"{fixture.bundle} fixture {place}"
-    return {
-        name: np.frombuffer(fixture.data[info.start : info.end], numpy_dtype(info.dtype)).reshape(
-            info.shape
-        )
-        for name, info in read_tensors(fixture.data, where=where).items()
-    }
+def _arrays(part: TargetPart, digest: str, place: str) -> dict[str, Array]:
+    where = f"{part.bundle} fixture {place}"
+    views = tensor_views(memoryview(part.blobs[digest].data), where)
+    return {name: array for name, (array, _) in views.items()}
 
 
 def check_same_source(parts: Sequence[TargetPart]) -> Iterator[Finding]:

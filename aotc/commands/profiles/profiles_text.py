@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,7 +28,7 @@ def suggestion_document(suggestion: Suggestion) -> dict[str, Any]:
         "method": choice.method,
         "optimal": choice.is_best,
         "suggested": _served(suggestion, suggestion.served, suggestion.profiles),
-        "today": _served(suggestion, suggestion.today, list(suggestion.space.profiles)),
+        "today": _served(suggestion, suggestion.today, suggestion.space.profiles),
     }
 
 
@@ -44,7 +44,7 @@ def _traffic(traffic: Traffic, outside: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _served(
-    suggestion: Suggestion, served: Served, profiles: list[Mapping[str, int]] | list[dict[str, int]]
+    suggestion: Suggestion, served: Served, profiles: Sequence[Mapping[str, int]]
 ) -> dict[str, Any]:
     calls = served.calls_by_profile.tolist()
     return {
@@ -54,7 +54,7 @@ def _served(
         ],
         "coverage": served.covered / suggestion.traffic.requests,
         "split": served.split,
-        "executions": int(served.calls_by_profile.sum()),
+        "executions": sum(calls),
         "padding": served.padding,
         "cost": served.padded_cost,
         "extra_cost": served.extra_cost,
@@ -82,7 +82,9 @@ def suggestion_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterat
     for what, key, text in rows:
         yield f"  {what:<34}{text(today[key]):>14}{text(new[key]):>14}"
     yield ""
-    yield from _method_lines(suggestion, document)
+    best = f": no {suggestion.most} profiles cost less" if document["optimal"] else ""
+    yield f"by {document['method']}{best}"
+    yield f"cost of a call: {document['cost_of_a_call']}"
     yield ""
     if written := document.get("written"):
         yield f"wrote {written} in {suggestion.manifest.path}"
@@ -123,12 +125,6 @@ def _profile_lines(suggestion: Suggestion) -> Iterator[str]:
         yield f"  {sizes_text(sizes):<34}{share:>7.1f} %{of_cost:>11.1f} %"
 
 
-def _method_lines(suggestion: Suggestion, document: dict[str, Any]) -> Iterator[str]:
-    best = f": no {suggestion.most} profiles cost less" if document["optimal"] else ""
-    yield f"by {document['method']}{best}"
-    yield f"cost of a call: {document['cost_of_a_call']}"
-
-
 def _notes(space: Space, traffic: Traffic, outside: Mapping[str, int]) -> Iterator[str]:
     for reason, count in outside.items():
         yield f"  {_calls(count)} outside: {reason}"
@@ -153,9 +149,9 @@ def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
         "target": checked.target,
         "traffic": _traffic(traffic, checked.outside),
         "coverage": checked.coverage,
-        "padding": checked.padding,
-        "split": checked.split,
-        "executions": checked.calls,
+        "padding": checked.served.padding,
+        "split": checked.served.split,
+        "executions": int(checked.served.calls_by_profile.sum()),
         "uncovered": [asdict(offender) for offender in checked.uncovered],
         "padded": [asdict(offender) for offender in checked.padded],
     }
@@ -163,13 +159,15 @@ def check_document(checked: Checked, traffic: Traffic) -> dict[str, Any]:
 
 def check_lines(checked: Checked, traffic: Traffic) -> Iterator[str]:
     """Yield the text of `aotc profiles check` for one target."""
+    served = checked.served
     yield (
         f"{checked.space.entry_point} for {checked.target}: {_calls(checked.requests)}, "
-        f"{100 * checked.coverage:.6g} % covered, {100 * checked.padding:.4g} % padding"
+        f"{100 * checked.coverage:.6g} % covered, {100 * served.padding:.4g} % padding"
     )
     yield from _notes(checked.space, traffic, checked.outside)
-    if checked.split:
-        yield f"  split: {_calls(checked.split)}; executions of them all: {checked.calls:,}"
+    if served.split:
+        executions = int(served.calls_by_profile.sum())
+        yield f"  split: {_calls(served.split)}; executions of them all: {executions:,}"
     for offender in checked.uncovered:
         yield f"  not covered  {_offender(offender)}: {offender.reason}"
     for offender in checked.padded:

@@ -53,18 +53,12 @@ class Offender:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Traffic as served by a target's profiles, with requests that none accepts.
-
-    `split` counts requests that are several calls; `calls` those of all covered requests.
-    """
+    """Traffic as a target's profiles serve it; `outside` counts requests that no profile can."""
 
     target: str
     space: Space
     requests: int
-    covered: int
-    split: int
-    calls: int
-    padding: float
+    served: Served
     outside: dict[str, int]
     uncovered: tuple[Offender, ...]
     padded: tuple[Offender, ...]
@@ -72,7 +66,7 @@ class Checked:
     @property
     def coverage(self) -> float:
         """The share of requests that are served."""
-        return self.covered / self.requests
+        return self.served.covered / self.requests
 
 
 def check_bundle(
@@ -108,18 +102,13 @@ def check_bundle(
 def check_traffic(space: Space, traffic: Traffic, target: str) -> Checked:
     """Return how the space's profiles serve this traffic. A cost is the product of the sizes."""
     accepted, refused = within(space, traffic)
-    profiles = space.points(space.profiles)
-    served = serve(
-        space, accepted.points, accepted.counts, profiles, elements(len(space.axes)), space.order
-    )
+    profiles, model = space.points(space.profiles), elements(len(space.axes))
+    served = serve(space, accepted.points, accepted.counts, profiles, model, space.order)
     return Checked(
         target=target,
         space=space,
         requests=traffic.requests,
-        covered=served.covered,
-        split=served.split,
-        calls=int(served.calls_by_profile.sum()),
-        padding=served.padding,
+        served=served,
         outside={reason: int(traffic.counts[where].sum()) for reason, where in refused.items()},
         uncovered=tuple(_uncovered(space, traffic, accepted, served, refused)),
         padded=tuple(_padded(space, accepted, served)),
@@ -171,25 +160,25 @@ def gate(
     checked: Checked, min_coverage: float | None, max_padding: float | None
 ) -> Iterator[Finding]:
     """Yield AOTC-E971 for too little coverage, AOTC-E972 for too much padding."""
-    where = f"{checked.space.entry_point} for {checked.target}"
+    where, padding = f"{checked.space.entry_point} for {checked.target}", checked.served.padding
     if min_coverage is not None and checked.coverage < min_coverage:
-        worst = checked.uncovered[0]
+        worst, missed = checked.uncovered[0], checked.requests - checked.served.covered
         yield finding(
             "AOTC-E971",
             where,
-            f"{checked.coverage:.6g}: {checked.requests - checked.covered} of {checked.requests} "
-            f"calls without a profile, most often {sizes_text(worst.sizes)} ({worst.reason})",
+            f"{checked.coverage:.6g}: {missed} of {checked.requests} calls without a profile, most "
+            f"often {sizes_text(worst.sizes)} ({worst.reason})",
             expected=f"at least {min_coverage:.6g} of all calls",
             hint=_hint(checked),
         )
-    if max_padding is not None and checked.padding > max_padding:
+    if max_padding is not None and padding > max_padding:
         worst = checked.padded[0]
+        times = "once" if worst.count == 1 else f"{worst.count} times"
         yield finding(
             "AOTC-E972",
             where,
-            f"{checked.padding:.6g}; most of it from {sizes_text(worst.sizes)} padded to "
-            f"{calls_text(worst.served_by)}, "
-            f"{'once' if worst.count == 1 else f'{worst.count} times'}",
+            f"{padding:.6g}; most of it from {sizes_text(worst.sizes)} padded to "
+            f"{calls_text(worst.served_by)}, {times}",
             expected=f"at most {max_padding:.6g} elements of padding per element",
         )
 

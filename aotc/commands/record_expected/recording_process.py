@@ -24,7 +24,7 @@ from aotc.base.foreign_python import (
 )
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
-from aotc.config.build_manifest import EntryPointSpec, InputLeaf, leaf_paths, read_build_manifest
+from aotc.config.build_manifest import EntryPointSpec, InputLeaf, read_build_manifest
 from aotc.config.toml_edit import with_value
 from aotc.report.array_files import read_arguments, read_results, write_npz
 from aotc_runtime.schema.manifest_labels import label
@@ -149,12 +149,7 @@ def _cut(
     spec: EntryPointSpec, given: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return a profile's inputs, cut like fixtures: repeated along axes with a dimension."""
-    axes = {
-        path: leaf.shape
-        for parameter, tree in spec.inputs.items()
-        for path, leaf in leaf_paths(tree, parameter)
-        if isinstance(leaf, InputLeaf)
-    }
+    axes = {path: leaf.shape for path, leaf in spec.leaves.items() if isinstance(leaf, InputLeaf)}
     found = {}
     for path, array in given.items():
         for number, axis in enumerate(axes.get(path, ())):

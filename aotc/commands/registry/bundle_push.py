@@ -79,6 +79,8 @@ def push(
             cause="digest-does-not-match-the-bundle",
             expected=place.digest,
         )
+    tag = place.tag or version_name(contents.manifests)
+    tagged = _digest_at(repository, tag)
     attached = [_attestation(source, entry.digest) for entry in root.attestations]
     images = {sha256(canonical_json.encode(image)): image for image in contents.targets.values()}
     parts: dict[str, int] = {}
@@ -91,7 +93,9 @@ def push(
     root_data = unchanged(source, read.root_digest)
     _put_root(repository, read, root_data)
     _attach(repository, source, root.entry.digest, [e.digest for e in root.attestations])
-    tag = place.tag or version_name(contents.manifests)
+    if (found := _digest_at(repository, tag)) not in (tagged, read.root_digest):
+        where, cause = f"{repository.where}:{tag}", "tag-moved-during-the-push"
+        raise refusal("AOTC-E775", where, found or "no tag", cause=cause, expected=tagged or None)
     repository.put_manifest(tag, root_data, oci_layout.INDEX_TYPE)
     return Pushed(
         name=read.name,
@@ -104,6 +108,17 @@ def push(
         size_bytes=sum(parts.values()),
         sent=sent,
     )
+
+
+def _digest_at(repository: Repository, tag: str) -> str:
+    """Return the digest of a tag; empty if it is missing, or names what is no OCI manifest."""
+    try:
+        stored = repository.manifest(tag, limits.INDEX_BYTES_MAX)
+    except RegistryError as error:
+        if error.code != "AOTC-E775":
+            raise
+        stored = None
+    return "" if stored is None else stored.digest
 
 
 def push_attestations(source: BlobSource, repository: Repository) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from aotc.cli.command_output import DIR, Output, command
 from aotc.cli.reference_options import (
@@ -20,6 +21,7 @@ from aotc.cli.reference_options import (
     trust_option,
 )
 from aotc.cli.target_option import target_option
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.rendering import say
 
 if TYPE_CHECKING:
@@ -198,10 +200,23 @@ def working_copy(
         temporary_folder(Path(tempfile.gettempdir()), "aotc-sign-") as folder,
         Repository(place, HttpClient(ca)) as there,
     ):
-        with byte_progress("pull", quiet=quiet) as on_bytes:
-            pull_bundle(there, folder / "bundle.aotb", Form.ARCHIVE, on_bytes=on_bytes)
-        yield folder / "bundle.aotb"
-        push_attestations(open_streamed(folder / "bundle.aotb"), there)
+        copy = folder / "bundle.aotb"
+        try:
+            with byte_progress("pull", quiet=quiet) as on_bytes:
+                pull_bundle(there, copy, Form.ARCHIVE, on_bytes=on_bytes)
+            yield copy
+            push_attestations(open_streamed(copy), there)
+        except AotcError as error:
+            raise type(error)(
+                *(_about(each, copy, reference) for each in error.findings)
+            ) from error
+
+
+def _about(finding: Finding, copy: Path, reference: str) -> Finding:
+    """Return a finding about a copy as one about the bundle in the registry."""
+    texts = {name: getattr(finding, name) for name in ("where", "found", "expected", "hint")}
+    changed = {name: text.replace(str(copy), reference) for name, text in texts.items()}
+    return msgspec.structs.replace(finding, **changed)
 
 
 def _policy(trust: Path | None) -> TrustPolicy | None:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any
 
+from aotc_runtime.base import first_line
+
 SECONDS = 5.0
 """Until `PACE_BYTES` more have moved, or an answer has begun. A cache is to save time, and the
 largest executable of our examples takes 3 s to compile.
@@ -38,6 +40,9 @@ HEAD_BYTES_MAX = 4096
 
 CHUNK_BYTES = 256 * 2**10
 """Read and written at a time."""
+
+TEXT_MAX = 300
+"""Characters of an error's message."""
 
 type Limit = int | Callable[[bytes], int]
 """How many bytes to read at most. A number: more bytes than that are an error. A function: it says
@@ -144,12 +149,18 @@ class Bounded:
         if error := future.exception():
             if isinstance(error, OutageError):
                 raise error
-            # The rest may be a page of what a server answered.
-            first = (str(error).strip().splitlines() or [""])[0]
             kind = UnreachableError if isinstance(error, _NOBODY) else OutageError
             seconds = time.monotonic() - began
-            raise kind(f"{type(error).__name__} after {seconds:.1f} s: {first}") from error
+            raise kind(f"{type(error).__name__} after {seconds:.1f} s: {_text(error)}") from error
         return future.result()
+
+
+def _text(error: BaseException) -> str:
+    """Return the start of an error's message; the rest may be a page of what a server answered."""
+    try:
+        return first_line(error)[:TEXT_MAX]
+    except Exception as raised:  # noqa: BLE001 - a library's own message
+        return type(raised).__name__
 
 
 def read_all(read: Callable[[int], bytes], limit: Limit) -> bytes:

@@ -21,6 +21,8 @@ from aotc_runtime.verification.public_keys import PublicKey
 
 OPTION = "--remote-cache"
 
+NOT_INSTALLED = "remote-cache-backend-is-not-installed"
+
 _REPOSITORY = re.compile(r"/[a-z0-9]+([._/-]+[a-z0-9]+)*/?\Z")
 """Repository names, about as the OCI distribution specification defines them."""
 
@@ -66,7 +68,7 @@ def blobs_at(url: str) -> Blobs:
     if not parts.scheme:
         raise _invalid(url, "no scheme")
     if find_spec("fsspec") is None:
-        raise _not_installed(url, "no fsspec")
+        raise _invalid(url, "no fsspec", NOT_INSTALLED)
     import fsspec
 
     try:
@@ -74,7 +76,10 @@ def blobs_at(url: str) -> Blobs:
             lambda _: fsspec.core.url_to_fs(url, use_listings_cache=False)
         )
     except OutageError as error:
-        raise _not_installed(url, str(error)) from error
+        # ValueError: an unknown protocol.
+        is_missing = isinstance(error.__cause__, ImportError | ValueError)
+        cause = NOT_INSTALLED if is_missing else "remote-cache-cannot-be-opened"
+        raise _invalid(url, str(error), cause) from error
     # A failed call is reported as a note of the build; without a handler, the library would print
     # each failure to the terminal as well.
     library = type(files).__module__.partition(".")[0]
@@ -82,10 +87,5 @@ def blobs_at(url: str) -> Blobs:
     return FsspecBlobs(files, folder)
 
 
-def _invalid(url: str, found: str) -> AotcError:
-    return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found)
-
-
-def _not_installed(url: str, found: str) -> AotcError:
-    cause = "remote-cache-backend-is-not-installed"
+def _invalid(url: str, found: str, cause: str = "") -> AotcError:
     return refusal("AOTC-E062", f"{OPTION} {shown(url)}", found, cause=cause)

@@ -58,8 +58,9 @@ def entry_points(review: Review) -> Iterator[Part]:
             title = name if len(targets) == len(review.targets) else f"{name} for {listed(targets)}"
             at = lines.get(name, EntryPointLines())
             reviewed = review.targets[targets[0]]
-            parts = _entry_point(members, at, reviewed.model(name))
-            yield Group(title, (*parts, *_precision(reviewed.precision(name))))
+            known = reviewed.entry_points.get(name)
+            parts = _entry_point(members, at, known.model if known else UNSET)
+            yield Group(title, (*parts, *_precision(known.precision if known else UNSET)))
 
 
 def _dimensions(manifest: BundleManifest) -> list[tuple[str, str, str, str]]:

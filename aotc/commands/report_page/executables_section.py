@@ -121,8 +121,8 @@ def parity(review: Review) -> Iterator[Part]:
     recorded = dict.fromkeys(
         name
         for target in review.targets.values()
-        for name in target.manifest.entry_points
-        if target.is_recorded(name)
+        for name, known in target.entry_points.items()
+        if known.reference
     )
     if recorded:
         yield Text(
@@ -160,10 +160,9 @@ def _row(name: str, executable: ReviewedExecutable) -> tuple[Cell, ...]:
 def capture(review: Review) -> Iterator[Part]:
     """Yield the parts of the program that went into the modules."""
     known = [
-        (name, coverage)
+        (name, evidence.coverage)
         for target in review.targets.values()
-        for name in target.manifest.entry_points
-        if (coverage := target.coverage(name)) is not None
+        for name, evidence in target.entry_points.items()
     ]
     if not known:
         yield Text("The build of this bundle left no evidence of what was traced.", "bad")

@@ -23,7 +23,7 @@ import aotc_runtime
 import aotc_serve
 from aotc.base.child_processes import Processes, describe_status
 from aotc.base.constants import EVERYTHING
-from aotc.base.errors import UsageError, finding, quoted, raise_if
+from aotc.base.errors import finding, quoted, raise_if, refusal
 from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
 from aotc.capture.installed_packages import normalized
@@ -129,7 +129,7 @@ def reproduce(
     `Install.UNTRUSTED` the caller vouches for that.
     """
     if install is Install.TRUSTED and policy is None:
-        raise UsageError(_nobody_to_trust(path))
+        raise refusal("AOTC-E066", f"{path} --install", "")
     if tuning:
         tuning_file.read(tuning)
     on_stage("reading the bundle")
@@ -175,10 +175,6 @@ def reproduce(
         installed=bool(changed),
         notes=tuple(_notes(recipe, policy, other)),
     )
-
-
-def _nobody_to_trust(path: Path) -> Finding:
-    return finding("AOTC-E066", f"{path} --install", "")
 
 
 def _changed_packages(packages: Mapping[str, str]) -> dict[str, str]:

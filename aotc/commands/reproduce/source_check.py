@@ -66,7 +66,7 @@ def check_files(
         named: Set[str] = frozenset()
     else:
         read = read_build_manifest(manifest)
-        named = {*(f.text for each in read.files() for f in files_of(each)), *read.targets}
+        named = {*(f.text for _, each in read.files() for f in files_of(each)), *read.targets}
     for name in recipe.targets:
         path = manifest.parent / name
         if name not in named and not _is_source(path, manifest, source):

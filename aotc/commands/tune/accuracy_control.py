@@ -20,8 +20,7 @@ from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.commands.tune.tuning_messages import Controlled, outcome_file
 from aotc.config.evaluation_specs import EvaluationSpec
-from aotc.pipeline.children.evaluation_data import evaluation_of
-from aotc.pipeline.children.evaluation_worker import PlainEvaluation
+from aotc.pipeline.children.evaluation_worker import PlainEvaluation, evaluation_of
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 
@@ -36,7 +35,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     # Programs that differ in their weights alone are compiled once.
     jax.config.update("jax_compilation_cache_dir", str(scratch.folder / "compiled"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    models, captured = open_models(job.manifest, scratch.folder), scratch.read_program()
+    models, captured = open_models(job.manifest, scratch.folder), scratch.program.read()
     found: dict[str, Controlled] = {}
     with ThreadPoolExecutor(job.threads) as compiling, on_one_device(models.manifest.mesh):
         for name, entry_point in captured.entry_points.items():

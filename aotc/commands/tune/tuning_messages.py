@@ -16,7 +16,7 @@ ROUNDS_MIN = 3
 
 
 class Effort(Struct, frozen=True):
-    """The amount of measuring.
+    """Amount of measuring.
 
     Attributes:
         variants: Whether every variant of an engine is, instead of its default alone.

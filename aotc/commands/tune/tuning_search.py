@@ -271,7 +271,7 @@ def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, st
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """The means of measuring: a bundle's parts, the build's folder, and processes."""
+    """Needs of measuring: a bundle's parts, the build's folder, and processes."""
 
     assemble: Assemble
     folder: Path

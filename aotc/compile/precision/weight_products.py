@@ -1,6 +1,6 @@
 """Finds the weights of a module that only products use, and the axes that these contract."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
 
 
 def _products(value: Any, parameter: int, axes: Axes | None = None) -> Iterator[MatrixProduct]:
-    axes = tuple(range(len(ir.ShapedType(value.type).shape))) if axes is None else axes
+    axes = tuple(range(value.type.rank)) if axes is None else axes
     for use in value.uses:
         operation = use.owner.operation
         if operation.name == "stablehlo.transpose":
@@ -98,57 +98,44 @@ def _products(value: Any, parameter: int, axes: Axes | None = None) -> Iterator[
 
 
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:
-    """Return the uses of each parameter of a module's main function."""
-    functions = _functions(module)
-    arguments = functions["main"].regions[0].blocks[0].arguments
+    """Return the uses of each parameter of a module's main function.
+
+    Calls of the main function are inlined first.
+    """
+    with module.context, ir.Location.unknown():
+        arguments = inlined(module).regions[0].blocks[0].arguments
     return [
-        frozenset(_uses(each, tuple(range(len(ir.ShapedType(each.type).shape))), functions))
+        frozenset(_uses(each, tuple(range(each.type.rank))))
         if isinstance(each.type, ir.RankedTensorType)
         else frozenset()
         for each in arguments
     ]
 
 
-def _functions(module: ir.Module) -> dict[str, Any]:
-    return {
-        ir.StringAttr(each.attributes["sym_name"]).value: each
-        for each in module.body.operations
-        if each.operation.name == "func.func"
-    }
-
-
-def _uses(value: Any, axes: Axes, functions: Mapping[str, Any]) -> Iterator[Use]:
+def _uses(value: Any, axes: Axes) -> Iterator[Use]:
     """Yield the uses of a weight, or of a value that has all its numbers."""
     for use in value.uses:
         operation, place = use.owner.operation, use.operand_number
         match operation.name:
             case "stablehlo.transpose":
                 moved = tuple(axes[i] for i in operation.attributes["permutation"])
-                yield from _uses(operation.results[0], moved, functions)
+                yield from _uses(operation.results[0], moved)
             case "stablehlo.convert" if isinstance(
                 ir.ShapedType(operation.results[0].type).element_type, ir.FloatType
             ):
-                yield from _uses(operation.results[0], axes, functions)
+                yield from _uses(operation.results[0], axes)
             case "stablehlo.dot_general":
                 numbers = stablehlo.DotDimensionNumbers(
                     operation.attributes["dot_dimension_numbers"]
                 )
-                contracted = (
-                    numbers.rhs_contracting_dimensions
-                    if place
-                    else numbers.lhs_contracting_dimensions
-                )
-                yield Product(_sorted(axes, contracted))
+                summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+                yield Product(_sorted(axes, summed[place]))
             case name if name in CONVOLUTIONS and place == 1:
                 yield Product(_sorted(axes, _summed(operation)), is_convolution=True)
-            case "func.call":
-                name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-                block = functions[name].regions[0].blocks[0]
-                yield from _uses(block.arguments[place], axes, functions)
             case "stablehlo.while" if _is_invariant(operation, place):
                 for region in operation.regions:
-                    yield from _uses(region.blocks[0].arguments[place], axes, functions)
-                yield from _uses(operation.results[place], axes, functions)
+                    yield from _uses(region.blocks[0].arguments[place], axes)
+                yield from _uses(operation.results[place], axes)
             case "stablehlo.return" if _is_carried(operation, value, place):
                 pass
             case "func.return":

@@ -221,33 +221,21 @@ _UNCHANGED = {
 """Operations whose elements are those of their first operands, by the number of these."""
 
 _OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{ufunc.__name__: ufunc for ufunc in (np.add, np.divide, np.multiply, np.power, np.subtract)},
+    **{ufunc.__name__: ufunc for ufunc in (np.cbrt, np.ceil, np.floor, np.log, np.sign, np.sqrt)},
+    **{ufunc.__name__: ufunc for ufunc in (np.maximum, np.minimum, np.tan, np.tanh)},
     "abs": np.abs,
-    "add": np.add,
     "atan2": np.arctan2,
-    "cbrt": np.cbrt,
-    "ceil": np.ceil,
     "convert": np.positive,
     "cosine": np.cos,
-    "divide": np.divide,
     "exponential": np.exp,
     "exponential-minus-one": np.expm1,
-    "floor": np.floor,
-    "log": np.log,
     "log-plus-one": np.log1p,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "multiply": np.multiply,
     "negate": np.negative,
-    "power": np.power,
     "remainder": np.fmod,
     "round-nearest-even": np.rint,
     "rsqrt": lambda value: 1 / np.sqrt(value),
-    "sign": np.sign,
     "sine": np.sin,
-    "sqrt": np.sqrt,
-    "subtract": np.subtract,
-    "tan": np.tan,
-    "tanh": np.tanh,
 }
 
 _RUN_TIME = frozenset({"compare", "conditional", "custom-call", "dot", "fusion", "is-finite"})

@@ -7,14 +7,19 @@ at 9.2.5 in 0.11.2, 0.12.0 and 0.12.0.1).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aotc.compile.binary import protobuf
 from aotc.compile.binary.protobuf import Field
 from aotc_runtime.formats.protobuf_wire import BYTES
 
-_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
+_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_.-]+\Z")
+
+_TEXTS = ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)])
+
+type Texts = tuple[bytes, bytes, bytes]
+"""Triple, processor and features of a machine."""
 
 
 class UnknownTopologyError(ValueError):
@@ -32,14 +37,14 @@ class Machine:
 
 def read_machine(topology: bytes) -> Machine:
     """Return the machine of a serialized CPU topology. Raises UnknownTopologyError."""
-    _, machine = _locate(_parse(topology))
-    return machine
+    _, texts = _target_machine(_parse(topology))
+    return Machine(*(text.decode() for text in texts))
 
 
 def with_machine(topology: bytes, machine: Machine) -> bytes:
     """Return the topology with another machine. Raises UnknownTopologyError."""
     fields = _parse(topology)
-    path, _ = _locate(fields)
+    path, _ = _target_machine(fields)
     return _with_texts(fields, path, machine.triple, machine.cpu, machine.features)
 
 
@@ -50,10 +55,9 @@ def with_host(topology: bytes, triple: str, cpu: str) -> bytes:
     CUDA topologies in 0.11.2 and 0.12.0.1). Raises UnknownTopologyError for a topology without one.
     """
     fields = _parse(topology)
-    found = _search(fields, _host)
-    if found is None:
-        raise UnknownTopologyError("no host in the topology")
-    return _with_texts(fields, found[0], triple, cpu)
+    for path, _ in _machines(fields):
+        return _with_texts(fields, path, triple, cpu)
+    raise UnknownTopologyError("no host in the topology")
 
 
 def _with_texts(fields: list[Field], path: list[int], *texts: str) -> bytes:
@@ -68,47 +72,30 @@ def _parse(topology: bytes) -> list[Field]:
         raise UnknownTopologyError(f"no protobuf message: {error}") from error
 
 
-def _locate(fields: list[Field]) -> tuple[list[int], Machine]:
-    """Indices down to the machine's message, and the machine."""
-    found = _search(fields, _machine)
-    if found is None:
-        raise UnknownTopologyError("no target machine in the topology")
-    return found
+def _target_machine(fields: list[Field]) -> tuple[list[int], Texts]:
+    """Indices down to the message of the machine with features, and its texts."""
+    for path, texts in _machines(fields):
+        if texts[2][:1] in (b"+", b"-"):
+            return path, texts
+    raise UnknownTopologyError("no target machine in the topology")
 
 
-def _search[T](
-    fields: list[Field], read: Callable[[list[Field]], T | None]
-) -> tuple[list[int], T] | None:
-    """Return the first nested message that `read` parses: its indices and the result."""
+def _machines(fields: list[Field]) -> Iterator[tuple[list[int], Texts]]:
+    """Yield every nested message that describes a machine: indices down to it, and its texts."""
     for index, field in enumerate(fields):
-        inner = protobuf.message(field)
-        if inner is None:
-            continue
-        found = read(inner)
-        if found is not None:
-            return [index], found
-        deeper = _search(inner, read)
-        if deeper is not None:
-            return [index, *deeper[0]], deeper[1]
-    return None
+        if texts := machine_texts(field):
+            yield [index], texts
+        for path, deeper in _machines(protobuf.message(field) or []):
+            yield [index, *path], deeper
 
 
-def _host(fields: list[Field]) -> bytes | None:
-    """Return the triple of an accelerator's host."""
-    numbers = [(field.number, field.wire) for field in fields]
-    if numbers not in ([(1, BYTES), (2, BYTES)], [(1, BYTES), (2, BYTES), (3, BYTES)]):
+def machine_texts(field: Field) -> Texts | None:
+    """Return what a field says of a machine, perhaps without features; None for other fields."""
+    inner = protobuf.message(field) or []
+    if [(each.number, each.wire) for each in inner] not in _TEXTS:
         return None
-    triple = bytes(fields[0].value)
-    return triple if _TRIPLE.match(triple) else None
-
-
-def _machine(fields: list[Field]) -> Machine | None:
-    if [(field.number, field.wire) for field in fields] != [(1, BYTES), (2, BYTES), (3, BYTES)]:
-        return None
-    triple, cpu, features = (bytes(field.value) for field in fields if field.wire == BYTES)
-    if triple.count(b"-") < 2 or features[:1] not in (b"+", b"-"):
-        return None
-    return Machine(triple.decode(), cpu.decode(), features.decode())
+    triple, cpu, features = [*(bytes(each.value) for each in inner), b""][:3]
+    return (triple, cpu, features) if _TRIPLE.match(triple) else None
 
 
 def _replace(fields: list[Field], path: list[int], replacement: list[Field]) -> list[Field]:

@@ -118,7 +118,9 @@ def _executable(
     surplus = sorted(set(required) - set(job.target.features))
     if surplus or (inside.triple, inside.cpu) != (job.target.triple, job.target.cpu):
         found = f"code for {inside.cpu} ({inside.triple})"
-        raise _unfollowed(job, found + "".join(f", with {name}" for name in surplus))
+        found += "".join(f", with {name}" for name in surplus)
+        expected = f"code for {job.target.cpu} ({job.target.triple}) and its features"
+        raise refusal("AOTC-E905", place_of(job), found, expected=expected)
     diagnostics = [line for line in said if SHARDY_NOTICE not in line]
     if result.randomized:
         diagnostics.append(
@@ -165,8 +167,3 @@ def _problem(job: CompileJob, result: Result, said: list[str]) -> AotcError:
     if refused:
         return refused_calls(job, refused, xla_custom_calls.SERVED)
     return refused_program(job, result.words, said)
-
-
-def _unfollowed(job: CompileJob, found: str) -> AotcError:
-    expected = f"code for {job.target.cpu} ({job.target.triple}) and its features"
-    return refusal("AOTC-E905", place_of(job), found, expected=expected)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from aotc.compile.binary import protobuf
 from aotc.compile.binary.protobuf import Field
+from aotc.compile.xla.cpu_topology import machine_texts
 from aotc.compile.xla.executable_records import messages
 from aotc_runtime.formats.protobuf_wire import BYTES, VARINT, read_varint
 
-_TRIPLE = re.compile(rb"\A[a-z0-9_]+-[a-z0-9_]+-[a-z0-9_-]+\Z")
 _WORD = re.compile(rb"\A[a-z][a-z0-9-]*\Z")
 
 
@@ -53,19 +53,9 @@ def _split(serialized: bytes) -> tuple[bytes, list[Field], list[Field], int]:
         raise UnknownLayoutError(f"no header and message: {error}") from error
     for index, field in enumerate(outer):
         inner = protobuf.message(field)
-        if inner and any(_target_machine(candidate) for candidate in inner):
+        if inner and any(machine_texts(candidate) for candidate in inner):
             return serialized[: start + length], outer, inner, index
     raise UnknownLayoutError("no compilation result with a target machine")
-
-
-def _target_machine(field: Field) -> tuple[bytes, bytes, bytes] | None:
-    inner = protobuf.message(field)
-    if inner is None or [f.number for f in inner] not in ([1, 2, 3], [1, 2]):
-        return None
-    values = [f.value for f in inner if isinstance(f.value, bytes)]
-    if len(values) != len(inner) or not _TRIPLE.match(values[0]):
-        return None
-    return values[0], values[1], values[2] if len(values) == 3 else b""
 
 
 def _object_file(field: Field) -> bytes | None:
@@ -139,7 +129,7 @@ def contents(serialized: bytes) -> Contents:
     assignment = next((found for field in result if (found := _assignment(field))), None)
     if module is None or assignment is None:
         raise UnknownLayoutError("no optimized module with its buffer assignment")
-    machine = next(machine for field in result if (machine := _target_machine(field)))
+    machine = next(machine for field in result if (machine := machine_texts(field)))
     thunks: Counter[str] = Counter()
     for field in filter(_is_thunk_sequence, result):
         _count_thunks(field, thunks)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 from msgspec.structs import replace
 
-from aotc.base.errors import raise_if, refusal
+from aotc.base.errors import refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.compile_workers import WorkerBackend
 from aotc.compile.xla import plugin_jobs
@@ -14,8 +14,7 @@ from aotc.compile.xla.xla_compiler import built_with
 from aotc.engines.cuda import cuda_wheels, gpu_descriptions
 from aotc.engines.cuda.cuda_wheels import Wheels
 from aotc.engines.cuda.cuda_worker import Job
-from aotc_runtime.base.errors import AotcError
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Compilation, CudaDevice, Target
 from aotc_runtime.schema.served_kernels import CUDA_BUILT_IN, cuda_module
 
@@ -87,13 +86,6 @@ class CudaBackend(WorkerBackend):
         )
 
 
-def _wheels() -> Wheels:
-    found, findings = cuda_wheels.find(version("jaxlib"))
-    raise_if(findings)
-    assert found is not None, "without findings there are wheels"
-    return found
-
-
 def self_contained(target: Target) -> Target:
     """Return the target with the installed plugin's description, which any plugin can use.
 
@@ -104,28 +96,26 @@ def self_contained(target: Target) -> Target:
 
 
 def _described(where: str, target: Target) -> tuple[CudaDevice, str]:
-    """Return a target's device and its description, the target's own or the plugin's."""
+    """Return a target's device and its description, the target's own or the plugin's.
+
+    Raises:
+        CompileError: AOTC-E907 without wheels, E908 for a device that the plugin does not know.
+    """
     device = target.device
     assert isinstance(device, CudaDevice), "a target of the platform cuda has a CUDA device"
-    text = device.text or gpu_descriptions.texts_once(_wheels().plugin).get(device.description)
-    if text is None:
-        raise _unknown(where, target, device, _wheels())
-    return device, text
-
-
-def _unknown(where: str, target: Target, device: CudaDevice, installed: Wheels) -> AotcError:
-    known = gpu_descriptions.texts_once(installed.plugin)
-    close = closest(device.description, known)
-    hint = f"did you mean `{close}`?" if close else "correct `device` in the target file"
+    known = {} if device.text else gpu_descriptions.texts_once(_wheels().plugin)
+    text = device.text or known.get(device.description)
+    if text is not None:
+        return device, text
+    hint = did_you_mean(device.description, known, "correct `device` in the target file")
     if not known:
         hint = (
             "plugins have descriptions since 0.12.0: there, `aotc targets show "
             f"{target.name} --toml` prints a target file that brings its own"
         )
-    return refusal(
-        "AOTC-E908",
-        where,
-        device.description,
-        expected=f"one of: {', '.join(known)}" if known else "",
-        hint=hint,
-    )
+    expected = f"one of: {', '.join(known)}" if known else ""
+    raise refusal("AOTC-E908", where, device.description, expected=expected, hint=hint)
+
+
+def _wheels() -> Wheels:
+    return cuda_wheels.find(version("jaxlib"))

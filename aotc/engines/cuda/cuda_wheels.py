@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-from aotc.base.errors import finding
-from aotc_runtime.base.errors import Finding
+from aotc.base.errors import finding, raise_if
 
 PLUGIN = "jax-cuda13-pjrt"
 KERNELS = "jax-cuda13-plugin"
@@ -40,13 +39,14 @@ class Wheels:
     versions: dict[str, str]
 
 
-def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
-    """Return the installed wheels, or why they cannot be used (AOTC-E907)."""
-    found = {name: _distribution(name) for name in NEEDED}
+def find(jaxlib: str) -> Wheels:
+    """Return the installed wheels. Raises CompileError (AOTC-E907)."""
+    found = {name: _distribution(name) for name in (*NEEDED, UNPACKER)}
+    files = {name: _file(found[name], file) for name, (file, _) in NEEDED.items()}
     findings = [
-        _finding(name, f"{file}, {what}", "", HINT)
+        finding("AOTC-E907", name, "", expected=f"{file}, {what}", hint=HINT)
         for name, (file, what) in NEEDED.items()
-        if found[name] is None or _file(found[name], file) is None
+        if files[name] is None
     ]
     findings += [
         finding(
@@ -55,25 +55,20 @@ def find(jaxlib: str) -> tuple[Wheels | None, list[Finding]]:
             installed.version,
             cause="compiler-version-does-not-match-jaxlib",
             expected=jaxlib,
-            hint=_pinned(jaxlib),
+            hint=f"`pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`",
         )
         for name in (PLUGIN, KERNELS)
         if (installed := found[name]) and installed.version != jaxlib
     ]
-    if _distribution(UNPACKER) is None:
+    if found.pop(UNPACKER) is None:
         what = "what unpacks executables, for the evidence of what is in them"
-        findings.append(_finding(UNPACKER, what, "", HINT))
-    plugin = _file(found[PLUGIN], NEEDED[PLUGIN][0])
-    if findings or plugin is None:
-        return None, findings
+        findings.append(finding("AOTC-E907", UNPACKER, "", expected=what, hint=HINT))
+    raise_if(findings)
+    plugin = files[PLUGIN]
+    assert plugin is not None, "without findings there are all files"
     # XLA links with nvJitLink instead of ptxas where it finds it, which gives other bytes.
     every = {**found, LINKER: _distribution(LINKER)}
-    versions = {name: each.version for name, each in sorted(every.items()) if each}
-    return Wheels(plugin, versions), []
-
-
-def _pinned(jaxlib: str) -> str:
-    return f"`pip install {PLUGIN}=={jaxlib} {KERNELS}=={jaxlib}`"
+    return Wheels(plugin, {name: each.version for name, each in sorted(every.items()) if each})
 
 
 def _distribution(name: str) -> Distribution | None:
@@ -89,7 +84,3 @@ def _file(installed: Distribution | None, name: str) -> Path | None:
         if file.name == name and (path := Path(str(file.locate()))).is_file():
             return path
     return None
-
-
-def _finding(name: str, expected: str, found: str, hint: str) -> Finding:
-    return finding("AOTC-E907", name, found, expected=expected, hint=hint)

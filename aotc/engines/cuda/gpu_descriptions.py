@@ -19,7 +19,7 @@ _START = re.compile(rb"gpu_device_info \{\n")
 _NAME = re.compile(r'^device_description_str: "([^"]*)"', re.MULTILINE)
 _CUDA = re.compile(r'^platform_name: "CUDA"', re.MULTILINE)
 _NUMBER = re.compile(r"\A(-?\d+(\.\d+)?|true|false)\Z")
-_FIELD = re.compile(r"^ *(\w+): (.*)$")
+_FIELD = re.compile(r"^ *(\w+): ")
 _BLOCK = re.compile(r"^ *(\w+) \{$")
 
 ROOT = "gpu_device_info"
@@ -72,40 +72,36 @@ def complete(text: str, device: CudaDevice) -> str:
 def changed(text: str, changes: Mapping[str, str], dropped: tuple[str, ...] = ()) -> str:
     """Return a text with fields set to other values, or added at the end of their block.
 
-    changes: value by the field's path below `gpu_device_info`, such as "core_count" or
-    "cuda_compute_capability.minor", or the name of a field beside it.  dropped: fields to leave out
-    unless they are set.
+    Args:
+        text: The description.
+        changes: Value by the field's path below `gpu_device_info`, such as "core_count" or
+            "cuda_compute_capability.minor", or by the name of a field beside it.
+        dropped: Fields to leave out unless they are set.
     """
-    added = {key: value for key, value in changes.items() if key not in set(_fields(text))}
+    stated = {key for _, _, key in _walk(text)}
+    added = {key: value for key, value in changes.items() if key not in stated}
     lines: list[str] = []
-    blocks: list[str] = []
-    for line in text.splitlines():
-        if block := _BLOCK.match(line):
-            blocks.append(block[1])
-        elif line.strip() == "}":
-            if blocks[:1] == [ROOT]:
-                lines += _additions(added, blocks)
-            blocks.pop()
-        elif field := _FIELD.match(line):
-            key = _path(blocks, field[1])
-            if key in changes:
-                line = line[: field.start(2)] + _value(changes[key])
-            elif key in dropped:
-                continue
+    for line, blocks, key in _walk(text):
+        if key in changes:
+            line = f"{line.partition(': ')[0]}: {_value(changes[key])}"
+        elif key in dropped:
+            continue
+        elif line.strip() == "}" and blocks[:1] == [ROOT]:
+            lines += _additions(added, blocks)
         lines.append(line)
     return "\n".join(lines) + "\n"
 
 
-def _fields(text: str) -> Iterator[str]:
-    """Yield the paths of a text's fields."""
+def _walk(text: str) -> Iterator[tuple[str, list[str], str]]:
+    """Yield each line with the blocks that it lies in, and the path of its field, if it is one."""
     blocks: list[str] = []
     for line in text.splitlines():
-        if block := _BLOCK.match(line):
+        field, block = _FIELD.match(line), _BLOCK.match(line)
+        yield line, blocks, _path(blocks, field[1]) if field else ""
+        if block:
             blocks.append(block[1])
         elif line.strip() == "}":
             blocks.pop()
-        elif field := _FIELD.match(line):
-            yield _path(blocks, field[1])
 
 
 def _additions(added: Mapping[str, str], blocks: list[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import permutations
 from math import isclose, pi, prod, sqrt
 from typing import Any
@@ -243,10 +244,25 @@ def become(operation: Operation, name: str, *operands: Value, **attributes: obje
     return True
 
 
-def maker(value: Value, *names: str) -> Operation | None:
-    """Return the operation that makes a value, if it is one of these."""
-    made_by = value.made_by
+def maker(value: Value | None, *names: str) -> Operation | None:
+    """Return the operation that makes a value, if there is one and it is one of these."""
+    made_by = value.made_by if value is not None else None
     return made_by if made_by is not None and made_by.name in names else None
+
+
+def _operand(value: Value | None, *names: str) -> Value | None:
+    """Return the first operand of the operation that makes a value, if it is one of these."""
+    made_by = maker(value, *names)
+    return made_by.operands[0] if made_by is not None else None
+
+
+def _one_more_than(value: Value | None, name: str) -> Value | None:
+    """Return x of a value that is 1 + f(x), by the name of f."""
+    total = maker(value, "stablehlo.add")
+    for one, other in pairs(total) if total else ():
+        if (found := _operand(other, name)) is not None and _is(one, 1):
+            return found
+    return None
 
 
 _COUNTED: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -336,13 +352,12 @@ def pairs(operation: Operation) -> Iterator[tuple[Value, Value]]:
     yield other, one
 
 
-def _scaled(value: Value, factor: float) -> Value | None:
+def _scaled(value: Value | None, factor: float) -> Value | None:
     """Return the value that a number multiplies, or whose divisor is its inverse."""
     made_by = maker(value, "stablehlo.multiply")
-    if made_by is not None:
-        for number, rest in pairs(made_by):
-            if _is(number, factor):
-                return rest
+    for number, rest in pairs(made_by) if made_by else ():
+        if _is(number, factor):
+            return rest
     made_by = maker(value, "stablehlo.divide")
     if made_by is not None and _is(made_by.operands[1], 1 / factor):
         return made_by.operands[0]
@@ -373,19 +388,14 @@ def _swish(operation: Operation) -> bool:
 
 
 def _sigmoid_of(gate: Value) -> Value | None:
-    made_by = maker(gate, "stablehlo.logistic")
-    if made_by is not None:
-        return made_by.operands[0]
+    if (found := _operand(gate, "stablehlo.logistic")) is not None:
+        return found
     made_by = maker(gate, "stablehlo.divide")
     if made_by is None or not _is(made_by.operands[0], 1):
         return None
-    total = maker(made_by.operands[1], "stablehlo.add")
-    for one, power in pairs(total) if total else ():
-        raised = maker(power, "stablehlo.exponential")
-        opposite = maker(raised.operands[0], "stablehlo.negate") if raised else None
-        if opposite is not None and _is(one, 1):
-            return opposite.operands[0]
-    return None
+    return _operand(
+        _one_more_than(made_by.operands[1], "stablehlo.exponential"), "stablehlo.negate"
+    )
 
 
 def _gelu(operation: Operation) -> bool:
@@ -404,36 +414,25 @@ def _gelu(operation: Operation) -> bool:
 
 def _error_function_of(value: Value) -> Value | None:
     """Return x of 1 + erf(x / sqrt(2)), or of erfc(-x / sqrt(2))."""
-    rest = maker(value, "chlo.erfc")
-    if rest is not None:
-        argument = rest.operands[0]
-        minus = maker(argument, "stablehlo.negate")
-        if minus is not None:
-            return _scaled(minus.operands[0], sqrt(0.5))
-        inner = _scaled(argument, sqrt(0.5))
-        minus = maker(inner, "stablehlo.negate") if inner is not None else None
-        return minus.operands[0] if minus else _scaled(argument, -sqrt(0.5))
-    total = maker(value, "stablehlo.add")
-    for one, error in pairs(total) if total else ():
-        found = maker(error, "chlo.erf")
-        if found is not None and _is(one, 1):
-            return _scaled(found.operands[0], sqrt(0.5))
-    return None
+    argument = _operand(value, "chlo.erfc")
+    if argument is None:
+        return _scaled(_one_more_than(value, "chlo.erf"), sqrt(0.5))
+    if (opposite := _operand(argument, "stablehlo.negate")) is not None:
+        return _scaled(opposite, sqrt(0.5))
+    opposite = _operand(_scaled(argument, sqrt(0.5)), "stablehlo.negate")
+    return opposite if opposite is not None else _scaled(argument, -sqrt(0.5))
 
 
 def _tanh_of(value: Value) -> Value | None:
     """Return x of 1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3))."""
-    total = maker(value, "stablehlo.add")
-    for one, bent in pairs(total) if total else ():
-        found = maker(bent, "stablehlo.tanh")
-        inner = _scaled(found.operands[0], sqrt(2 / pi)) if found and _is(one, 1) else None
-        added = maker(inner, "stablehlo.add") if inner is not None else None
-        for argument, cubic in pairs(added) if added else ():
-            factors = _factors(cubic)
-            cubes = [each for each in factors if each is argument]
-            numbers = [each for each in factors if _is(each, 0.044715)]
-            if len(cubes) == 3 and len(numbers) == 1 and len(factors) == 4:
-                return argument
+    inner = _scaled(_one_more_than(value, "stablehlo.tanh"), sqrt(2 / pi))
+    added = maker(inner, "stablehlo.add")
+    for argument, cubic in pairs(added) if added else ():
+        factors = _factors(cubic)
+        cubes = [each for each in factors if each is argument]
+        numbers = [each for each in factors if _is(each, 0.044715)]
+        if len(cubes) == 3 and len(numbers) == 1 and len(factors) == 4:
+            return argument
     return None
 
 
@@ -470,7 +469,7 @@ def _placed(inner: Sequence[int], outer: Sequence[int]) -> tuple[int, ...] | Non
     return tuple(places) if prod(inner) == prod(outer) else None
 
 
-def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
+def _total(value: Value | None, name: str) -> tuple[Value, tuple[int, ...]] | None:
     """Return the array and the axes that a value is the sum or the maximum of."""
     made_by = maker(value, "stablehlo.reduce")
     if made_by is None or len(made_by.results) != 1 or body_of(made_by.blocks[0]) != name:
@@ -481,11 +480,19 @@ def _total(value: Value, name: str) -> tuple[Value, tuple[int, ...]] | None:
     return made_by.operands[0], tuple(int(each) for each in made_by.attributes["dimensions"])
 
 
-def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
+def _summed(value: Value | None, shape: Sequence[int], axis: int) -> Value | None:
+    """Return the array whose sum along one axis a value is, for each place of a shape."""
+    found = _total(_over(value, shape, axis), "stablehlo.add")
+    return found[0] if found is not None and found[1] == (axis,) else None
+
+
+def _over(value: Value | None, shape: Sequence[int], axis: int) -> Value | None:
     """Return the array with a number for each place of a shape without an axis, if a value is one.
 
     It may be there as it is, with an axis of 1, or repeated along it.
     """
+    if value is None:
+        return None
     inner, axes = _kept(value)
     left = [each for each in range(len(shape)) if each != axis]
     wanted = tuple(shape[each] for each in left)
@@ -502,36 +509,29 @@ def _over(value: Value, shape: Sequence[int], axis: int) -> Value | None:
     return inner if in_order and sizes_fit else None
 
 
-def _exponentials(value: Value, axis: int) -> Value | None:
-    """Return the array whose exponentials these are, less what is the same along an axis."""
-    raised = maker(value, "stablehlo.exponential")
-    less = maker(raised.operands[0], "stablehlo.subtract") if raised is not None else None
-    return _less_maximum(less, axis) if less is not None else None
-
-
-def _less_maximum(less: Operation, axis: int) -> Value | None:
-    """Return the array whose maximum along an axis is subtracted.
+def _less_maximum(less: Operation | None, axis: int) -> Value | None:
+    """Return the array whose maximum along an axis a difference subtracts.
 
     Subtracting less might leave infinite exponentials, and more might leave none.
     """
+    if less is None:
+        return None
     array, most = less.operands
     inner = _over(most, array.shape, axis)
     while inner is not None:
         total = _total(inner, "stablehlo.maximum")
         if total is not None:
             return array if total[0] is array and total[1] == (axis,) else None
-        made_by = maker(inner, *SPREAD, "stablehlo.transpose")
-        inner = made_by.operands[0] if made_by is not None else None
+        inner = _operand(inner, *SPREAD, "stablehlo.transpose")
     return None
 
 
 def _softmax(operation: Operation) -> bool:
     power, total = operation.operands
     for axis in range(len(power.shape)):
-        inner = _over(total, power.shape, axis)
-        summed = _total(inner, "stablehlo.add") if inner is not None else None
-        if summed is not None and summed[0] is power and summed[1] == (axis,):
-            array = _exponentials(power, axis)
+        if _summed(total, power.shape, axis) is power:
+            raised = _operand(power, "stablehlo.exponential")
+            array = _less_maximum(maker(raised, "stablehlo.subtract"), axis)
             if array is not None and array.element == "f32":
                 return become(operation, SOFTMAX, array, axis=axis)
     return False
@@ -542,43 +542,34 @@ def _log_softmax(operation: Operation) -> bool:
     value, logarithm = operation.operands
     less = maker(value, "stablehlo.subtract")
     for axis in range(len(value.shape)) if less is not None else ():
-        inner = _over(logarithm, value.shape, axis)
-        taken = maker(inner, "stablehlo.log") if inner is not None else None
-        inner = _over(taken.operands[0], value.shape, axis) if taken is not None else None
-        summed = _total(inner, "stablehlo.add") if inner is not None else None
-        if summed is None or summed[1] != (axis,) or less is None:
-            continue
-        raised = maker(summed[0], "stablehlo.exponential")
-        array = _less_maximum(less, axis)
-        if raised is None or raised.operands[0] is not value or array is None:
-            continue
+        taken = _operand(_over(logarithm, value.shape, axis), "stablehlo.log")
+        summed, array = _summed(taken, value.shape, axis), _less_maximum(less, axis)
+        raised = _operand(summed, "stablehlo.exponential")
         # Of doubles ONNX Runtime passes over what is no number.
-        if array.element == "f32":
+        if raised is value and array is not None and array.element == "f32":
             return become(operation, LOG_SOFTMAX, array, axis=axis)
     return False
 
 
-def _mean(value: Value, shape: Sequence[int]) -> Value | None:
+def _mean(value: Value | None, shape: Sequence[int]) -> Value | None:
     """Return the array of this shape whose mean over the last axis a value is."""
     last = len(shape) - 1
-    inner = _over(value, shape, last)
-    divided = maker(inner, "stablehlo.divide", "stablehlo.multiply") if inner is not None else None
+    divided = maker(_over(value, shape, last), "stablehlo.divide", "stablehlo.multiply")
     if divided is None:
         return None
     total, count = divided.operands
     wanted = float(shape[last]) if divided.name == "stablehlo.divide" else 1 / shape[last]
     if divided.name == "stablehlo.multiply" and number_of(count) is None:
         total, count = count, total
-    inner = _over(total, shape, last)
-    summed = _total(inner, "stablehlo.add") if inner is not None else None
-    if summed is None or summed[1] != (last,) or summed[0].shape != tuple(shape):
+    summed = _summed(total, shape, last)
+    if summed is None or summed.shape != tuple(shape):
         return None
-    return summed[0] if _is(count, wanted) else None
+    return summed if _is(count, wanted) else None
 
 
 def _squared(value: Value | None) -> Value | None:
     """Return the value that is multiplied by itself, if any."""
-    made_by = maker(value, "stablehlo.multiply") if value is not None else None
+    made_by = maker(value, "stablehlo.multiply")
     if made_by is None or made_by.operands[0] is not made_by.operands[1]:
         return None
     return made_by.operands[0]
@@ -599,7 +590,7 @@ def _is_variance(value: Value, array: Value) -> bool:
     if squares is not None:
         return _centred(squares) is array
     inner = _over(value, array.shape, len(array.shape) - 1)
-    made_by = maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract") if inner else None
+    made_by = maker(inner, RELU, "stablehlo.maximum", "stablehlo.subtract")
     if made_by is None:
         return False
     if made_by.name == RELU:
@@ -610,75 +601,68 @@ def _is_variance(value: Value, array: Value) -> bool:
         )
     # The mean of the squares less the square of the mean.
     squares, square = made_by.operands
-    mean = _squared(square)
-    return (
-        _squared(_mean(squares, array.shape)) is array
-        and mean is not None
-        and _mean(mean, array.shape) is array
-    )
+    is_mean = _mean(_squared(square), array.shape) is array
+    return is_mean and _squared(_mean(squares, array.shape)) is array
 
 
 def _norm(operation: Operation) -> bool:
-    """(x - mean) * rsqrt(variance + epsilon), and the same without the mean."""
+    """Match (x - mean) * rsqrt(variance + epsilon), the same without the mean, and with a scale."""
     value = operation.result
     if value.element not in _NORMED or not value.shape:
         return False
-    if operation.name == "stablehlo.divide":
-        one, other = operation.operands
-        root = maker(_kept(other)[0], "stablehlo.sqrt")
-        return root is not None and _normed(operation, one, other, root, [])
-    for one, other in pairs(operation):
-        root = maker(_kept(other)[0], "stablehlo.rsqrt")
-        if root is not None and _normed(operation, one, other, root, []):
+    for centred, inverse, name, scales in _norm_forms(operation):
+        root = maker(_kept(inverse)[0], name)
+        if root is not None and _normed(operation, centred, inverse, root, scales):
             return True
-        # rsqrt(…) * scale, both repeated, as flax has it.
-        product = maker(other, "stablehlo.multiply")
-        for inverse, scale in pairs(product) if product else ():
-            root = maker(_kept(inverse)[0], "stablehlo.rsqrt")
-            if root is not None and _normed(operation, one, inverse, root, [scale]):
-                return True
     return False
 
 
+def _norm_forms(operation: Operation) -> Iterator[tuple[Value, Value, str, list[Value]]]:
+    """Yield the numbers that may be normed, what they are scaled by and its name, and scales."""
+    if operation.name == "stablehlo.divide":
+        one, other = operation.operands
+        yield one, other, "stablehlo.sqrt", []
+        return
+    for one, other in pairs(operation):
+        yield one, other, "stablehlo.rsqrt", []
+        # rsqrt(…) * scale, both repeated, as flax has it.
+        product = maker(other, "stablehlo.multiply")
+        for inverse, scale in pairs(product) if product else ():
+            yield one, inverse, "stablehlo.rsqrt", [scale]
+        product = maker(one, "stablehlo.multiply")
+        for centred, scale in pairs(product) if product else ():
+            yield centred, other, "stablehlo.rsqrt", [scale]
+
+
 def _normed(
-    operation: Operation, one: Value, other: Value, root: Operation, scale: list[Value]
+    operation: Operation, one: Value, other: Value, root: Operation, scales: list[Value]
 ) -> bool:
-    """root: of the variance with an epsilon, which is repeated as `other`."""
+    """Turn an operation into a normalization, if it is one; `other` repeats the root.
+
+    The root is of the variance with an epsilon; each scale has to be a row along the last axis.
+    """
     added, last = maker(root.operands[0], "stablehlo.add"), len(one.shape) - 1
     if added is None or _over(other, one.shape, last) is not root.result:
         return False
-    if one.shape[last] > _NORMED_MAX:
+    rows = [_row(scale) for scale in scales]
+    if one.shape[last] > _NORMED_MAX or None in rows:
         return False
+    row = [each for each in rows if each is not None]
     for number, variance in pairs(added):
         epsilon = number_of(number)
         if epsilon is None or epsilon < 0 or not _is_single(epsilon / 16):
             continue
         centred = _centred(one)
         if centred is not None and _is_variance(variance, centred):
+            # Whether the variance is the mean of the squares less the square of the mean.
             squares = _squared(_mean(variance, centred.shape)) is None
-            return _scale(operation, LAYER_NORM, centred, scale, epsilon=epsilon, squares=squares)
+            if squares and centred.element != "f32":
+                return False
+            how = {"epsilon": epsilon, "squares": squares}
+            return become(operation, LAYER_NORM, centred, *row, **how)
         if _squared(_mean(variance, one.shape)) is one:
-            return _scale(operation, RMS_NORM, one, scale, epsilon=epsilon)
+            return become(operation, RMS_NORM, one, *row, epsilon=epsilon)
     return False
-
-
-def _scale(
-    operation: Operation, name: str, value: Value, scale: list[Value], **how: object
-) -> bool:
-    """Turn an operation into a normalization if each scale is a row along the last axis.
-
-    `how` has epsilon and, for a layer norm, `squares`: whether the variance is the mean of the
-    squares less the square of the mean.
-    """
-    if how.get("squares") and value.element != "f32":
-        return False
-    scales = []
-    for each in scale:
-        row = _row(each)
-        if row is None:
-            return False
-        scales.append(row)
-    return become(operation, name, value, *scales, **how)
 
 
 def _row(value: Value) -> Value | None:
@@ -690,32 +674,18 @@ def _row(value: Value) -> Value | None:
     return None
 
 
-def _scaled_norm(operation: Operation) -> bool:
-    """Return a normalization with its scale."""
-    for normed, factor in pairs(operation):
-        made_by, row = maker(normed, LAYER_NORM, RMS_NORM), _row(factor)
-        if made_by is not None and row is not None and len(made_by.operands) == 1:
-            return become(operation, made_by.name, made_by.operands[0], row, **made_by.attributes)
+def _norm_with_row(operation: Operation, names: Sequence[str], operands: int) -> bool:
+    """Join a normalization of so many operands with the row that scales or shifts it."""
+    for normed, other in pairs(operation):
+        made_by, row = maker(normed, *names), _row(other)
+        if made_by is not None and row is not None and len(made_by.operands) == operands:
+            given = (*made_by.operands, row)
+            return become(operation, made_by.name, *given, **made_by.attributes)
     return False
 
 
-def _scaled_inner_norm(operation: Operation) -> bool:
-    """(scale * (x - mean)) * rsqrt(…): the scale is taken last."""
-    for one, other in pairs(operation):
-        product = maker(one, "stablehlo.multiply")
-        root = maker(_kept(other)[0], "stablehlo.rsqrt")
-        for value, factor in pairs(product) if product and root else ():
-            if root is not None and _normed(operation, value, other, root, [factor]):
-                return True
-    return False
-
-
-def _shifted_norm(operation: Operation) -> bool:
-    for normed, added in pairs(operation):
-        made_by, row = maker(normed, LAYER_NORM), _row(added)
-        if made_by is not None and row is not None and len(made_by.operands) == 2:
-            return become(operation, LAYER_NORM, *made_by.operands, row, **made_by.attributes)
-    return False
+_scaled_norm = partial(_norm_with_row, names=(LAYER_NORM, RMS_NORM), operands=1)
+_shifted_norm = partial(_norm_with_row, names=(LAYER_NORM,), operands=2)
 
 
 def _arg_extreme(operation: Operation) -> bool:
@@ -787,7 +757,7 @@ _MATCHES: dict[str, Sequence[Callable[[Operation], bool]]] = {
     "stablehlo.add": (_shifted_norm,),
     "stablehlo.divide": (_softmax, _norm),
     "stablehlo.maximum": (_relu,),
-    "stablehlo.multiply": (_scaled_norm, _norm, _swish, _gelu, _scaled_inner_norm),
+    "stablehlo.multiply": (_scaled_norm, _norm, _swish, _gelu),
     "stablehlo.reduce": (_arg_extreme,),
     "stablehlo.subtract": (_log_softmax,),
 }

@@ -114,23 +114,21 @@ def _unpack(operation: Operation, weights: frozenset[int]) -> bool:
     `sizes` are those of the axes in which they are stored, `order` that in which they are used.
     """
     (value,) = operation.operands
-    names = ("stablehlo.reshape", "stablehlo.transpose", "stablehlo.slice", "stablehlo.reshape")
     found, source = [], value
-    for name in (*names, "stablehlo.and"):
-        made_by = maker(source, name)
-        found.append(made_by)
+    for name in ("reshape", "transpose", "slice", "reshape", "and"):
+        found.append(made_by := maker(source, f"stablehlo.{name}"))
         if made_by is not None:
             source = made_by.operands[0]
-        elif name != "stablehlo.slice":
+        elif name != "transpose":
             return False
     last, turned, cut, _, halves = found
     shifted = maker(source, "stablehlo.shift_right_logical")
-    if last is None or turned is None or halves is None or shifted is None:
+    if last is None or cut is None or halves is None or shifted is None:
         return False
     spread, places = (maker(each, "stablehlo.broadcast_in_dim") for each in shifted.operands)
     if spread is None or places is None or number_of(halves.operands[1]) != _HALF_MAX:
         return False
-    (data,), sizes = spread.operands, turned.operands[0].shape
+    (data,), sizes = spread.operands, cut.result.shape
     known = maker(places.operands[0], "stablehlo.constant")
     rank = len(data.shape)
     if (
@@ -140,12 +138,13 @@ def _unpack(operation: Operation, weights: frozenset[int]) -> bool:
         or (*places.attributes["broadcast_dimensions"],) != (rank,)
         or known is None
         or known.attributes["value"].tolist() != [0, 4]
-        or (cut is not None and any(cut.attributes["start_indices"]))
+        or any(cut.attributes["start_indices"])
         or sizes not in ((*data.shape[:-1], 2 * data.shape[-1] - less) for less in (0, 1))
     ):
         return False
     value.element = "ui4"
-    return become(last, UNPACK, data, sizes=sizes, order=(*turned.attributes["permutation"],))
+    order = range(rank) if turned is None else turned.attributes["permutation"]
+    return become(last, UNPACK, data, sizes=sizes, order=(*order,))
 
 
 _HALF_MAX = 15

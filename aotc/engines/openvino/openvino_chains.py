@@ -120,6 +120,8 @@ def _differs(
     if linear.is_shift and other.is_shift:
         return max(linear.constant.high, other.constant.high) > most
     if linear.is_shift:
+        if node.get_name() in fixed:
+            return True  # infinity times a weight of 0 is no number
         moved = linear.constant.high * max(1.0, other.constant.high)
         return not (moved <= most and _is_within(other.constant))
     if other.is_shift:

@@ -281,16 +281,18 @@ def _is_number(value: Any) -> bool:
     return node.get_type_name() == "Constant" and not bool(np.isnan(node.get_data()).any())
 
 
-def fixed_nodes(model: Any, within: bool) -> frozenset[str]:
+def fixed_nodes(model: Any, within: bool, but: str = "-") -> frozenset[str]:
     """Return the names of nodes whose results OpenVINO may compute when it compiles.
 
-    They are constants and weights, and nodes that depend on them alone. `within` as for `repair`.
+    They are constants and weights, and nodes that depend on them alone, without types that begin
+    with `but`. `within` as for `repair`.
     """
     fixed: set[str] = set()
     for node in model.get_ordered_ops():
         name, sources = node.get_type_name(), [each.get_node() for each in node.input_values()]
         given = name == "Parameter" and not node.get_friendly_name().startswith(weight(0)[0])
-        if (within or not given) and all(each.get_name() in fixed for each in sources):
+        is_given = (given and not within) or name.startswith(but)
+        if not is_given and all(each.get_name() in fixed for each in sources):
             fixed.add(node.get_name())
     return frozenset(fixed)
 
@@ -500,6 +502,10 @@ _REPAIRS: Sequence[Repairs] = (
 """Repairs one after the other, each of the whole model."""
 
 
+_UNFOLDED = "Bitwise"
+"""How types of nodes begin that OpenVINO does not compute before it moves constants."""
+
+
 def repair(model: Any, within: bool = False) -> None:
     """Apply all of these to a model with known sizes, its branches and loops.
 
@@ -517,4 +523,4 @@ def repair(model: Any, within: bool = False) -> None:
         keep_until_called(model, fixed)
     convolutions = ("Convolution", "GroupConvolution")
     _replace_each(model, dict.fromkeys(convolutions, lambda node: _padded(node, fixed)))
-    keep_apart(model, fixed, fixed_nodes(model, within=False))
+    keep_apart(model, fixed, fixed_nodes(model, within=False, but=_UNFOLDED))

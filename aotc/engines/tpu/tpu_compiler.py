@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aotc.base.errors import raise_if
 from aotc.base.stages import CompileJob, Executable
 from aotc.base.workers import worker_environment
 from aotc.compile.compile_workers import WorkerBackend
@@ -31,7 +30,7 @@ class TpuBackend(WorkerBackend):
 
     def toolchain(self) -> BuiltWith:
         """Return versions of aotc, jax, jaxlib, XLA and libtpu. Raises CompileError (AOTC-E907)."""
-        return built_with({tpu_wheels.PLUGIN: _library()[1]})
+        return built_with({tpu_wheels.PLUGIN: tpu_wheels.find()[1]})
 
     def compile(self, job: CompileJob) -> Executable:
         """Compile one module.
@@ -43,7 +42,7 @@ class TpuBackend(WorkerBackend):
         """
         device = job.target.device
         assert isinstance(device, TpuDevice), "a target of the platform tpu has a TPU device"
-        library, _ = _library()
+        library, _ = tpu_wheels.find()
         request = Job(
             artifact=job.module.artifact,
             plugin=str(library),
@@ -57,13 +56,6 @@ class TpuBackend(WorkerBackend):
         return plugin_jobs.executable(
             job, result, said, PLATFORM, Compilation(without_device=True, left_out=(), claims={})
         )
-
-
-def _library() -> tuple[Path, str]:
-    path, version, findings = tpu_wheels.find()
-    raise_if(findings)
-    assert path is not None, "without findings there is a library"
-    return path, version
 
 
 def _environment(folder: Path) -> dict[str, str]:

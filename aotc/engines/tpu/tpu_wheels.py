@@ -6,8 +6,7 @@ import re
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path
 
-from aotc.base.errors import finding
-from aotc_runtime.base.errors import Finding
+from aotc.base.errors import refusal
 
 PLUGIN = "libtpu"
 LIBRARY = "libtpu.so"
@@ -27,35 +26,25 @@ def wanted() -> str:
     return next((match[1] for match in found if match), "")
 
 
-def find() -> tuple[Path | None, str, list[Finding]]:
-    """Return the installed library and its version, or why it cannot be used (AOTC-E907)."""
+def find() -> tuple[Path, str]:
+    """Return the installed library and its version. Raises CompileError (AOTC-E907)."""
     needed = wanted()
     expected = f"{PLUGIN} {needed}, for jax {version('jax')}"
     try:
         installed = distribution(PLUGIN)
-    except PackageNotFoundError:
-        return None, "", [_finding(expected, "", HINT)]
+    except PackageNotFoundError as error:
+        raise refusal("AOTC-E907", PLUGIN, "", expected=expected, hint=HINT) from error
     library = Path(str(installed.locate_file(PLUGIN))) / LIBRARY
     if not library.is_file():
-        reinstall = f"`pip install --force-reinstall {PLUGIN}=={installed.version}`"
-        return None, "", [_finding(expected, f"no {library.name} in it", reinstall)]
+        hint = f"`pip install --force-reinstall {PLUGIN}=={installed.version}`"
+        raise refusal("AOTC-E907", PLUGIN, f"no {LIBRARY} in it", expected=expected, hint=hint)
     if needed and not f"{installed.version}.".startswith(f"{needed}."):
-        return (
-            None,
-            "",
-            [
-                finding(
-                    "AOTC-E907",
-                    PLUGIN,
-                    installed.version,
-                    cause="compiler-version-does-not-match-jaxlib",
-                    expected=expected,
-                    hint=f"run `pip install {PLUGIN}=={needed}`",
-                )
-            ],
+        raise refusal(
+            "AOTC-E907",
+            PLUGIN,
+            installed.version,
+            cause="compiler-version-does-not-match-jaxlib",
+            expected=expected,
+            hint=f"run `pip install {PLUGIN}=={needed}`",
         )
-    return library, installed.version, []
-
-
-def _finding(expected: str, found: str, hint: str) -> Finding:
-    return finding("AOTC-E907", PLUGIN, found, expected=expected, hint=hint)
+    return library, installed.version

@@ -105,7 +105,10 @@ class LocalStore:
         except OSError:
             return None
         if start != MAGIC + _digest(key, data):
-            self._discard(path)
+            with self._lock:
+                self._damaged.append(path.name)
+            with suppress(OSError):
+                _remove(path)
             return None
         with suppress(OSError):
             os.utime(path)
@@ -200,13 +203,6 @@ class LocalStore:
         except OSError as error:
             with self._lock:
                 self._unwritable = error.strerror or str(error)
-
-    def _discard(self, path: Path) -> None:
-        """Remove something that is damaged."""
-        with self._lock:
-            self._damaged.append(path.name)
-        with suppress(OSError):
-            _remove(path)
 
     def _path(self, key: str) -> Path:
         digits = key.removeprefix("sha256:")

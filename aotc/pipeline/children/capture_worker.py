@@ -42,7 +42,8 @@ from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.children.quantized_capture import Quantizer, written_wrongly
+from aotc.pipeline.children.calibration import Calibrator
+from aotc.pipeline.children.quantized_capture import Quantizer, array_of, written_wrongly
 from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
@@ -82,7 +83,15 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         raise_if(failed)
     platforms = tuple(sorted({kind_of(platform).lowered_for for platform in job.targets.values()}))
     cuts = traced_shardings.weight_shardings(manifest, weights)
-    quantizer = Quantizer(manifest, weights)
+    files: dict[str, str] = {}
+
+    def tensor(name: tuple[str, str]) -> Any:
+        if name[0] == CLOSURE:
+            return next(each[name[1]] for each in closures.values() if name[1] in each)
+        return array_of(weights[name[0]].tensors[name[1]])
+
+    calibrator = Calibrator(manifest, scratch.folder, files, models.resolve, tensor)
+    quantizer = Quantizer(manifest, weights, calibrator.calibrate)
     captured: dict[str, CapturedEntryPoint] = {}
     trials: trial_files.Plans = {target: [] for target in job.wanted}
     plans: dict[str, CallPlan] = {}
@@ -97,16 +106,17 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                     name, manifest, models, weights, sizes, cuts, lowered_for
                 )
             _check_x64(manifest)
+            closures[name] = traced.lifted
+            _note_evaluation(name, manifest, models, files)
             captured[name] = quantizer.quantized(traced.captured)
         except AotcError as error:
             failed += _collected(error, job)
             continue
         plans[name] = replace(traced.plan, initial=models.initial(name))
         closures[name] = traced.lifted
-        scratch.write_entry_point(captured[name])
+        scratch.entry_point(name).write(captured[name])
         progress.finished(name)
     raise_if(() if failed else quantizer.unmatched())
-    files: dict[str, str] = {}
     for file, digest in models.files():
         _note(files, file, digest)
     # Sources of weights are hashed beside all that follows; a failure does not wait for that.
@@ -119,7 +129,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             recorded = fixture_inputs.recorded(name, manifest, "file")
             if recorded:
                 _note(files, recorded.file, recorded.digest)
-            _note_evaluation(name, manifest, models, files)
             captured[name] = _write_fixtures(
                 entry_point, plans[name], manifest, recorded, scratch, files
             )
@@ -158,8 +167,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
-    trial_files.write_plans(scratch.folder, trials)
-    scratch.write_program(
+    trial_files.plan_file(scratch.folder).write(trials)
+    scratch.program.write(
         CapturedProgram(
             entry_points=captured,
             weights=origins,

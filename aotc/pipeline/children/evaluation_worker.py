@@ -4,25 +4,31 @@ Runs in a process of `aotc.pipeline.children.program_worker`.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
-from aotc.base.errors import CaptureError
-from aotc.base.stages import CapturedProgram
+from aotc.base.errors import CaptureError, finding, raise_if, refusal
+from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.base.workers.worker_child import Progress
-from aotc.capture import trace_errors
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.capture import fixture_inputs, trace_errors, user_exceptions
+from aotc.capture.file_digests import changed
 from aotc.capture.fixture_inputs import mask_and_length_arrays
 from aotc.capture.model_entry_points import Models, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.check.evaluation_files import (
+    LABELS,
     PLAIN_JAX,
     Array,
+    Block,
     Prepared,
+    block_file,
     prepared_file,
     read_prepared,
     read_results,
@@ -30,20 +36,23 @@ from aotc.check.evaluation_files import (
 )
 from aotc.check.metrics import Metric, MetricError, metric_of
 from aotc.check.plain_structures import Leaf, leaf_of
-from aotc.config.build_manifest import BuildManifest
-from aotc.pipeline.children.evaluation_data import (
-    DataWriter,
-    Resolve,
-    evaluation_of,
-    failed,
-    read_blocks,
-)
+from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError
+from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.suggestions import did_you_mean
+from aotc_runtime.schema.bundle_manifest import Pad, TensorSpec
 from aotc_runtime.schema.manifest_labels import sizes_text
+from aotc_runtime.schema.size_expressions import parse_expression
+
+type Source = Iterator[tuple[str, Mapping[str, Array], str]]
+"""Blocks with their place for messages, and the digest of the file that holds each, or ""."""
+
+type Resolve = Callable[..., Any]
+"""Returns a function of the user by its name; see `Models.resolve`."""
 
 
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
@@ -54,7 +63,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """
     job = ProgramJob.decode(program)
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
-    models, captured = open_models(job.manifest, scratch.folder), scratch.read_program()
+    models, captured = open_models(job.manifest, scratch.folder), scratch.program.read()
     manifest, folder = models.manifest, scratch.folder
     evaluated = [
         name
@@ -183,3 +192,183 @@ def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
         if scores is None:
             prepared = prepared.scored(target, rows(target))
     return prepared
+
+
+def evaluation_of(manifest: BuildManifest, entry_point: str) -> EvaluationSpec:
+    """Return the evaluation of an entry point that has one."""
+    spec = manifest.entry_points[entry_point].evaluation
+    assert spec is not None, "only these are evaluated"
+    return spec
+
+
+def failed(error: BaseException, where: str, manifest: BuildManifest) -> AotcError:
+    """Return AOTC-E829 for an exception of a user's function."""
+    return refusal("AOTC-E829", where, user_exceptions.describe(error, manifest.root))
+
+
+def read_blocks(
+    entry_point: str, manifest: BuildManifest, files: Mapping[str, str], resolve: Resolve
+) -> Source:
+    """Yield the data of an evaluation. Raises CaptureError (AOTC-E829, E840, E847).
+
+    `files` has the digests of files that the capture read.
+    """
+    spec = evaluation_of(manifest, entry_point)
+    where = manifest.where("entry_points", entry_point, "evaluation", "data")
+    causes = ("evaluation-file-is-too-compressed", "evaluation-file-is-invalid")
+    for file in manifest.evaluation_files(entry_point):
+        read = fixture_inputs.read_npz(file, where, "AOTC-E847", causes)
+        raise_if(changed(files, [(file.text, read.digest)]))
+        yield f"{where} {file.text}", read.arrays, read.digest
+    if spec.reads_function:
+        function = resolve(spec.data, manifest.root, where)
+        try:
+            for number, batch in enumerate(function()):
+                if not isinstance(batch, Mapping):
+                    found = f"a {type(batch).__name__}"
+                    expected = "batches that are dicts of arrays"
+                    raise refusal("AOTC-E847", f"{where} batch {number}", found, expected=expected)
+                arrays = {str(key): np.asarray(value) for key, value in batch.items()}
+                yield f"{where} batch {number}", arrays, ""
+        except AotcError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise failed(error, where, manifest) from error
+
+
+class DataWriter:
+    """Writes the data of an entry point. Raises CaptureError (AOTC-E847) without samples."""
+
+    def __init__(self, captured: CapturedEntryPoint, manifest: BuildManifest, folder: Path) -> None:
+        self._captured, self._folder = captured, folder
+        self._spec = evaluation_of(manifest, captured.name)
+        self._where = manifest.where("entry_points", captured.name, "evaluation")
+        self._output_where = manifest.where("entry_points", captured.name, "evaluation", "output")
+        out_of_profile = manifest.entry_points[captured.name].out_of_profile
+        policies = {name: at_once(each) for name, each in out_of_profile.items()}
+        pads = [each for each in policies.values() if isinstance(each, Pad)]
+        by_loader = {name for pad in pads for name in (pad.mask, pad.length) if name}
+        self._inputs = [each for each in captured.inputs if each.path not in by_loader]
+        self._output = self._scored_output()
+        shape = captured.outputs[self._output].shape
+        counted = [each for each in self._inputs if shape and each.shape[:1] == shape[:1]]
+        self._counted = tuple(each.path for each in counted)
+        inner = {axis for each in self._inputs for axis in self._inner(each, each.shape)}
+        is_inner = any(shape[0] in _names(axis) for axis in inner)
+        is_plain = isinstance(shape[0], int) or _names(shape[0]) == {shape[0]} if shape else False
+        if not counted or is_inner or not is_plain:
+            found = f"a result of shape {list(shape)}"
+            expected = "a first axis that counts samples, in the result and in inputs alone"
+            raise refusal("AOTC-E847", self._where, found, expected=expected)
+        self._axis = shape[0]
+        self._pads = isinstance(policies.get(str(self._axis)), Pad)
+
+    def _scored_output(self) -> int:
+        paths = [each.path or "result" for each in self._captured.outputs]
+        if self._spec.output is None and len(paths) == 1:
+            return 0
+        if self._spec.output not in paths:
+            found = f'"{stated}"' if (stated := self._spec.output) else "several results"
+            hint = did_you_mean(stated, paths, f'name the result to score: output = "{paths[0]}"')
+            where, cause = self._output_where, "scored-result-is-not-named"
+            expected = f"one of: {', '.join(paths)}"
+            raise refusal("AOTC-E847", where, found, cause=cause, expected=expected, hint=hint)
+        return paths.index(self._spec.output)
+
+    def _inner[Axis](self, spec: TensorSpec, shape: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        """Return the axes of an input, or their sizes, that do not count samples."""
+        return shape[spec.path in self._counted :]
+
+    def write(self, source: Source, code: str) -> Prepared:
+        """Write the blocks; `code` is the digest of the metric. Raises CaptureError."""
+        blocks: list[Block] = []
+        digests: list[str] = []
+        for where, arrays, digest in source:
+            typed = {
+                spec.path: fixture_inputs.typed(arrays[spec.path], spec.dtype)
+                for spec in self._inputs
+                if spec.path in arrays
+            }
+            block, findings = self._block(typed, arrays, where)
+            raise_if(findings)
+            typed[LABELS] = arrays[self._spec.target]
+            data = write_tensors(typed, where=where)
+            block_file(self._folder, self._captured.name, len(blocks)).write_bytes(data)
+            blocks.append(block)
+            digests.append(digest or sha256(data))
+        if not any(block.samples for block in blocks):
+            raise refusal("AOTC-E847", self._where, "", cause="evaluation-data-is-empty")
+        return Prepared(
+            entry_point=self._captured.name,
+            where=f"{self._where} {self._spec.data}",
+            metric=self._spec.name,
+            output=self._output,
+            axis=self._axis,
+            counted=self._counted,
+            pads=self._pads,
+            blocks=tuple(blocks),
+            digest=digests[0] if len(digests) == 1 else sha256("\n".join(digests).encode()),
+            code=code,
+        )
+
+    def _block(
+        self, typed: Mapping[str, Array], arrays: Mapping[str, Array], where: str
+    ) -> tuple[Block, list[Finding]]:
+        """Return a block and findings about its arrays; `typed` are the arrays of known inputs."""
+
+        def wrong(of: str, found: str, expected: str) -> Finding:
+            return finding("AOTC-E847", f"{where} {of}".rstrip(), found, expected=expected)
+
+        target = self._spec.target
+        wanted = [*(each.path for each in self._inputs), target]
+        findings = [
+            wrong(name, "an unknown array", f"one of: {', '.join(wanted)}")
+            for name in sorted(arrays.keys() - {*wanted})
+        ]
+        findings += [
+            wrong(name, ", ".join(sorted(arrays)) or "no arrays", f"an array named {name}")
+            for name in wanted
+            if name not in arrays
+        ]
+        known = [(spec, typed[spec.path]) for spec in self._inputs if spec.path in typed]
+        sizes: dict[str, int] = {}
+        for spec, array in known:
+            axes = self._inner(spec, spec.shape), self._inner(spec, array.shape)
+            for axis, size in zip(*axes, strict=False):
+                if _names(axis) == {axis}:
+                    sizes.setdefault(str(axis), size)
+        findings += [
+            wrong(
+                spec.path,
+                f"{array.dtype.name}{list(array.shape)}",
+                f"{spec.dtype.value}[{', '.join(map(str, spec.shape))}]",
+            )
+            for spec, array in known
+            if not self._fits(spec, array, sizes)
+        ]
+        labeled = {**typed, **({target: arrays[target]} if target in arrays else {})}
+        counts = {
+            name: labeled[name].shape[0] if labeled[name].ndim else -1
+            for name in (*self._counted, target)
+            if name in labeled
+        }
+        if len({*counts.values()}) > 1:
+            found = ", ".join(f"{name} {count}" for name, count in counts.items())
+            findings.append(wrong("", found, "as many labels as samples"))
+        return Block(next(iter(counts.values()), 0), sizes), findings
+
+    def _fits(self, spec: TensorSpec, array: Array, sizes: Mapping[str, int]) -> bool:
+        if array.dtype.name != spec.dtype.value or array.ndim != len(spec.shape):
+            return False
+        axes = self._inner(spec, spec.shape), self._inner(spec, array.shape)
+        return all(
+            axis == "?"
+            or not _names(axis) <= sizes.keys()
+            or parse_expression(axis).value(sizes) == size
+            for axis, size in zip(*axes, strict=True)
+        )
+
+
+def _names(axis: int | str) -> frozenset[str]:
+    """Return the dimensions in the size of an axis."""
+    return frozenset() if axis == "?" else parse_expression(axis).names()

@@ -130,12 +130,12 @@ def _write_read(recorder: Recorder, scratch: Scratch, program: ProgramJob) -> No
         path.resolve()
         for path in (
             manifest.path,
-            *(file.path for named in manifest.files() for file in files_of(named)),
+            *(file.path for _, named in manifest.files() for file in files_of(named)),
         )
     }
     root = manifest.path.resolve().parent
     files = project_files.read_by(recorder.files(), root, listed)
-    scratch.write_reads(ProgramReads(files, known))
+    scratch.reads.write(ProgramReads(files, known))
 
 
 def main() -> None:

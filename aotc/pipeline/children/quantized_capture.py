@@ -1,15 +1,16 @@
 """Quantizes the weights of captured entry points, as their precision in the manifest says."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import finding, raise_if, refusal
-from aotc.base.evidence import AppliedPrecision, QuantizedWeight
+from aotc.base.evidence import AppliedPrecision, Calibration, QuantizedWeight
 from aotc.base.stages import (
     CapturedEntryPoint,
     CapturedProfile,
@@ -61,8 +62,13 @@ class _Made:
 class Quantizer:
     """Quantizes weights of a manifest's entry points. Entry points share what is equal."""
 
-    def __init__(self, manifest: BuildManifest, weights: Mapping[str, Weights]) -> None:
-        self._manifest, self._weights = manifest, weights
+    def __init__(
+        self,
+        manifest: BuildManifest,
+        weights: Mapping[str, Weights],
+        calibrate: Callable[[CapturedEntryPoint, Collection[Name]], Calibration],
+    ) -> None:
+        self._manifest, self._weights, self._calibrate = manifest, weights, calibrate
         self._made: dict[tuple[Name, str], _Made] = {}
         self._matched: set[tuple[str, str]] = set()
         self._names: dict[str, set[str]] = {}
@@ -108,9 +114,15 @@ class Quantizer:
             where = self._manifest.where("entry_points", captured.name, "precision")
             cause = "precision-has-no-effect"
             raise refusal("AOTC-E809", where, reasons or "no weights", cause=cause)
-        rewriter = _Rewriter(made, spec.activations != "none")
+        calibration: Calibration | UnsetType = UNSET
+        units: dict[Name, float | None] = dict.fromkeys(made) if spec.activations != "none" else {}
+        if spec.activations == "static":
+            calibration = self._calibrate(captured, made)
+            by_label = calibration.units
+            units = {w: float(by_label[" ".join(w)]) for w in made if " ".join(w) in by_label}
+        rewriter = _Rewriter(made, units)
         profiles = tuple(rewriter.profile(each) for each in captured.profiles)
-        if rewriter.rounds_activations and not rewriter.products:
+        if spec.activations != "none" and not rewriter.products:
             where = self._manifest.where("precision", name, "activations")
             reason, cause = "no matrix product outside of loops", "precision-has-no-effect"
             raise refusal("AOTC-E809", where, reason, cause=cause)
@@ -121,6 +133,7 @@ class Quantizer:
             kept=kept,
             activations=spec.activations,
             products=rewriter.products,
+            calibration=calibration,
         )
         return replace(
             captured,
@@ -206,7 +219,7 @@ class Quantizer:
     def _quantize(self, weight: Name, scheme: Scheme) -> _Made | str:
         if found := self._made.get((weight, scheme.label)):
             return found
-        array = _array(self._weights[weight[0]].tensors[weight[1]])
+        array = array_of(self._weights[weight[0]].tensors[weight[1]])
         if not np.isfinite(array.astype(np.float32)).all():
             return "NaN or infinities"
         numbers = quantize(array, scheme)
@@ -244,11 +257,12 @@ def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Ar
 class _Rewriter:
     """Rewrites modules to take quantized weights.
 
-    `products` counts the products of integers in the module that has most of them.
+    `units` has the weights whose products become those of integers, with the static scale of the
+    other factor or None. `products` counts these in the module that has most of them.
     """
 
     made: Mapping[Name, _Made]
-    rounds_activations: bool
+    units: Mapping[Name, float | None]
     products: int = 0
 
     def profile(self, profile: CapturedProfile) -> CapturedProfile:
@@ -272,20 +286,24 @@ class _Rewriter:
         """Return a module that takes quantized weights, and its arguments."""
         taken = [*arguments]
         schemes: dict[int, Scheme] = {}
+        units: dict[int, float | None] = {}
         for place, argument in enumerate(arguments):
             if isinstance(argument, WeightArgument):
-                found = self.made.get((argument.set, argument.tensor))
+                name = (argument.set, argument.tensor)
+                found = self.made.get(name)
                 if found is not None:
                     schemes[place] = found.scheme
+                    units |= {place: self.units[name]} if name in self.units else {}
                     taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
                     taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
         read = mlir_context.read_artifact(module.artifact)
-        products = take_quantized(read, schemes, round_activations=self.rounds_activations)
+        products = take_quantized(read, schemes, units)
         self.products = max(self.products, products)
         return portable(read), tuple(taken)
 
 
-def _array(tensor: Tensor) -> Array:
+def array_of(tensor: Tensor) -> Array:
+    """Return the numbers of a tensor."""
     if not isinstance(tensor, Stored):
         return np.asarray(tensor)
     data: Any = b"".join(tensor.chunks())
@@ -330,7 +348,7 @@ def written_wrongly(
     """
     records = {r.values: r for each in entry_points.values() for r in _records(name, each)}
     for each in records.values():
-        exact = _array(tensors[each.tensor])
+        exact = array_of(tensors[each.tensor])
         values, scale = written[each.values], written[each.scale]
         if not is_nearest(exact, values, scale, each.contracted, each.group):
             cause = "quantized-weights-differ"

@@ -26,14 +26,13 @@ from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
-from aotc.check.padding.trial_files import read_plans
-from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
+from aotc.check.padding.trial_files import plan_file
+from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
 from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.schema.bundle_manifest import Pad
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
@@ -47,7 +46,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     jax.config.update("jax_enable_x64", job.manifest.enable_x64)
     models, compiling = open_models(job.manifest, scratch.folder), ThreadPoolExecutor(job.threads)
     manifest = models.manifest
-    captured, plans = scratch.read_program(), read_plans(scratch.folder)
+    captured, plans = scratch.program.read(), plan_file(scratch.folder).read()
     weights = PlainWeights(models, scratch, captured)
     functions = plain_functions(weights, compiling, captured.entry_points)
     expecting = {
@@ -70,9 +69,8 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 user_exceptions.show_cause(error)
                 failed += error.findings
         raise_if(failed)
-        by_loader = {name: _masks_and_lengths(manifest.entry_points[name]) for name in functions}
         trial_calls = TrialCalls(captured, manifest, scratch, functions, progress)
-        record_all(trial_calls, by_loader)
+        record_all(trial_calls)
         trial_calls.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
@@ -190,10 +188,10 @@ def _run(
         scratch.fixture(key).write_bytes(fixture)
         call = plain_structures.PlainCall(
             key=key,
-            arguments=at_sizes.passed(arguments, _masks_and_lengths(spec)),
+            arguments=at_sizes.passed(arguments),
             result=plain_jax.spell(result.value),
         )
-        plain_structures.write_call(scratch.folder, call)
+        plain_structures.call_file(scratch.folder, key).write(call)
 
 
 def _unexpected(
@@ -216,12 +214,17 @@ def _unexpected(
             )
 
 
-def _rounded(captured: CapturedEntryPoint) -> list[tuple[str, str]]:
-    """Return the weights, by set and name, whose products have another factor that is rounded."""
+def _rounded(captured: CapturedEntryPoint) -> dict[tuple[str, str], float | None]:
+    """Return the weights whose products round the other factor, each with its static scale."""
     precision = captured.precision
     if precision is None or precision.activations == "none":
-        return []
-    return [(each.set, each.tensor) for each in precision.quantized]
+        return {}
+    units = precision.calibration.units if precision.calibration else {}
+    return {
+        (each.set, each.tensor): float(units[each.label]) if each.label in units else None
+        for each in precision.quantized
+        if not units or each.label in units
+    }
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
@@ -230,9 +233,3 @@ def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:
         name: Weights("init", jax.tree.map(jax_trees.abstract, made), {})
         for name, made in weights.items()
     }
-
-
-def _masks_and_lengths(spec: EntryPointSpec) -> list[str]:
-    """Return the parameters that the loader passes, not the caller: masks and lengths."""
-    pads = [pad for pad in map(at_once, spec.out_of_profile.values()) if isinstance(pad, Pad)]
-    return [name for pad in pads for name in (pad.mask, pad.length) if name]

@@ -69,6 +69,16 @@ class PlainJax:
         function = self.at(sizes)
         return function(function.arguments(inputs)).arrays
 
+    def allowance(
+        self,
+        sizes: Mapping[str, int],
+        inputs: Mapping[str, Array],
+        results: Mapping[str, Array],
+    ) -> float:
+        """Return the step allowance of results."""
+        function = self.at(sizes)
+        return function.allowance(function.arguments(inputs), results)
+
     def call_at(self, sizes: Mapping[str, int]) -> FlatCall:
         """Return the abstract call at these sizes. Raises CaptureError."""
         return self._call_at(self.plan, sizes)
@@ -130,7 +140,7 @@ class TrialCalls:
                     found.append(known[key])
                 raise_if(refusals(entry, tried(entry, found), "plain JAX itself", where))
                 outcomes[target].append(found)
-        trial_files.write_outcomes(self.scratch.folder, outcomes)
+        trial_files.outcome_file(self.scratch.folder).write(outcomes)
 
     def _try(self, trial: PlannedTrial, entry: EntryTrials) -> Difference:
         name = entry.entry_point
@@ -144,6 +154,10 @@ class TrialCalls:
             function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
         allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[where])
         call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
+
+        paths = [spec.path for spec in captured.inputs], [spec.path for spec in captured.outputs]
+        inputs, expected = map(dict, map(zip, paths, (call.inputs, call.expected)))
+        entry = replace(entry, atol=entry.atol + function.allowance(trial.sizes, inputs, expected))
 
         def late() -> AotcError:
             return ParityError(endless(entry, trial, allowed, self.manifest.where))

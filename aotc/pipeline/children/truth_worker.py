@@ -54,7 +54,7 @@ def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Opinion]:
     confined_process.keep_secret(*job.secrets)
     confined_process.shut_off(job.folder)
     scratch = Scratch(Path(job.folder))
-    program = scratch.read_program()
+    program = scratch.program.read()
     cases = []
     for call in job.calls:
         captured = program.entry_points[call.key.entry_point]
@@ -171,19 +171,30 @@ class _Case:
         """
         is_wide = artifact is not self._artifact
         results = [_wide(array) if is_wide else array for array in self._plain]
-        inputs = [Aval(array.shape, array.dtype) for array in calls[0]]
         outputs = [Aval(array.shape, array.dtype) for array in results]
         device.register_custom_calls(self._profile.module.custom_call_targets)
-        # It only reads the bytes; nothing here was signed.
-        blob = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
-        module = SymbolicModule(blob, inputs, outputs, options, "the truth")
-        executable = device.features.compile_symbolic(module)
-        found = []
-        for arguments in calls:
-            put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]
-            made = device.execute(executable, put)
-            found.append([device.to_numpy(r, aval) for r, aval in zip(made, outputs, strict=True)])
-        return found
+        return results_of(device, artifact, calls, outputs, options)
+
+
+def results_of(
+    device: Processor,
+    artifact: bytes,
+    calls: Sequence[Sequence[Array]],
+    outputs: Sequence[Aval],
+    options: Mapping[str, str],
+) -> list[list[Array]]:
+    """Return a module's results for each call's arguments. Raises AotcError, and XLA's errors."""
+    inputs = [Aval(array.shape, array.dtype) for array in calls[0]]
+    # It only reads the bytes; nothing here was signed.
+    blob = cast(VerifiedBlob, Blob(artifact, oci_layout.MODULE_TYPE))
+    module = SymbolicModule(blob, inputs, outputs, options, "the truth")
+    executable = device.features.compile_symbolic(module)
+    found = []
+    for arguments in calls:
+        put = [device.put(array, aval) for array, aval in zip(arguments, inputs, strict=True)]
+        made = device.execute(executable, put)
+        found.append([device.to_numpy(r, aval) for r, aval in zip(made, outputs, strict=True)])
+    return found
 
 
 def _neighbour(arguments: Sequence[Array], seed: int) -> list[Array]:

@@ -1,7 +1,7 @@
 """Selects the value trials of each executable, and runs plain JAX on their inputs."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -17,7 +17,7 @@ from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture.weight_sets import read_shards
 from aotc.check.padding.trial_files import read_arrays
 from aotc.check.value_inputs import KINDS, SPECIAL, Array, TrialLeaf, trial_inputs
-from aotc.check.value_trials import PlannedValues, Plans, value_file, write_plans
+from aotc.check.value_trials import FIXTURE, PlannedValues, Plans, plan_file, value_file
 from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import EntryPointSpec
 from aotc.pipeline.children.trial_reference import (
@@ -29,7 +29,7 @@ from aotc.pipeline.children.trial_reference import (
 )
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.bundle_manifest import WeightArgument
+from aotc_runtime.schema.bundle_manifest import TensorSpec, WeightArgument
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 BYTES_MAX = 2**27
@@ -67,11 +67,10 @@ ANCHOR_ELEMENTS_MAX = 2**16
 """Larger weights are no constants that inputs are close to."""
 
 
-def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> None:
+def record_all(calls: TrialCalls) -> None:
     """Write the plan of the value trials, and the inputs and plain JAX's results of each trial.
 
-    `by_loader` has the parameters that the loader passes, by entry point. Raises CaptureError
-    (AOTC-E842) for a function that does not end.
+    Raises CaptureError (AOTC-E842) for a function that does not end.
     """
     plans: Plans = {}
     scratch = calls.scratch
@@ -92,7 +91,7 @@ def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> N
                     bounds=spec.fixtures.ranges.get(tensor.path),
                     sample=array,
                     is_key=tensor.key_impl is not None,
-                    is_fixed=tensor.path in by_loader[name],
+                    is_fixed=tensor.path in spec.by_loader,
                 )
                 for tensor in captured.inputs
                 for array in [fixtures[key][tensor.path]]
@@ -100,8 +99,8 @@ def record_all(calls: TrialCalls, by_loader: Mapping[str, Collection[str]]) -> N
             calls.progress.started(f"running {key.label} on other inputs")
             anchors = [*_weights_of(profile, weights), *_constants(profile)]
             trials = _Trials(calls, key, profile, calls.functions[name], spec, leaves, anchors)
-            plans[key.label] = trials.record(_unjudged(captured, scratch))
-    write_plans(scratch.folder, plans)
+            plans[key.label] = trials.record(_unjudged(captured, scratch), captured.outputs)
+    plan_file(scratch.folder).write(plans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +115,24 @@ class _Trials:
     leaves: Sequence[TrialLeaf]
     anchors: Sequence[Array]
 
-    def record(self, unjudged: Mapping[str, str]) -> PlannedValues:
+    def record(self, unjudged: Mapping[str, str], outputs: Sequence[TensorSpec]) -> PlannedValues:
         """Run the trials that fit and return the plan; `unjudged` is why some have no truth."""
         skipped = {**unjudged, **self._too_large()}
         skipped |= endless(self.profile.module.custom_call_targets)
         if self.spec.numerics == "finite":
             skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
-        kinds = []
+        fixture = read_arrays(self.calls.scratch.fixture(self.key))
+        inputs = {leaf.path: fixture[f"inputs/{leaf.path}"] for leaf in self.leaves}
+        results = {each.path: fixture[f"outputs/{each.path}"] for each in outputs}
+        allowances = {FIXTURE: self.function.allowance(self.profile.sizes, inputs, results)}
         for kind in KINDS:
             if kind not in skipped:
                 try:
-                    self._record(kind)
-                    kinds.append(kind)
+                    allowances[kind] = self._record(kind)
                 except Exception as error:  # noqa: BLE001 - of users, jax and its debug options
                     skipped[kind] = f"plain JAX raises {type(error).__name__}"
-        return PlannedValues(tuple(kinds), {k: skipped[k] for k in KINDS if k in skipped})
+        kinds = tuple(kind for kind in KINDS if kind in allowances)
+        return PlannedValues(kinds, {k: skipped[k] for k in KINDS if k in skipped}, allowances)
 
     def _too_large(self) -> dict[str, str]:
         """Return trials that are left out for their cost, by figures equal in every build."""
@@ -148,14 +150,16 @@ class _Trials:
         why = f"a call has {flops} floating-point operations"
         return dict.fromkeys(MOST_TELLING[fitting:], why)
 
-    def _record(self, kind: str) -> None:
+    def _record(self, kind: str) -> float:
         made = trial_inputs(kind, self.leaves, self.anchors, self.spec.fixtures.seed)
         inputs = {leaf.path: array for leaf, array in zip(self.leaves, made, strict=True)}
         where = f"{self.key.label} with the inputs {kind}"
         with _ending(where, self.function, self.calls.progress):
             results = self.function.outputs(self.profile.sizes, inputs)
+            allowance = self.function.allowance(self.profile.sizes, inputs, results)
         data = write_fixture(inputs, results, where=self.key.label)
         value_file(self.calls.scratch.folder, self.key, kind).write_bytes(data)
+        return allowance
 
 
 def endless(custom_call_targets: Sequence[str]) -> dict[str, str]:

@@ -16,8 +16,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
-FIRST_VERSION, ASSETS_VERSION, FORMAT_VERSION = "1.0", "1.1", "1.1"
-"""The first version, the first with assets and packed weights, and the newest known here."""
+FIRST_VERSION, SECOND_VERSION, FORMAT_VERSION = "1.0", "1.1", "1.1"
+"""The first version, the one that added assets, packed weights and rounded activations, and the
+newest known here."""
 
 Digest = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Size = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -341,11 +342,13 @@ class Tuned(_Part, frozen=True):
 class Precision(_Part, frozen=True):
     """The precision in which the build stored weights.
 
-    `name` is the build manifest's; `weights` is the element type of those that were quantized.
+    `name` is the build manifest's; `weights` is the element type of those that were quantized. In
+    calls, `activations` are rounded to 8 bits, with scales of each row or calibrated ones.
     """
 
     name: Name
     weights: Literal["int8", "int4"]
+    activations: Literal["dynamic", "static"] | UnsetType = UNSET
 
 
 class ProfileRecord(_Part, frozen=True):

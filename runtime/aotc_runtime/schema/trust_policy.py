@@ -32,7 +32,7 @@ RequiredMetric = Annotated[
 ]
 """An entry point and its metric: "classify.top1"."""
 
-WeightPrecision = Literal["float32", "int8", "int4"]
+AcceptedPrecision = Literal["float32", "int8", "int4", "dynamic", "static"]
 """The fewest bits of weights that an executable takes; "float32" stands for more than 8."""
 
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]
@@ -148,8 +148,8 @@ class TrustPolicy(_Table, frozen=True):
     `references` is the required form of a reference to a registry; None allows tags. If one of
     `timestamp_authorities` states when a signature was made, the signing key is checked at that
     time. `metrics` has the least value that every target must have been evaluated with, or the
-    largest where less is better. `precisions` are those of weights as the bundle holds them; None
-    allows any.
+    largest where less is better. `precisions` are those of weights as the bundle holds them, and
+    in which calls round the other factors of products; None allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -169,7 +169,7 @@ class TrustPolicy(_Table, frozen=True):
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
     metrics: dict[RequiredMetric, float] = {}
-    precisions: Annotated[tuple[WeightPrecision, ...], Meta(min_length=1)] | None = None
+    precisions: Annotated[tuple[AcceptedPrecision, ...], Meta(min_length=1)] | None = None
     channel: Channel | None = None
 
     def binds_builders(self) -> bool:

@@ -129,9 +129,7 @@ class LoadedEntryPoint:
 
         None sends the call through all checks, which find the reason.
         """
-        if len(args) != self._plain_count:
-            return None
-        if self._rival in _MODULES:
+        if len(args) != self._plain_count or self._rival in _MODULES:
             return None
         # Identity of types: a dtype of another byte order is another object.
         for leaf, dtype in zip(args, self._dtypes, strict=True):

@@ -86,15 +86,12 @@ def map_file(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> memoryvie
     descriptor = open_descriptor(path)
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        size = status.st_size
-        if size == 0:
+        require_regular(status.st_mode)
+        if status.st_size == 0:
             return memoryview(b"")
-        if sys.version_info >= (3, 13):
-            # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
-            return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
-        return memoryview(kind(descriptor, size, access=mmap.ACCESS_READ))
+        # Otherwise each map keeps a descriptor, and a folder of many blobs runs out of them.
+        untracked = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+        return memoryview(kind(descriptor, status.st_size, access=mmap.ACCESS_READ, **untracked))
     finally:
         os.close(descriptor)
 

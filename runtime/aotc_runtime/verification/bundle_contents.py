@@ -223,6 +223,7 @@ def begin_contents(
     manifests: dict[str, BundleManifest] = {}
     targets: dict[str, ImageManifest] = {}
     layers: dict[str, Descriptor] = {}
+    sizes: dict[str, int] = {}
     # OCI 1.1 allows an index to list what is not stored. A target is there whole, or not at all:
     # what is left of one whose image manifest is gone is reached by nothing (AOTC-E204).
     stored = [ref for ref in index.manifests if source.blob(ref.digest) is not None]
@@ -237,19 +238,20 @@ def begin_contents(
             where, name = f"{source.name} root index", manifest.target.name
             raise refusal("AOTC-E116", where, name, cause="duplicate-target")
         raise_if(check_consistency(manifest, f"{source.name} {what}"))
-        raise_if(check_layers(image, manifest, source.name))
+        raise_if(check_layers(image, manifest, sizes, source.name))
         manifests[manifest.target.name] = manifest
         targets[manifest.target.name] = image
-        layers |= {layer.digest: layer for layer in image.layers}
+        for layer in image.layers:
+            # What is more than weights in any target is copied, and hashed before it is used.
+            if _is_weights(layers.setdefault(layer.digest, layer)):
+                layers[layer.digest] = layer
         reached |= {reference.digest, image.config.digest, *(d.digest for d in image.layers)}
     identities = {(manifest.name, manifest.version) for manifest in manifests.values()}
     if len(identities) != 1:
         found = ", ".join(f"{name} {version}" for name, version in sorted(identities))
         raise refusal("AOTC-E116", source.name, found, expected="one name and version")
-    surplus = sorted(source.digests() - reached)
-    if surplus:
-        where = f"{source.name} {surplus[0]}"
-        raise refusal("AOTC-E204", where, f"{len(surplus)} unsigned blobs")
+    if surplus := sorted(source.digests() - reached):
+        raise refusal("AOTC-E204", f"{source.name} {surplus[0]}", f"{len(surplus)} unsigned blobs")
     there = {d: layer for d, layer in layers.items() if d not in unread or not _is_weights(layer)}
     blobs, weights = _hash_layers(source, there)
     absent = tuple(_target_name(ref) for ref in index.manifests if ref not in stored)
@@ -316,12 +318,17 @@ def roles_of(manifest: BundleManifest) -> Iterator[tuple[BlobRef, str, str]]:
         yield manifest.evidence, oci_layout.EVIDENCE_TYPE, "evidence"
 
 
-def check_layers(image: ImageManifest, manifest: BundleManifest, where: str) -> Iterator[Finding]:
-    """Check that the layers are exactly the blobs of the manifest, in size and type (AOTC-E205)."""
+def check_layers(
+    image: ImageManifest, manifest: BundleManifest, sizes: dict[str, int], where: str
+) -> Iterator[Finding]:
+    """Check that the layers are exactly the blobs of the manifest, in size and type (AOTC-E205).
+
+    `sizes` are by digest, of the targets before; this one's are added.
+    """
     wanted = references(manifest)
     for ref, _, role in roles_of(manifest):
-        if ref.size != wanted[ref.digest][1]:
-            found, expected = f"{ref.size} bytes", f"{wanted[ref.digest][1]} bytes"
+        if ref.size != (size := sizes.setdefault(ref.digest, ref.size)):
+            found, expected = f"{ref.size} bytes", f"{size} bytes"
             yield finding("AOTC-E205", f"{where} {role}", found, expected=expected)
     given = {layer.digest: (layer.mediaType, layer.size) for layer in image.layers}
     if [layer.digest for layer in image.layers] != sorted(given):

@@ -40,11 +40,12 @@ def choose(
     """
     signed = attribute(source, policy, now)
     manifests, images = {}, {}
+    sizes: dict[str, int] = {}
     for image, data in documents:
         where = f"{source.name} bundle manifest {image.config.digest[7:19]}"
         manifest = bundle_manifest(data, where)
         raise_if(check_consistency(manifest, where))
-        raise_if(check_layers(image, manifest, source.name))
+        raise_if(check_layers(image, manifest, sizes, source.name))
         manifests[manifest.target.name], images[manifest.target.name] = manifest, image
     raise_if(
         check_policy(signed, Contents(signed.parsed.root_digest, manifests, {}, images, absent))

@@ -209,11 +209,8 @@ def _keys_of(policy: TrustPolicy, file: PolicyFile) -> dict[str, PublicKey]:
         findings += sigstore_identities.check_identities(policy, file.name)
         distinct |= sigstore_identities.as_keys(policy)
     raise_if(findings)
-    holders = {key.holder for key in distinct.values()}
     if policy.threshold > 1:
-        raise_if(_said().alike(holders, file.place("threshold")))
-        if policy.threshold > len(holders):
-            raise TrustError(_said().threshold(policy, len(holders), file.place("threshold")))
+        raise_if(_said().check_threshold(policy, distinct.values(), file.place("threshold")))
     return distinct
 
 

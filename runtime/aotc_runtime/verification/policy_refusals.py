@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.verification.public_keys import PublicKey
 
 _WRITE_ONE = "write a policy with `aotc trust init --key KEY.pub --name NAME`"
 
@@ -75,25 +76,24 @@ def invalid(where: str, error: Exception) -> Finding:
     return finding("AOTC-E309", where, found, hint=hint)
 
 
-def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
-    """Return a finding (AOTC-E309) for a threshold that cannot be reached."""
-    holders = [key.holder for key in policy.keys] + [each.holder for each in policy.identities]
-    counted = "holders of keys" if any(holders) else "distinct keys"
-    counted += " and identities" if policy.identities else ""
-    found, cause = str(policy.threshold), "trust-threshold-is-unreachable"
-    return finding("AOTC-E309", where, found, cause=cause, expected=f"at most {most} {counted}")
-
-
-def alike(holders: Iterable[str], where: str) -> list[Finding]:
-    """Return AOTC-E309 for each pair of holders that look alike, and would count as two."""
+def check_threshold(
+    policy: TrustPolicy, keys: Iterable[PublicKey], where: str
+) -> Iterator[Finding]:
+    """Yield AOTC-E309 for holders that look alike, and for too few holders for the threshold."""
+    holders = sorted({key.holder for key in keys})
     seen: dict[str, str] = {}
-    cause, findings = "holders-of-keys-look-alike", []
-    for holder in sorted(holders):
+    for holder in holders:
         other = seen.setdefault(_as_it_looks(holder), holder)
         if other != holder:
-            found = f"{other!a} and {holder!a}"
-            findings.append(finding("AOTC-E309", where, found, cause=cause))
-    return findings
+            found, cause = f"{other!a} and {holder!a}", "holders-of-keys-look-alike"
+            yield finding("AOTC-E309", where, found, cause=cause)
+    if policy.threshold > len(holders):
+        stated = [key.holder for key in policy.keys]
+        stated += [each.holder for each in policy.identities]
+        counted = "holders of keys" if any(stated) else "distinct keys"
+        counted += " and identities" if policy.identities else ""
+        expected, cause = f"at most {len(holders)} {counted}", "trust-threshold-is-unreachable"
+        yield finding("AOTC-E309", where, str(policy.threshold), cause=cause, expected=expected)
 
 
 def _as_it_looks(text: str) -> str:

@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.schema.bundle_manifest import (
-    ASSETS_VERSION,
     FIRST_VERSION,
+    SECOND_VERSION,
     XLA,
     XLA_PLATFORMS,
     BundleManifest,
@@ -203,9 +203,9 @@ FEW_BITS = ("int8", "uint8", "int4", "uint4")
 
 
 def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
-    """Return the precisions of an executable's weights with two or more axes.
+    """Return the precisions of an executable's weights with two or more axes, and of activations.
 
-    They count wherever they were quantized: by the build, or before it.
+    Weights count wherever they were quantized: by the build, or before it.
     """
     captured = () if profile.tuned is UNSET else profile.tuned.captured
     taken = [
@@ -217,24 +217,32 @@ def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
         for tensor in weights.tensors
         if (name, tensor.name) in taken and len(tensor.shape) > 1 and tensor.dtype in FEW_BITS
     }
-    return found or {"float32"}
+    stated = profile.precision
+    activations = {str(stated.activations)} if stated and stated.activations else set()
+    return (found or {"float32"}) | activations
 
 
 def check_precisions(
     profiles: Sequence[ProfileRecord], manifest: BundleManifest, where: str
 ) -> Iterator[Finding]:
-    """Yield AOTC-E118 for each profile that states a precision in which it takes no weights."""
+    """Yield AOTC-E118 for each profile that states a precision in which it takes no weights.
+
+    Rounded activations are of a later format version than the first.
+    """
     for index, profile in enumerate(profiles):
-        stated = profile.precision
+        stated, place = profile.precision, f"{where} profile {index}"
         if stated is not UNSET and stated.weights not in precisions_of(profile, manifest):
-            yield _finding(f"{where} profile {index}", f"weights in {stated.weights}", "none")
+            yield _finding(place, f"weights in {stated.weights}", "none")
+        if stated and stated.activations and manifest.format_version == FIRST_VERSION:
+            expected = f"none before format version {SECOND_VERSION}"
+            yield _finding(place, expected, f"{stated.activations} activations")
 
 
 def check_packed(weights: WeightSet, version: str, where: str) -> Iterator[Finding]:
     """Yield AOTC-E118 for packed weights that are no bytes, or older than their format version."""
     for tensor in weights.tensors:
         if tensor.packed and (tensor.dtype is not DType.UINT8 or version == FIRST_VERSION):
-            expected = f"uint8, from format version {ASSETS_VERSION} on"
+            expected = f"uint8, from format version {SECOND_VERSION} on"
             yield _finding(f"{where} {tensor.name}", expected, f"{tensor.dtype} in {version}")
 
 
@@ -242,7 +250,7 @@ def check_assets(manifest: BundleManifest, where: str) -> Iterator[Finding]:
     """Yield every contradiction about the assets of a manifest (AOTC-E118)."""
     assets = manifest.assets or {}
     if manifest.format_version == FIRST_VERSION or not assets:
-        expected = f"at least one, from format version {ASSETS_VERSION} on"
+        expected = f"at least one, from format version {SECOND_VERSION} on"
         found = f"{len(assets)} in {manifest.format_version}"
         yield _finding(f"{where} assets", expected, found)
     # These stay mapped, while assets are copied before they are hashed.

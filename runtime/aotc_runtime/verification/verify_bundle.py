@@ -17,7 +17,7 @@ makes the stages, `VerifiedBlob` and `VerifiedBundle`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Struct
 
@@ -66,11 +66,15 @@ def parse(source: BlobSource, policy: TrustPolicy, unread: Mapping[str, int] = A
     """Verification step 1."""
     root = read_root(source)
     if policy.limits != SizeLimits():
-        # Imported here and below, because most loads need none of these rules.
-        from aotc_runtime.verification import policy_rules
-
-        raise_if(policy_rules.check_limits(source, policy.limits, unread))
+        raise_if(_rules().check_limits(source, policy.limits, unread))
     return Parsed(source, policy, root, unread)
+
+
+def _rules() -> Any:
+    """Return the policy's rules, imported for the first policy and bundle that need one."""
+    from aotc_runtime.verification import policy_rules
+
+    return policy_rules
 
 
 class Attested(Struct, frozen=True):
@@ -84,9 +88,7 @@ def collect(parsed: Parsed) -> Attested:
     """Verification step 2."""
     source, policy = parsed.source, parsed.policy
     if policy.revoked.roots:
-        from aotc_runtime.verification import policy_rules
-
-        raise_if(policy_rules.check_revoked_root(parsed.root_digest, policy, source.name))
+        raise_if(_rules().check_revoked_root(parsed.root_digest, policy, source.name))
     return Attested(parsed, read_envelopes(source, parsed.root))
 
 
@@ -211,9 +213,7 @@ def evaluate(accepted: Accepted, facts: HostFacts, target: str | None = None) ->
     contents, policy = accepted._contents, accepted.signed.parsed.policy
     manifests = contents.manifests
     if policy.engines is not None or policy.accepts != Accepts():
-        from aotc_runtime.verification import policy_rules
-
-        manifests, findings = policy_rules.accepted_targets(manifests, facts, policy, target)
+        manifests, findings = _rules().accepted_targets(manifests, facts, policy, target)
         _refuse(accepted, findings)
     certificates = certificates_of(accepted.signed)
     choice = choose_target(manifests, facts, target, contents.absent, certificates)
@@ -341,28 +341,20 @@ def check_policy(signed: Signed, contents: Contents) -> Iterator[Finding]:
     manifests = contents.manifests.values()
     manifest = next(iter(manifests))
     if manifest.name != policy.name or policy.minimum_version:
-        from aotc_runtime.verification import policy_rules
-
-        yield from policy_rules.check_identity(manifest, policy)
+        yield from _rules().check_identity(manifest, policy)
     if policy.revoked.blobs:
-        from aotc_runtime.verification import policy_rules
-
-        roles = policy_rules.roles_by_digest(
+        roles = _rules().roles_by_digest(
             contents.root_digest, contents.targets, contents.manifests, signed.envelopes.blobs
         )
-        yield from policy_rules.check_revoked_blobs(roles, policy)
+        yield from _rules().check_revoked_blobs(roles, policy)
     if policy.asks_about_builds():
         from aotc_runtime.verification import provenance_rules
 
         yield from provenance_rules.check_builds(signed.provenance, policy, where, signed.now)
     entry_points = (each for manifest in manifests for each in manifest.entry_points.values())
     if any(entry_point.out_of_profile for entry_point in entry_points):
-        from aotc_runtime.verification import policy_rules
-
-        yield from policy_rules.check_fallbacks(manifests, policy)
+        yield from _rules().check_fallbacks(manifests, policy)
     if policy.numerics is not None or policy.metrics or policy.precisions is not None:
-        from aotc_runtime.verification import policy_rules
-
-        yield from policy_rules.check_numerics(manifests, policy)
-        yield from policy_rules.check_metrics(manifests, policy.metrics)
-        yield from policy_rules.check_precisions(manifests, policy.precisions)
+        yield from _rules().check_numerics(manifests, policy)
+        yield from _rules().check_metrics(manifests, policy.metrics)
+        yield from _rules().check_precisions(manifests, policy.precisions)

@@ -40,6 +40,9 @@ SENT_CHUNK_BYTES = 64 * 2**10
 
 CONNECTIONS_KEPT = 8
 
+REASON_MAX = 100
+"""Characters of a status line's text; servers may send 65,000."""
+
 CA_BYTES_MAX = 16 * 2**20
 """The most that a file of certificates has; a system's has 0.3 MB."""
 
@@ -199,7 +202,7 @@ class Response:
         progress: Progress,
         end: Callable[[], None],
     ) -> None:
-        self.status, self.reason = response.status, response.reason or ""
+        self.status, self.reason = response.status, (response.reason or "")[:REASON_MAX]
         self._response, self._transfer, self._progress = response, transfer, progress
         self._end = end
 

@@ -59,6 +59,11 @@ def wrong_everywhere(documents: Documents) -> None:
         reference["size"] += reference["digest"] == digest
 
 
+def another_size_in_a_target(documents: Documents) -> None:
+    second_target(lambda manifest: manifest["target"].update(name="other"))(documents)
+    wrong_everywhere(documents)
+
+
 def deep(levels: int) -> Callable[[Documents], None]:
     def edit(documents: Documents) -> None:
         tree: dict[str, Any] = {"node": "leaf", "index": 0}
@@ -129,6 +134,7 @@ IMAGES: dict[str, tuple[str, Callable[[Documents], object]]] = {
         "AOTC-E205",
         lambda d: d.image["layers"].insert(0, d.image["layers"][0]),
     ),
+    "image: a layer of two sizes in two targets": ("AOTC-E205", another_size_in_a_target),
     "image: layers in another order": ("AOTC-E205", lambda d: d.image["layers"].reverse()),
     "image: a layer that the manifest does not know": ("AOTC-E205", lambda d: layer(d, b"x")),
     "image: a layer that is missing": ("AOTC-E205", no_layer),

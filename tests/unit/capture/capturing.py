@@ -62,7 +62,7 @@ class Outcome:
     @property
     def program(self) -> CapturedProgram:
         assert self.exit_code == 0, f"{self.findings}\n{self.stderr}"
-        return self.scratch.read_program()
+        return self.scratch.program.read()
 
     @property
     def f(self) -> CapturedEntryPoint:

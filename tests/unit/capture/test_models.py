@@ -325,7 +325,7 @@ def test_keep_going_names_all_bad_files(capture: Capture, files: dict[str, bytes
     codes = [finding.code for finding in outcome.findings]
     assert codes == ["AOTC-E843", "AOTC-E829", "AOTC-E829"]
     assert "no weights today" in outcome.findings[1].found
-    assert list(outcome.scratch.read_program().entry_points) == ["f"]
+    assert list(outcome.scratch.program.read().entry_points) == ["f"]
 
 
 def test_keep_going_needs_a_model_file(capture: Capture, files: dict[str, bytes]) -> None:

@@ -21,9 +21,7 @@ from aotc.check.plain_structures import (
     as_argument,
     call_file,
     differences,
-    read_call,
     unchanged,
-    write_call,
 )
 from aotc_runtime import Record
 from aotc_runtime.base.errors import refusal
@@ -155,8 +153,8 @@ def test_each_call_is_read_back_by_its_executable(tmp_path: Path) -> None:
     sizes: list[dict[str, int]] = [{}, {"n": 1}, {"n": 10}, {"n" * 128: 1}, {"m" * 128: 1}]
     keys = [executable_key(name, each) for name in ("f", "f.n", "f" * 128) for each in sizes]
     for key in keys:
-        write_call(tmp_path, PlainCall(key, (), spell(B)))
-    assert [read_call(call_file(tmp_path, key)).key for key in keys] == keys
+        call_file(tmp_path, key).write(PlainCall(key, (), spell(B)))
+    assert [call_file(tmp_path, key).read().key for key in keys] == keys
 
 
 C = np.float32([5, 6])
@@ -200,7 +198,8 @@ def described(parameters: tuple[Parameter, ...] = RIGHT, result: Tree | None = N
 def called(tmp_path: Path) -> Path:
     """A folder with what plain JAX was called with and returned."""
     arguments = (Passed("pair", spell(Pair(A, B)), True, True), Passed("x", spell(C), True, True))
-    write_call(tmp_path, PlainCall(ExecutableKey("f"), arguments, spell({"a": B, "b": A})))
+    call = PlainCall(ExecutableKey("f"), arguments, spell({"a": B, "b": A}))
+    call_file(tmp_path, call.key).write(call)
     fixture = {"inputs/pair/low": A, "inputs/pair/high": B, "inputs/x": C}
     fixture |= {"outputs/a": B, "outputs/b": A}
     (tmp_path / "fixture.f.safetensors").write_bytes(write_tensors(fixture, where="f"))
@@ -242,7 +241,8 @@ def test_what_has_no_name_for_callers_is_passed_by_position_alone(called: Path) 
     manifest = described()
     manifest.entry_points["f"].tolerance = SimpleNamespace(rtol="0", atol="0")
     arguments = (Passed("x", spell(C), True, False),)
-    write_call(called, PlainCall(ExecutableKey("f"), arguments, spell(C)))
+    call = PlainCall(ExecutableKey("f"), arguments, spell(C))
+    call_file(called, call.key).write(call)
     assert list(call_differences({"f": by_position}, manifest, called)) == []  # type: ignore[arg-type]
 
 

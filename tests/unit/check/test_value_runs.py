@@ -39,7 +39,7 @@ def folder(resident: ResidentBundle, tmp_path: Path) -> Path:
         data = write_tensors({name: view for name, (view, _) in views.items()}, where="")
         value_trials.value_file(tmp_path, profile.key, "other").write_bytes(data)
         plans[profile.key.label] = PlannedValues(("other",))
-    value_trials.write_plans(tmp_path, plans)
+    value_trials.plan_file(tmp_path).write(plans)
     return tmp_path
 
 

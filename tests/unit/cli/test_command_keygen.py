@@ -9,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer import load_signer
-from aotc.bundle.sign.signing_keys import key_id, load_private_key
 from aotc_runtime.verification.public_keys import load_public_key
 from tests.conftest import Run
 
@@ -32,7 +31,7 @@ def test_plain_pair_is_private(aotc: Run, tmp_path: Path, monkeypatch: pytest.Mo
     }
     assert mode(tmp_path / "ci.key") == 0o600
     assert b"ENCRYPTED" not in (tmp_path / "ci.key").read_bytes()
-    assert key_id(load_private_key(tmp_path / "ci.key", None)) == done.document["key_id"]
+    assert load_signer(tmp_path / "ci.key", None).key_id == done.document["key_id"]
 
 
 @pytest.mark.parametrize("source", ["variable", "file", "file beats variable", "bytes"])
@@ -50,10 +49,10 @@ def test_an_encrypted_pair_loads_with_its_passphrase_only(
     done = aotc(*arguments)
     assert done.document["encrypted"] is True
     assert mode(tmp_path / "ci.key") == 0o600
-    assert key_id(load_private_key(tmp_path / "ci.key", secret)) == done.document["key_id"]
+    assert load_signer(tmp_path / "ci.key", secret).key_id == done.document["key_id"]
     for wrong in (None, b"", b"another", secret + b"\n"):
         with pytest.raises(UsageError) as caught:
-            load_private_key(tmp_path / "ci.key", wrong)
+            load_signer(tmp_path / "ci.key", wrong)
         assert caught.value.code == "AOTC-E007"
 
 
@@ -72,7 +71,7 @@ def test_empty_passphrase_is_refused(refused: Run, tmp_path: Path, content: byte
 def test_a_passphrase_may_be_as_long_as_openssl_takes(aotc: Run, tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(b"x" * 1023)
     assert aotc("keygen", "ci", "--passphrase-file", "secret", "--json").document["encrypted"]
-    load_private_key(tmp_path / "ci.key", b"x" * 1023)
+    load_signer(tmp_path / "ci.key", b"x" * 1023)
 
 
 @pytest.mark.parametrize("existing", ["ci.key", "ci.pub"])

@@ -52,8 +52,13 @@ MISUSED = [
             ("--not-after 2027-01-01T00:00:00", "has no offset from UTC"),
             ("--not-after tomorrow", "no time"),
             ("--not-before 2026-13-01", "no time"),
+            *(
+                (f"{option} '\udcff'", "is not UTF-8")
+                for option in ("--name", "--holder", "--builder")
+            ),
         )
     ),
+    ("trust init --key k --name n --holder '\udcff'", "aotc trust init", "is not UTF-8"),
     ("trust revoke p", "aotc trust revoke", "name what to revoke"),
     ("trust revoke p --blob x --since 2027-01-01", "aotc trust revoke", "--since says when"),
     ("trust revoke p --key k --since soon", "aotc trust revoke", "no time"),

@@ -14,7 +14,6 @@ from aotc.config.build_manifest import (
     decode_build_manifest,
     dimensions_of,
     encode_build_manifest,
-    leaf_paths,
     profiles_of,
     read_build_manifest,
 )
@@ -88,7 +87,7 @@ def test_nested_inputs_keep_their_structure_and_leaf_paths(read: Read) -> None:
     assert step.inputs["pair"] == InputList(
         (InputLeaf(("batch",), DType.INT64), InputDict({"deep": InputLeaf((2,), DType.BOOL)}))
     )
-    paths = [p for name, tree in step.inputs.items() for p, _ in leaf_paths(tree, name)]
+    paths = [*step.leaves]
     assert paths == ["state", "key", "pair/0", "pair/1/deep", "batch/image", "batch/shape"]
     assert dimensions_of(step.inputs["state"]) == {"batch"}
     assert dimensions_of(step.inputs["batch"]) == {"batch", "length"}

@@ -38,7 +38,7 @@ def test_the_files_of_a_folder_are_sorted(tmp_path: Path) -> None:
     manifest = read(tmp_path, 'data = "all"\nmetric = "mine:score"\nmaximum = 2.5')
     files = [each.text for each in manifest.evaluation_files("f")]
     assert files == ["all/a.npz", "all/b.npz", "all/c.npz"]
-    assert [*manifest.files()][-1].path == tmp_path / "all" / "c.npz"
+    assert [*manifest.files()][-1][1].path == tmp_path / "all" / "c.npz"
     spec = manifest.entry_points["f"].evaluation
     assert spec is not None
     assert (spec.better, spec.functions) == ("lower", {"metric": "mine:score"})

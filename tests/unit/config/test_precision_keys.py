@@ -86,6 +86,11 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
             SMALL.replace("int8", "int4") + 'activations = "dynamic"',
             *("AOTC-E807", "precision.small.activations", 'weights = "int4"'),
         ),
+        (
+            '"small"',
+            SMALL + 'activations = "static"',
+            *("AOTC-E804", "entry_points.predict.precision", "[entry_points.predict.evaluation]"),
+        ),
         ('"small"', SMALL + 'compute = "bfloat16"', "AOTC-E803", "precision.small.compute", ""),
         ('"small"', SMALL.replace("int8", "int2"), "AOTC-E805", "precision.small.weights", "int4"),
         ('"small"', SMALL + '[precision.float32]\nweights = "int8"', "AOTC-E805", "precision", ""),

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from aotc.base.errors import CompileError
 from aotc.compile.xla.plugin_jobs import steps
 from aotc.engines.cuda import cuda_wheels
 from aotc.engines.cuda.cuda_compiler import is_allowed
 from aotc.engines.cuda.gpu_descriptions import ASSUMED, changed, claims, complete, texts
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import CudaDevice
 from aotc_runtime.schema.served_kernels import cuda_module
 from tests.unit.engines.lowering import install
@@ -158,8 +160,7 @@ def test_what_is_there_is_found_with_its_versions(site: Path) -> None:
     for name, file in FILES.items():
         install(site, name, "0.12.0" if name.startswith("jax") else "13.5.37", file)
     install(site, cuda_wheels.UNPACKER, "2.14.0", None)
-    found, findings = cuda_wheels.find("0.12.0")
-    assert findings == [] and found is not None
+    found = cuda_wheels.find("0.12.0")
     assert found.plugin == site / FILES[cuda_wheels.PLUGIN]
     assert found.versions == {
         "jax-cuda13-pjrt": "0.12.0",
@@ -168,14 +169,18 @@ def test_what_is_there_is_found_with_its_versions(site: Path) -> None:
         "nvidia-nvvm": "13.5.37",
     }
     install(site, cuda_wheels.LINKER, "13.1.0", None)
-    linking, _ = cuda_wheels.find("0.12.0")
-    assert linking is not None and linking.versions[cuda_wheels.LINKER] == "13.1.0"
+    assert cuda_wheels.find("0.12.0").versions[cuda_wheels.LINKER] == "13.1.0"
+
+
+def refused() -> tuple[Finding, ...]:
+    with pytest.raises(CompileError) as error:
+        cuda_wheels.find("0.12.0")
+    return error.value.findings
 
 
 @pytest.mark.usefixtures("site")
 def test_without_any_all_are_named_with_the_extra() -> None:
-    found, findings = cuda_wheels.find("0.12.0")
-    assert found is None
+    findings = refused()
     assert [finding.where for finding in findings] == [*FILES, cuda_wheels.UNPACKER]
     assert {finding.code for finding in findings} == {"AOTC-E907"}
     assert all("'.[cuda13]'" in finding.hint for finding in findings)
@@ -186,13 +191,13 @@ def test_a_wheel_whose_file_is_gone_is_as_if_it_were_missing(site: Path, name: s
     for each, file in EVERY.items():
         install(site, each, "0.12.0", file)
     (site / FILES[name]).unlink()
-    assert [finding.where for finding in cuda_wheels.find("0.12.0")[1]] == [name]
+    assert [finding.where for finding in refused()] == [name]
 
 
 @pytest.mark.parametrize("name", [cuda_wheels.PLUGIN, cuda_wheels.KERNELS])
 def test_the_plugin_has_to_be_of_jaxlibs_version(site: Path, name: str) -> None:
     for each, file in EVERY.items():
         install(site, each, "0.11.2" if each == name else "0.12.0", file)
-    (finding,) = cuda_wheels.find("0.12.0")[1]
+    (finding,) = refused()
     assert (finding.code, finding.where, finding.found) == ("AOTC-E907", name, "0.11.2")
     assert "jax-cuda13-pjrt==0.12.0 jax-cuda13-plugin==0.12.0" in finding.hint

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from aotc.base.errors import BuildManifestError
+from aotc.base.errors import BuildManifestError, CompileError
 from aotc.compile.target_files import read_target
 from aotc.engines.tpu import tpu_topologies, tpu_wheels
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import TpuDevice
 from tests.unit.engines.lowering import install
 
@@ -110,14 +111,19 @@ def install_libtpu(site: Path, version: str) -> Path:
 @pytest.mark.parametrize("version", ["0.0.50", "0.0.50.1"])
 def test_the_release_that_jax_names_is_found(site: Path, version: str) -> None:
     library = install_libtpu(site, version)
-    assert tpu_wheels.find() == (library, version, [])
+    assert tpu_wheels.find() == (library, version)
+
+
+def refused() -> tuple[Finding, ...]:
+    with pytest.raises(CompileError) as error:
+        tpu_wheels.find()
+    return error.value.findings
 
 
 @pytest.mark.parametrize("version", ["0.0.48", "0.0.5", "0.0.500", "0.0.51"])
 def test_another_release_is_refused_with_the_one_that_jax_names(site: Path, version: str) -> None:
     install_libtpu(site, version)
-    library, _, (finding,) = tpu_wheels.find()
-    assert library is None
+    (finding,) = refused()
     assert (finding.code, finding.where, finding.found) == ("AOTC-E907", "libtpu", version)
     assert finding.expected == "libtpu 0.0.50, for jax 0.12.0.1"
     assert finding.hint == "run `pip install libtpu==0.0.50`"
@@ -125,15 +131,13 @@ def test_another_release_is_refused_with_the_one_that_jax_names(site: Path, vers
 
 @pytest.mark.usefixtures("site")
 def test_none_is_refused_with_the_extra() -> None:
-    library, _, (finding,) = tpu_wheels.find()
-    assert library is None
+    (finding,) = refused()
     assert (finding.code, finding.title) == ("AOTC-E907", "compiler is not installed")
     assert "'.[tpu]'" in finding.hint
 
 
 def test_one_whose_library_is_gone_is_refused(site: Path) -> None:
     install_libtpu(site, "0.0.50").unlink()
-    library, _, (finding,) = tpu_wheels.find()
-    assert library is None
+    (finding,) = refused()
     assert finding.found == "no libtpu.so in it"
     assert "--force-reinstall libtpu==0.0.50" in finding.hint

@@ -1,1 +1,1 @@
-"""ONNX operators as jax functions, one module per family; `table.py` finds them by name."""
+"""ONNX operators as jax functions, by family; `onnx_operator_table` finds them by name."""

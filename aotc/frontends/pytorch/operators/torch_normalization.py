@@ -63,7 +63,7 @@ def _by_statistics(
     return made.astype(x.dtype)
 
 
-@op("batch_norm", refuse=_statistics)
+@op("_native_batch_norm_legit_functional")
 def batch_norm(
     input: Array,
     weight: Array | None,
@@ -73,24 +73,13 @@ def batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> Array:
-    if training or running_mean is None or running_var is None:
-        return _by_batch(input, weight, bias, eps)[0]
-    return _by_statistics(input, weight, bias, running_mean, running_var, eps)
+) -> tuple[Any, ...]:
+    """Return the result, means, 1 / deviations, and new running statistics.
 
-
-@op("_native_batch_norm_legit_functional")
-def batch_norm_with_statistics(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, ...]:
-    """With new running statistics, in which the variance is the unbiased one."""
+    In these, the variance is the unbiased one.
+    """
+    if running_mean is None or running_var is None:
+        return *_by_batch(input, weight, bias, eps), None, None
     if not training:
         made = _by_statistics(input, weight, bias, running_mean, running_var, eps)
         nothing = jnp.zeros((0,), wide(input.dtype))
@@ -103,18 +92,7 @@ def batch_norm_with_statistics(
     return made, middle, inverse, *new
 
 
-@op("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
-def batch_norm_eval(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, ...]:
-    given = input, weight, bias, running_mean, running_var
-    return batch_norm_with_statistics(*given, False, momentum, eps)[:3]
+op("batch_norm", refuse=_statistics)(first(batch_norm))
 
 
 @op("instance_norm", refuse=_statistics)
@@ -136,11 +114,6 @@ def instance_norm(
     return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
 
 
-def _kept(x: Array, weight: Array | None) -> Any:
-    """Return the dtype of statistics: the input's, unless the weight has more precision."""
-    return x.dtype if weight is None else weight.dtype
-
-
 @op("native_layer_norm")
 def native_layer_norm(
     input: Array,
@@ -153,7 +126,7 @@ def native_layer_norm(
     middle, variance = _moments(x, tuple(range(x.ndim - len(normalized_shape), x.ndim)))
     inverse = 1 / jnp.sqrt(variance + eps)
     made = _affine((x - middle) * inverse, weight, bias)
-    kept = _kept(input, weight)
+    kept = input.dtype if weight is None else weight.dtype
     return made.astype(input.dtype), middle.astype(kept), inverse.astype(kept)
 
 
@@ -178,22 +151,6 @@ def fused_rms_norm(
 op("rms_norm")(first(fused_rms_norm))
 
 
-@op("group_norm")
-def group_norm(
-    input: Array,
-    num_groups: int,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    eps: float = 1e-5,
-) -> Array:
-    x = input.astype(wide(input.dtype))
-    n, c, *rest = x.shape
-    grouped = x.reshape(n, num_groups, c // num_groups, *rest)
-    middle, variance = _moments(grouped, tuple(range(2, grouped.ndim)))
-    made = ((grouped - middle) / jnp.sqrt(variance + eps)).reshape(x.shape)
-    return _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
-
-
 @op("native_group_norm")
 def native_group_norm(
     input: Array,
@@ -204,13 +161,28 @@ def native_group_norm(
     HxW: Any,
     group: int,
     eps: float,
-) -> tuple[Array, Array, Array]:
-    x = input.astype(wide(input.dtype)).reshape(input.shape[0], group, -1)
-    middle = jnp.mean(x, 2)
-    inverse = 1 / jnp.sqrt(jnp.mean(jnp.square(x - middle[..., None]), 2) + eps)
-    kept = _kept(input, weight)
-    made = group_norm(input, group, weight, bias, eps)
-    return made, middle.astype(kept), inverse.astype(kept)
+) -> tuple[Array, ...]:
+    x = input.astype(wide(input.dtype))
+    n, c, *rest = x.shape
+    grouped = x.reshape(n, group, c // group, *rest)
+    middle, variance = _moments(grouped, tuple(range(2, grouped.ndim)))
+    deviation = jnp.sqrt(variance + eps)
+    made = ((grouped - middle) / deviation).reshape(x.shape)
+    made = _affine(made, _channels(weight, x.ndim), _channels(bias, x.ndim)).astype(input.dtype)
+    kept = input.dtype if weight is None else weight.dtype
+    found = (each.reshape(n, group).astype(kept) for each in (middle, 1 / deviation))
+    return made, *found
+
+
+@op("group_norm")
+def group_norm(
+    input: Array,
+    num_groups: int,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> Array:
+    return native_group_norm(input, weight, bias, None, None, None, num_groups, eps)[0]
 
 
 @op("_weight_norm_interface")
@@ -248,6 +220,11 @@ op.table(
     {
         "_native_batch_norm_legit.no_stats": lambda input, weight, bias, training, momentum, eps: (
             _by_batch(input, weight, bias, eps)
+        ),
+        "_native_batch_norm_legit_no_training _batch_norm_no_update": (
+            lambda input, weight, bias, running_mean, running_var, momentum, eps: batch_norm(
+                input, weight, bias, running_mean, running_var, False, momentum, eps
+            )[:3]
         ),
     }
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -73,40 +74,65 @@ def dequantize_per_tensor(
     return (centred.astype(computed) * _scalar(scale, computed)).astype(out)
 
 
-def _along(values: Any, axis: int, rank: int) -> Array:
-    """Return one number for each slice of an axis, so that they broadcast."""
-    return jnp.reshape(values, [-1 if each == axis % rank else 1 for each in range(rank)])
+def _spread(
+    x: Array, numbers: tuple[Any, Any], axis: int | None, group_size: int | None
+) -> tuple[Array, Any, Any]:
+    """Return an array, and scales and zero points that broadcast to it.
+
+    There is one of each for a slice of an axis, for a group of a row's numbers, or for a row; with
+    groups, the array has a row for each.
+    """
+    if axis is not None:
+        shape = [-1 if each == axis % x.ndim else 1 for each in range(x.ndim)]
+    elif group_size is not None:
+        whole = group_size > x.shape[-1] and numbers[0].shape[-1] == 1
+        x, shape = x.reshape(-1, x.shape[-1] if whole else group_size), [-1, 1]
+    else:
+        return x, *numbers
+    scales, zero_points = numbers
+    zero_points = None if zero_points is None else jnp.reshape(zero_points, shape)
+    return x, jnp.reshape(scales, shape), zero_points
 
 
-@op("quantize_per_channel")
-def quantize_per_channel(
+def _quantized(
     input: Array,
     scales: Array,
     zero_points: Array,
-    axis: int,
     quant_min: int,
     quant_max: int,
     dtype: Any,
+    axis: int | None = None,
+    group_size: int | None = None,
 ) -> Array:
-    x = input.astype(wide(input.dtype))
-    rounded = jnp.round(x * (1.0 / _along(scales, axis, x.ndim)))
-    return _clamped(rounded + _along(zero_points, axis, x.ndim), quant_min, quant_max, dtype)
+    x, scale, zero = _spread(input, (scales, zero_points), axis, group_size)
+    if axis is None:
+        made = jnp.round(x * (1.0 / scale) + zero)
+    else:
+        made = jnp.round(x.astype(wide(x.dtype)) * (1.0 / scale)) + zero
+    return _clamped(made, quant_min, quant_max, dtype).reshape(input.shape)
 
 
-@op("dequantize_per_channel")
-def dequantize_per_channel(
+def _dequantized(
     input: Array,
     scales: Array,
     zero_points: Array | None,
-    axis: int,
     quant_min: int,
     quant_max: int,
     dtype: Any,
+    axis: int | None = None,
+    group_size: int | None = None,
     out_dtype: Any = None,
+    output_dtype: Any = FLOAT,
 ) -> Array:
-    centred = input if zero_points is None else input - _along(zero_points, axis, input.ndim)
-    made = centred * _along(scales, axis, input.ndim)
-    return as_dtype(made, FLOAT if out_dtype is None else out_dtype)
+    x, scale, zero = _spread(input, (scales, zero_points), axis, group_size)
+    made = (x if zero is None else x - zero) * scale
+    return as_dtype(made.reshape(input.shape), output_dtype if out_dtype is None else out_dtype)
+
+
+for _kind in ("per_channel", "per_token", "per_channel_group"):
+    _groups = {"group_size": 128} if _kind == "per_channel_group" else {}
+    op(f"quantize_{_kind}")(partial(_quantized, **_groups))
+    op(f"dequantize_{_kind}")(partial(_dequantized, **_groups))
 
 
 def _ends(x: Array, axes: Any, keepdim: bool) -> tuple[Array, Array]:
@@ -166,65 +192,6 @@ def choose_qparams_per_token_asymmetric(input: Array, dtype: Any) -> tuple[Array
     zero = jnp.where(least + below + (most + above) > 0, least - below, most - above)
     zero = jnp.round(jnp.clip(zero, least, most))
     return as_dtype(scale, jnp.float64), as_dtype(zero, INT)
-
-
-@op("quantize_per_token")
-def quantize_per_token(
-    input: Array, scales: Array, zero_points: Array, quant_min: int, quant_max: int, dtype: Any
-) -> Array:
-    made = jnp.round(input * (1.0 / scales) + zero_points)
-    return _clamped(made, quant_min, quant_max, dtype)
-
-
-@op("dequantize_per_token")
-def dequantize_per_token(
-    input: Array,
-    scales: Array,
-    zero_points: Array,
-    quant_min: int,
-    quant_max: int,
-    dtype: Any,
-    output_dtype: Any,
-) -> Array:
-    return as_dtype((input - zero_points) * scales, output_dtype)
-
-
-def _grouped(x: Array, scales: Array, group_size: int) -> Array:
-    """Return rows of one group each."""
-    if group_size > x.shape[-1] and scales.shape[-1] == 1:
-        group_size = x.shape[-1]
-    return x.reshape(-1, group_size)
-
-
-@op("quantize_per_channel_group")
-def quantize_per_channel_group(
-    input: Array,
-    scales: Array,
-    zero_points: Array,
-    quant_min: int,
-    quant_max: int,
-    dtype: Any,
-    group_size: int = 128,
-) -> Array:
-    x = _grouped(input, scales, group_size)
-    made = jnp.round(x * (1.0 / scales.reshape(-1, 1)) + zero_points.reshape(-1, 1))
-    return _clamped(made, quant_min, quant_max, dtype).reshape(input.shape)
-
-
-@op("dequantize_per_channel_group")
-def dequantize_per_channel_group(
-    input: Array,
-    scales: Array,
-    zero_points: Array | None,
-    quant_min: int,
-    quant_max: int,
-    dtype: Any,
-    group_size: int,
-    output_dtype: Any = FLOAT,
-) -> Array:
-    x = _grouped(input, scales, group_size)
-    x = x if zero_points is None else x - zero_points.reshape(-1, 1)
-    return as_dtype((x * scales.reshape(-1, 1)).reshape(input.shape), output_dtype)
 
 
 @op("convert_element_type.no_fuse")

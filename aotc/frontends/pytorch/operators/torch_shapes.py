@@ -259,14 +259,10 @@ def split_with_sizes(self: Array, split_sizes: Sequence[Size], dim: int = 0) -> 
 
 @op("chunk", memory=VIEW)
 def chunk(self: Array, chunks: int, dim: int = 0) -> list[Array]:
-    size = self.shape[axis_of(self, dim)]
-    each = -(-size // chunks)
+    each = -(-self.shape[axis_of(self, dim)] // chunks)
     if isinstance(each, int) and each == 0:
         return [self for _ in range(few(chunks, "parts"))]
-    return [
-        slice_(self, dim, i * each, (i + 1) * each)
-        for i in range(few(int(-(-size // each)), "parts"))
-    ]
+    return split(self, each, dim)
 
 
 @op("tensor_split.sections", memory=VIEW)

@@ -85,9 +85,8 @@ class Calls:
     def __init__(self, memory: Memory, limits: Limits) -> None:
         self._memory, self._limits = memory, limits
         self._connections: dict[str, Connection] = {}
-        # The first has waited longest.
+        # The first of each has waited longest.
         self._waiting: dict[Call, None] = {}
-        # As above.
         self._answered: dict[Call, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()

@@ -118,9 +118,8 @@ def bounded(
             self._deadline: asyncio.TimerHandle | None = None
             self._writing: asyncio.TimerHandle | None = None
             self._header_bytes = self._silent_bytes = self._header_fields = 0
-            self._is_full = self._has_begun = self._is_ending = self._is_whole = self._is_gone = (
-                False
-            )
+            self._is_full = self._has_begun = self._is_ending = False
+            self._is_whole = self._is_gone = False
             self._header_claim = Claim(memory, is_waiting=True)
             self._queue_claim = Claim(memory, is_waiting=True)
             # What the requests hold that wait behind another one.

@@ -347,10 +347,9 @@ class Service:
             with self.repository.serving(asked.name, asked.version) as model:
                 prepared = read(model)
                 answer = self._call(model, prepared.arrays, asked.spans)
-                if self._queues is None:
-                    answered = write(outcome(model, prepared, answer)), model.name
-                else:
-                    answered = write(outcome(model, prepared, answer, requests=1)), model.name
+                more = {} if self._queues is None else {"requests": 1}
+                answered = write(outcome(model, prepared, answer, **more)), model.name
+                if more:
                     self.metrics.joined(model.name, 1)
             seconds = perf_counter() - started
             self._quick.took((asked.name, asked.version, asked.size), seconds)

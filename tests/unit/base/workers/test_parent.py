@@ -214,25 +214,6 @@ def test_own_modules_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert made == []
 
 
-def test_a_report_of_pythons_fault_handler_is_shown_without_our_frames() -> None:
-    ours = f'  File "{Path(worker_parent.__file__)}", line 1 in run'
-    said = [
-        *map(str, range(9)),
-        f"{worker_parent.FATAL}: Aborted",
-        "",
-        '  File "p.py", line 2',
-        ours,
-        "z",
-    ]
-    crashed = worker_parent.CrashedError(-6, "", said, late=False, misread="")
-    assert crashed.last_lines(2) == ["4", "5", "6", "7", "8", f"{worker_parent.FATAL}: Aborted", ""]
-    assert crashed.last_lines(9)[5:] == [
-        f"{worker_parent.FATAL}: Aborted",
-        "",
-        '  File "p.py", line 2',
-    ]
-
-
 @pytest.mark.parametrize(
     ("status", "said", "limit", "is_told"),
     [

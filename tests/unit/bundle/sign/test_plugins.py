@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signer import KeyType, LocalSigner, generate_key_pair
 from aotc.bundle.sign.signer_plugins import open_signer, scheme_of
-from aotc.bundle.sign.signing_keys import KeyType, generate_key_pair
 from aotc_runtime.verification.public_keys import load_public_key
 
 Install = Callable[..., None]

@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa, x
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
 from aotc.base.errors import UsageError
-from aotc.bundle.sign.signer import LocalSigner, load_signer
-from aotc.bundle.sign.signing_keys import (
+from aotc.bundle.sign.signer import (
     KEY_BYTES_MAX,
+    LocalSigner,
     generate_key_pair,
-    load_private_key,
+    load_signer,
     read_key_file,
 )
 
@@ -51,7 +51,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
         key.private_bytes(serialization.Encoding.PEM, PKCS8, encryption)
     )
     with pytest.raises(UsageError) as caught:
-        load_private_key(tmp_path / "k.key", passphrase)
+        load_signer(tmp_path / "k.key", passphrase)
     (finding,) = caught.value.findings
     assert (finding.code, finding.found) == ("AOTC-E006", kind)
     assert finding.title == "unsupported key type"
@@ -81,7 +81,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
 def test_no_private_key(tmp_path: Path, data: bytes, found: str, passphrase: bytes | None) -> None:
     (tmp_path / "k.key").write_bytes(data)
     with pytest.raises(UsageError) as caught:
-        load_private_key(tmp_path / "k.key", passphrase)
+        load_signer(tmp_path / "k.key", passphrase)
     assert caught.value.code == "AOTC-E006"
     assert caught.value.findings[0].found == found
 
@@ -107,10 +107,10 @@ def test_encrypted_key_needs_its_passphrase(tmp_path: Path, form: str) -> None:
     )
     for passphrase, title in ((None, "missing"), (b"", "missing"), (b"wrong", "wrong")):
         with pytest.raises(UsageError) as caught:
-            load_private_key(tmp_path / "k.key", passphrase)
+            load_signer(tmp_path / "k.key", passphrase)
         (finding,) = caught.value.findings
         assert (finding.code, finding.title) == ("AOTC-E007", f"passphrase is {title}")
-    assert load_private_key(tmp_path / "k.key", b"secret").public_key() == key.public_key()
+    assert load_signer(tmp_path / "k.key", b"secret").key.public_key() == key.public_key()
 
 
 def test_a_key_file_has_a_size_that_keys_have(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def checked() -> Checked:
 
 
 def test_every_call_counts_also_those_that_the_program_does_not_accept(checked: Checked) -> None:
-    assert (checked.requests, checked.covered) == (26, 17)
+    assert (checked.requests, checked.served.covered) == (26, 17)
     assert checked.outside == {"batch above 8": 2, "seq above 100": 1}
 
 
@@ -56,12 +56,12 @@ def test_padding_is_told_with_the_profile_that_serves_worst_first(checked: Check
         ({"batch": 1, "seq": 25}, [{"batch": 1, "seq": 50}], 100.0),
     ]
     real = 10 * 50 + 4 * 25 + 3 * 8 * 60
-    assert checked.padding == pytest.approx(580 / real)
+    assert checked.served.padding == pytest.approx(580 / real)
     assert checked.padded[1].overhead == pytest.approx(1.0)
 
 
 def test_the_gate_opens_exactly_at_its_limits(checked: Checked) -> None:
-    coverage, padding = checked.coverage, checked.padding
+    coverage, padding = checked.coverage, checked.served.padding
     assert list(gate(checked, coverage, padding)) == []
     codes = [f.code for f in gate(checked, coverage + 1e-9, padding - 1e-9)]
     assert codes == ["AOTC-E971", "AOTC-E972"]

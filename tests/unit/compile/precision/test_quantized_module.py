@@ -14,7 +14,7 @@ from jaxlib.mlir import ir
 
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
-from aotc.check.plain_jax import round_activations
+from aotc.check.rounding_steps import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
@@ -173,7 +173,7 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     w = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
     scheme = Scheme("int8", contracted)
     module = mlir_context.read_artifact(artifact(function, x, w))
-    assert take_quantized(module, {1: scheme}, round_activations=True) == 1
+    assert take_quantized(module, {1: scheme}, {1: None}) == 1
     made = portable(module)
     with module.context:
         text = str(module)
@@ -185,7 +185,7 @@ def test_activations_are_rounded_by_row_in_products_of_integers(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     # A function of its own, as jax gives a module that it knows again.
     lowered = jax.jit(lambda x, w: function(x, w), keep_unused=True).lower(x, restored)
-    round_activations(lowered.compiler_ir("stablehlo"), [1])
+    round_activations(lowered.compiler_ir("stablehlo"), {1: None})
     plain = np.asarray(lowered.compile()(x, restored))
     np.testing.assert_allclose(plain, expected, rtol=1e-5, atol=1e-6)
 
@@ -210,5 +210,5 @@ def test_other_products_keep_their_activations(function: Callable[..., Any]) -> 
     w = np.ones((3, 3, 3, 6) if is_image else (8, 8), np.float32)
     module = mlir_context.read_artifact(artifact(function, x, w))
     scheme = Scheme("int8", (0, 1, 2) if is_image else (0,))
-    assert take_quantized(module, {1: scheme}, round_activations=True) == 0
+    assert take_quantized(module, {1: scheme}, {1: None}) == 0
     portable(module)

@@ -14,11 +14,8 @@ import pytest
 from aotc.base.errors import CaptureError
 from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.model_archive import Damaged
-from aotc.capture.model_files.source_lines import own_line
 from aotc.frontends.pytorch import torch_plan, torch_results, torch_schema, torch_weights
-from aotc.frontends.pytorch.torch_graph_checks import findings
-from aotc.frontends.pytorch.torch_plan import DTypeNumber, Plan, Ref, Step
-from aotc.frontends.pytorch.torch_schema import TensorMeta
+from aotc.frontends.pytorch.torch_plan import DTypeNumber, Ref, Step
 from tests.unit.frontends.pytorch.test_hostile_files import (
     PROGRAM,
     changed,
@@ -192,23 +189,6 @@ def test_what_a_step_views_or_writes_is_its_first_tensor() -> None:
     for inputs in ((), (3,), ((),), ((3, Ref("x")),)):
         with pytest.raises(Damaged):
             _ = step("t", *inputs).first
-
-
-@pytest.mark.parametrize(
-    ("trace", "line"),
-    [
-        ('File "/a/b/c.py", line 3, in f\n  x = 1\n', "b/c.py:3: x = 1"),
-        (
-            'File "/a/b/c.py", line 3, in f\n  x\nFile "/lib/torch/nn.py", line 9, in g\n  y\n',
-            "b/c.py:3: x",
-        ),
-        ('File "/lib/torch/nn.py", line 9, in g\n  y\n', "torch/nn.py:9: y"),
-        ("", ""),
-        ('File "c.py", line 3, in f\n  x \x1b[31m', ""),
-    ],
-)
-def test_the_line_of_a_node_is_the_innermost_that_is_not_torchs_own(trace: str, line: str) -> None:
-    assert own_line(trace) == line
 
 
 def whole(steps: list[Step], inputs: list[str], outputs: list[str]) -> torch_plan.Plan:
@@ -433,36 +413,3 @@ def test_an_input_has_as_many_dimensions_as_numpy_has() -> None:
     most = {"sizes": [{"as_int": 1}] * 64}
     model = read(changed(PROGRAM, lambda d: graph(d)["tensor_values"]["ids"].update(most)))
     assert model.inputs[0].shape == (1,) * 64
-
-
-WIDE = TensorMeta(8, (), (), 0, 7)  # type: ignore[arg-type]
-
-
-def plan_of(*steps: tuple[str, str]) -> Plan:
-    """Return a graph of operators, each with its line, that all make float64."""
-    made = tuple(
-        Step(f"n{i}", f"aten.{name}.default", (), (Ref(f"n{i}"),), line)
-        for i, (name, line) in enumerate(steps)
-    )
-    return Plan((), (), made, {step.name: WIDE for step in made})
-
-
-def test_operators_that_only_x64_stops_make_one_finding() -> None:
-    steps = [
-        (name, f"model.py:{i // 3}")
-        for i, name in enumerate(("sin", "cos", "exp", "tanh", "log", "sin"))
-    ]
-    (found,) = findings(plan_of(*steps), "m.pt2", enable_x64=False)
-    assert found.where == "m.pt2: model.py:0 (and 5 more)"
-    assert found.found.startswith(
-        "aten.sin.default, aten.cos.default, aten.exp.default, aten.tanh.default and 1 more: makes"
-    )
-    assert "enable_x64" in found.hint
-
-
-def test_unknown_operators_of_one_line_make_one_finding_and_of_two_lines_two() -> None:
-    steps = [("one_op", "model.py:7"), ("two_op", "model.py:7"), ("one_op", "model.py:8")]
-    (found,) = findings(plan_of(*steps), "m.pt2", enable_x64=True)
-    assert found.found.startswith("aten.one_op.default, aten.two_op.default: no operator")
-    found, other = findings(plan_of(*steps[:2], ("new_op", "model.py:8")), "m.pt2", enable_x64=True)
-    assert other.found.startswith("aten.new_op.default: no operator")

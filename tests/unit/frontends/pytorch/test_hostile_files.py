@@ -26,7 +26,6 @@ from aotc.frontends.pytorch.torch_schema import Sym, SymExpr
 FILES = Path(__file__).parent / "files"
 GOOD = (FILES / "tied.pt2").read_bytes()
 PROGRAM, CONFIG = "models/model.json", "data/weights/model_weights_config.json"
-CONSTANTS = "data/constants/model_constants_config.json"
 
 type Members = dict[str, bytes]
 
@@ -80,10 +79,6 @@ def sizes(document: Any, new: list[int], strides: list[int] | None = None, offse
     meta["sizes"] = [{"as_int": size} for size in new]
     meta["strides"] = [{"as_int": each} for each in strides or [1] * len(new)]
     meta["storage_offset"] = {"as_int": offset}
-
-
-def test_the_good_file_is_read_and_so_is_one_that_was_packed_anew() -> None:
-    assert set(read(GOOD).weights) == set(read(zipped(members())).weights)
 
 
 def added(name: str) -> bytes:

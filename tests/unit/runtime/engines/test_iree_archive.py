@@ -115,15 +115,6 @@ def test_every_byte_of_its_contents_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"PK", b"\x7fELF" + bytes(200), b"\x0a\x1c" + bytes(200), b"x" + module(), module([])],
-    ids=["nothing", "two bytes", "an ELF", "a message of XLA", "something before", "no member"],
-)
-def test_other_bytes_are_no_module(data: bytes) -> None:
-    assert refused(data) == "no module of IREE"
-
-
-@pytest.mark.parametrize(
     ("data", "told"),
     [
         (module([("a.so", library())]), "an archive that is no module"),

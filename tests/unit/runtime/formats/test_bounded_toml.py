@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import BuildManifestError
-from aotc.bundle.sign.signing_keys import KeyType, new_key, public_pem
+from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.config.toml_document import read
 from aotc_runtime.base import limits
@@ -48,7 +48,7 @@ def test_a_file_that_takes_minutes_to_parse_is_refused_at_once(name: str, tmp_pa
 
 
 def test_a_policy_of_a_thousand_keys_is_read(tmp_path: Path) -> None:
-    pem = public_pem(new_key(KeyType.ED25519))
+    pem = LocalSigner.ephemeral().public_pem()
     text = policy_text("x", [pem])
     head, _, key = text.partition("[[keys]]")
     path = tmp_path / "policy.toml"

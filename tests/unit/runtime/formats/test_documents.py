@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aotc_runtime.base import canonical_json
-from aotc_runtime.base.canonical_json import check_keys, decode_foreign
-from aotc_runtime.base.errors import BundleFormatError
+from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import in_toto, oci_layout
 
 from ..samples import refused
@@ -26,46 +25,10 @@ def test_payloads_differ(kind: str, payload: bytes, other_kind: str, other_paylo
     assert same == ((kind, payload) == (other_kind, other_payload))
 
 
-@pytest.mark.parametrize(
-    "text", ["A", "AA", "AA=", "AB==", "AAA", "A A=", "AA==\n", "AA===", "_-==", "é===", "AA==AA=="]
-)
-def test_base64_in_another_spelling_is_refused(text: str) -> None:
-    with refused("AOTC-E107"):
-        in_toto.decode_base64(text, where="x")
-
-
 def test_an_envelope_may_hold_fields_we_do_not_know() -> None:
     data = b'{"payload":"","payloadType":"x","signatures":[{"sig":"","cert":"y"}],"more":1}'
     envelope = decode_foreign(data, in_toto.Envelope, where="x")
     assert envelope.signatures == (in_toto.Signature(sig=""),)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b'{"a":1,"a":1}',
-        b'{"b":{"a":1,"a":2}}',
-        b'[{"a":1},[{"b":1,"c":2,"b":3}]]',
-        b'{"a":1,"\\u0061":1}',
-    ],
-)
-def test_a_key_that_stands_twice_anywhere_is_found(data: bytes) -> None:
-    with pytest.raises(ValueError, match="twice"):
-        check_keys(data)
-
-
-def test_the_same_key_in_different_objects_is_no_repetition() -> None:
-    check_keys(b'[{"a":{"a":1}},{"a":2}]')
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"{", b"[]", b"\xff", b"{}", b"[" * 10**5, b'{"a":1,"a":1}', b"\xef\xbb\xbf{}"]
-)
-def test_foreign_json_that_is_not_of_the_type_is_refused(data: bytes) -> None:
-    with pytest.raises(BundleFormatError) as refused:
-        decode_foreign(data, oci_layout.Layout, where="here")
-    assert refused.value.code == "AOTC-E106"
-    assert refused.value.findings[0].where == "here"
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import io
 import tarfile
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.formats.tar_archive import BLOCK, read_members
 
 NAMES = st.from_regex(r"\A(?:[a-z_-][a-z.]{0,5}/){0,3}[a-z0-9][a-z0-9.-]{0,9}\Z")
@@ -33,29 +31,3 @@ def test_what_the_standard_library_writes_reads_back(members: dict[str, bytes], 
     assert {n: data[m.offset : m.offset + m.size] for n, m in found.items()} == members
     assert list(found) == list(members), "in file order"
     assert all(m.offset % BLOCK == 0 for m in found.values()), "so that weights can be mapped"
-
-
-def test_sizes_above_8_gib_are_read_in_gnus_spelling() -> None:
-    info = tarfile.TarInfo("large")
-    info.size = 2**34
-    with pytest.raises(BundleFormatError) as refused:
-        read_members(memoryview(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024)), where="x")
-    assert refused.value.findings[0].expected == f"{2**34} bytes"
-
-
-@pytest.mark.parametrize(
-    ("data", "is_text"),
-    [
-        ('schema = 1\nname = "Müller"\n'.encode() * 99, True),
-        (b"-----BEGIN PRIVATE KEY-----\r\n", True),
-        (b"\tx", True),
-        (b"", False),
-        (b"PK\x03\x04", False),
-        (archive({"a": b"xyz"}, tarfile.GNU_FORMAT)[:700], False),
-    ],
-)
-def test_a_file_of_text_in_place_of_a_bundle_is_told_as_one(data: bytes, is_text: bool) -> None:
-    with pytest.raises(BundleFormatError) as refused:
-        read_members(memoryview(data), where="x")
-    (finding,) = refused.value.findings
-    assert (finding.code, finding.found == "a text file") == ("AOTC-E103", is_text)

@@ -25,11 +25,6 @@ def test_a_number_is_read_as_its_dtype_takes_it(text: str, dtype: DType, value: 
     assert parse_fill(text, dtype) == value
 
 
-def test_nan_is_a_number() -> None:
-    found = parse_fill("nan", DType.FLOAT16)
-    assert isinstance(found, float) and math.isnan(found)
-
-
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [
