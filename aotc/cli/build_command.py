@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -118,9 +118,8 @@ def build(
     not load until it is signed. Nothing is written if anything fails.
 
     Tasks whose inputs did not change come from the cache; --explain shows why the others ran. Use
-    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. Where
-    the manifest says tune = "auto", the first build measures briefly and writes NAME.tuning.json
-    beside the manifest; later ones repeat its choices.
+    --tune on a quiet host of the target, then --tuning to build the same bundle elsewhere. With
+    tune = "auto" in the manifest, the first build measures briefly; later ones repeat its choice.
 
     \b
     aotc build manifests/digits.toml --key ci.key
@@ -153,7 +152,7 @@ def build(
     if cache is not None and remote_cache is not None:
         cache = _shared(cache, remote_cache, cache_key, cache_trust)
     recorded = tuning_files.read(tuning_file) if tuning_file else None
-    measuring = optional("--tune") if tune or automatic else None
+    measuring: Any = optional("--tune") if tune or automatic else None
     again: BeforePacking | None = (
         optional("--check-reproducible")(manifest, targets, jobs, recorded).check
         if check_reproducible

@@ -171,6 +171,10 @@ def test_captured_weights_are_no_arguments_and_the_manifest_names_them(place: Pl
                 choice="captured" if each.entry_point == "dense" else "default",
                 options={},
                 captured=weights if each.entry_point == "dense" else (),
+                candidates=(
+                    MeasuredCandidate("default", "1.0", "1.000", 0),
+                    MeasuredCandidate("captured", "1.0", "1.000", 0),
+                ),
             ),
         )
         for each in recorded.file.executables
