@@ -354,10 +354,10 @@ def registry(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def stores(session: nox.Session) -> None:
-    """Share a cache through s3://, gs:// and az:// (az:// needs npm)."""
+    """Share a cache through s3://, gs:// and az:// (az:// needs npm), and sign by AWS and Vault."""
     python = environment(session, "stores", *toolchain("stores"))
     _npm(session, "stores/azurite", "azurite@3")
-    paths = ("-m", "stores", "tests/unit/commands/remote_cache")
+    paths = ("-m", "stores", "tests/unit/commands/kms", "tests/unit/commands/remote_cache")
     run(session, python, "-m", "pytest", *paths, AOTC_STORES=str(OUT / "stores"))
 
 

@@ -1,0 +1,1 @@
+"""Keys in cloud key management services, signers of the entry-point group `aotc.signers`."""

@@ -1,0 +1,138 @@
+"""Keys in key management services: AWS by moto, Vault by its HTTP API over a key of the test.
+
+Google's and Azure's libraries cannot be pointed at a server of ours; their branch is the same.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
+
+from aotc.base.errors import UsageError
+from aotc.bundle.sign.signer_plugins import open_signer
+
+services = pytest.mark.skipif(
+    find_spec("moto") is None or find_spec("hvac") is None, reason="make test-stores"
+)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A key in AWS's service, as the URI of its alias."""
+    import boto3
+    from moto.kms.utils import ECDSAPrivateKey
+    from moto.server import ThreadedMotoServer
+
+    def sign(key: ECDSAPrivateKey, digest: bytes, algorithm: str) -> bytes:
+        """Sign a digest, which the service is sent, and which moto would hash again."""
+        assert algorithm == "ECDSA_SHA_256"
+        return key.private_key.sign(digest, ec.ECDSA(Prehashed(hashes.SHA256())))
+
+    monkeypatch.setattr(ECDSAPrivateKey, "sign", sign)
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("kms")
+    made = client.create_key(KeyUsage="SIGN_VERIFY", KeySpec="ECC_NIST_P256")
+    alias = f"alias/release-{port}"  # moto's servers of one process share their keys
+    client.create_alias(AliasName=alias, TargetKeyId=made["KeyMetadata"]["KeyId"])
+    yield f"awskms:///{alias}"
+    server.stop()
+
+
+@pytest.fixture
+def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A key in a server with the two requests of Vault's transit engine that signing takes."""
+    key = Ed25519PrivateKey.generate()
+
+    class Transit(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def answer(self, data: object) -> None:
+            body = json.dumps({"data": data}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            assert self.path == "/v1/transit/keys/release"
+            raw = b64encode(key.public_key().public_bytes_raw()).decode()
+            self.answer({"keys": {"1": {"public_key": ""}, "2": {"public_key": raw}}})
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            assert (self.path, asked["key_version"]) == ("/v1/transit/sign/release", 2)
+            made = b64encode(key.sign(b64decode(asked["input"]))).decode()
+            self.answer({"signature": f"vault:v2:{made}"})
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Transit)
+    Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("VAULT_ADDR", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("VAULT_TOKEN", "t")
+    yield "hashivault://release"
+    server.shutdown()
+
+
+@services
+@pytest.mark.stores
+@pytest.mark.parametrize("service", ["aws", "vault"])
+def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
+    service: str,
+    request: pytest.FixtureRequest,
+    aotc: Callable[..., Any],
+    digits_bundle: tuple[Path, Path],
+    tmp_path: Path,
+) -> None:
+    uri = request.getfixturevalue(service)
+    signer = open_signer(uri, lambda _: None)
+    assert signer.public.verify(signer.sign(b"message"), b"message")
+    (tmp_path / "release.pub").write_text(signer.public_pem())
+    bundle = tmp_path / "digits.aotb"
+    bundle.write_bytes(digits_bundle[0].read_bytes())
+    assert aotc("sign", bundle, "--key", uri).exit_code == 0
+    made = ("trust", "init", "--key", "release.pub", "--name", "digits", "-o", "release.toml")
+    assert aotc(*made).exit_code == 0
+    verified = aotc("verify", bundle, "--trust", "release.toml", "--json").document
+    assert verified["signers"] == [signer.key_id]
+
+
+@services
+@pytest.mark.stores
+def test_a_key_that_the_service_does_not_have_is_one_finding(aws: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        open_signer(f"{aws}-2", lambda _: None)
+    (found,) = caught.value.findings
+    assert (found.code, found.where) == ("AOTC-E016", "signer awskms, opening the key")
+    assert "NotFound" in found.found
+
+
+@pytest.mark.parametrize("scheme", ["awskms", "gcpkms", "azurekms", "hashivault"])
+def test_a_missing_library_is_one_finding(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "securesystemslib.signer", None)
+    with pytest.raises(UsageError) as caught:
+        open_signer(f"{scheme}://key", lambda _: None)
+    (found,) = caught.value.findings
+    assert (found.code, found.where) == ("AOTC-E016", f"signer {scheme}, opening the key")
