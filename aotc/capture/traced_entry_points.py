@@ -7,23 +7,31 @@ carry which dimension, how much of the program was traced, and a module for size
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from aotc.base.errors import finding, raise_if, refusal
-from aotc.base.evidence import Coverage
+from aotc.base.errors import CaptureError, finding, raise_if, refusal
 from aotc.base.source_locations import Decision, EntryPointLines
-from aotc.capture import import_program, jax_trees, line_coverage, random_keys, trace_refusals
+from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedSymbolic, Module
+from aotc.capture import (
+    jax_private,
+    jax_trees,
+    line_coverage,
+    random_keys,
+    trace_errors,
+    trace_refusals,
+)
 from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.leaf_axes import Axes, Traced, find, shapes_of
+from aotc.capture.model_entry_points import Models
+from aotc.capture.model_files.custom_call_checks import require_known_calls
+from aotc.capture.portable_stablehlo import portable
 from aotc.capture.profile_trace import (
     HOST,
-    ON_HOST,
     Platforms,
     TracedProfile,
     argument_at,
@@ -38,11 +46,11 @@ from aotc.capture.traced_shardings import (
     shardings_of,
 )
 from aotc.capture.weight_sets import Weights
+from aotc.compile.xla import constant_nan
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
-from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.rendering import first_line
 from aotc_runtime.schema.bundle_manifest import (
-    Argument,
     CompileHere,
     DimensionPolicy,
     DType,
@@ -53,62 +61,41 @@ from aotc_runtime.schema.bundle_manifest import (
     TensorSpec,
 )
 from aotc_runtime.schema.manifest_labels import label
-from aotc_runtime.schema.pytrees import Tree
+from aotc_runtime.schema.shard_layout import mesh_of
 from aotc_runtime.schema.size_expressions import parse_expression
 from aotc_runtime.schema.tensor_text import tensor_text
 
 _CUSTOM_CALL = re.compile(r"stablehlo\.custom_call @([\w.$]+)\(")
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedEntryPoint:
-    """The MLIR module of an entry point for all its sizes, and its arguments in order."""
+class TracedEntryPoint(NamedTuple):
+    """An entry point traced at all its profiles, and its calls.
 
-    module: Any
-    arguments: tuple[Argument, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TracedEntryPoint:
-    """An entry point traced at all its profiles, with the descriptions they share.
-
-    `dimensions` are names in the order of each profile's sizes, and `lifted` the arrays that the
-    function closes over. `exported` is for sizes between profiles, where a policy compiles those at
-    run time.
+    `lifted` has the arrays that the function closes over, by tensor name.
     """
 
+    captured: CapturedEntryPoint
     plan: CallPlan
-    spec: EntryPointSpec
-    parameters: tuple[Parameter, ...]
-    inputs: tuple[TensorSpec, ...]
-    result: Tree
-    outputs: tuple[TensorSpec, ...]
-    dimensions: tuple[str, ...]
-    lifted: tuple[LiftedConstant, ...]
-    profiles: tuple[TracedProfile, ...]
-    symbolic: Symbolic
-    exported: ExportedEntryPoint | None
-    coverage: Coverage
-    lines: EntryPointLines
+    lifted: dict[str, np.ndarray[Any, Any]]
 
 
 def trace_entry_point(
     name: str,
     manifest: BuildManifest,
+    models: Models,
     weights: Mapping[str, Weights],
     all_sizes: Sequence[Mapping[str, int]],
-    weight_shardings: WeightShardings = MappingProxyType({}),
-    platforms: Platforms = ON_HOST,
-    resolve: import_program.Resolve = import_program.resolve,
+    weight_shardings: WeightShardings,
+    platforms: Platforms,
 ) -> TracedEntryPoint:
     """Trace one entry point at these profiles.
 
-    `all_sizes` are the profiles' sizes; `weight_shardings` are over the manifest's mesh, if any;
-    `platforms` are those to lower for; `resolve` finds the function. Raises CaptureError, and
-    BuildManifestError for invalid shardings.
+    `models` has those of the manifest's entry points that are model files. `all_sizes` are the
+    profiles' sizes; `weight_shardings` are over the manifest's mesh, if any; `platforms` are those
+    to lower for. Raises CaptureError, and BuildManifestError for invalid shardings.
     """
-    spec = manifest.entry_points[name]
-    plan = plan_call(name, manifest, resolve)
+    spec, is_file = manifest.entry_points[name], name in models.opened
+    plan = plan_call(name, manifest, models.resolve)
     dimensions = tuple(all_sizes[0])
 
     def call_at(sizes: Mapping[str, Any]) -> FlatCall:
@@ -154,23 +141,41 @@ def trace_entry_point(
     exported = None
     if compiled:
         where = manifest.where("entry_points", name, "out_of_profile", compiled[0])
-        exported = _exported(call_at(symbols(accepted, spec.relations)), profiles, where)
-    lifted = _lifted_constants(name, profiles)
-    return TracedEntryPoint(
-        plan=plan,
-        spec=spec,
+        exported = _exported(
+            call_at(symbols(accepted, spec.relations)), profiles, where, is_file=is_file
+        )
+    lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
+    captured = CapturedEntryPoint(
+        name=name,
+        function=spec.function,
         parameters=parameters,
         inputs=inputs,
         result=result,
         outputs=outputs,
         dimensions=dimensions,
-        lifted=lifted,
-        profiles=profiles,
-        symbolic=symbolic,
-        exported=exported,
+        bound=dict(plan.bound),
+        static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
+        lifted=_lifted_constants(name, lifted),
+        mesh=mesh_of(manifest.mesh) if manifest.mesh else None,
+        specialized={dimension: each.what for dimension, each in symbolic.specialized.items()},
+        undetermined=symbolic.undetermined,
+        counted={
+            dimension: place
+            for dimension, place in symbolic.counted.items()
+            if at_once(spec.out_of_profile.get(dimension))
+        },
         coverage=covered,
-        lines=EntryPointLines(functions, _decisions(symbolic)),
+        lines=EntryPointLines(functions, _decisions(symbolic), models.lines(name)),
+        symbolic=exported,
+        profiles=tuple(
+            _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
+            for profile in profiles
+        ),
+        calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
+        recorded=spec.fixtures.results is not None,
+        model=models.origin(name, first.traced.jaxpr.jaxpr),
     )
+    return TracedEntryPoint(captured, plan, lifted)
 
 
 def _check_trees(
@@ -244,9 +249,43 @@ def _parameters(
     )
 
 
-def _lifted_constants(name: str, profiles: Sequence[TracedProfile]) -> tuple[LiftedConstant, ...]:
+def _captured(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
+    """Return a traced profile with its modules; `is_file` is whether it is a model file's.
+
+    Raises CaptureError (AOTC-E841) for a module that cannot be written, E844 for calls of a model
+    file that do not match their kernels.
+    """
+    modules: dict[str, Module] = {}
+    for platform, lowered in profile.lowered.items():
+        try:
+            module = jax_private.static_module(lowered)
+            if is_file:
+                with module.context:
+                    require_known_calls(module, where, static=True)
+            modules[platform] = portable(module, platform)
+        except AotcError:
+            raise
+        except jax_private.SizesError as error:
+            cause = "sizes-are-excluded-by-the-export"
+            raise refusal("AOTC-E846", where, str(error), cause=cause) from error
+        except Exception as error:
+            raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error
+    first, shapes = next(iter(modules.values())), profile.shapes()
+    return CapturedProfile(
+        sizes=profile.sizes,
+        input_shapes=shapes.inputs,
+        output_shapes=shapes.outputs,
+        arguments=profile.arguments,
+        module=first,
+        others={name: other for name, other in modules.items() if other != first},
+        control_flow=profile.control_flow,
+    )
+
+
+def _lifted_constants(
+    name: str, lifted: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[LiftedConstant, ...]:
     """Return closed-over arrays of any profile. Raises CaptureError (AOTC-E832)."""
-    lifted = {key: value for profile in profiles for key, value in profile.lifted.items()}
     raise_if(
         found
         for value in lifted.values()
@@ -264,8 +303,14 @@ def _decisions(found: Symbolic) -> dict[str, Decision]:
     return {n: Decision(file, int(line)) for n, (file, _, line) in places.items() if line.isdigit()}
 
 
-def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> ExportedEntryPoint:
-    """Return the module at all sizes, or raise CaptureError (AOTC-E839) if jax cannot export it."""
+def _exported(
+    call: FlatCall, profiles: Sequence[TracedProfile], where: str, *, is_file: bool
+) -> CapturedSymbolic:
+    """Return the module that hosts compile for sizes outside of all profiles.
+
+    Raises CaptureError: AOTC-E839 if jax cannot export it, E844 for calls of a model file that do
+    not match their kernels.
+    """
     # The loader compiles it on processors only; entry points without a policy have none.
     targets = {t for p in profiles for t in _CUSTOM_CALL.findall(p.lowered[HOST].as_text())}
     known = {name for profile in profiles for name in profile.lifted}
@@ -282,9 +327,16 @@ def _exported(call: FlatCall, profiles: Sequence[TracedProfile], where: str) -> 
         found = f"{type(error).__name__}: {first_line(error)}"
         cause = "function-is-not-traceable-at-symbolic-sizes"
         raise refusal("AOTC-E839", where, found, cause=cause) from error
+    if is_file:
+        # Callers' hosts fill in its sizes, and run it.
+        with module.context:
+            place = f"{call.plan.name} at sizes outside of its profiles"
+            require_known_calls(module, place, static=True)
+    # The host cannot look for known NaN in what XLA makes of it.
+    constant_nan.guard(module)
     count = len(names) + len(call.leaves)
     arguments = (argument_at(index, names, call, donates=False) for index in range(count))
-    return ExportedEntryPoint(module, tuple(arguments))
+    return CapturedSymbolic(portable(module), tuple(arguments))
 
 
 def _policy_findings(

@@ -65,16 +65,6 @@ def _written(file: BinaryIO, chunks: Iterable[Chunk]) -> Iterator[bytes | bytear
             yield piece
 
 
-class _Encoded(Struct, frozen=True):
-    """A `ProgramJob` for another process."""
-
-    manifest: bytes
-    targets: dict[str, str]
-    wanted: dict[str, tuple[ExecutableKey, ...]]
-    keeps_going: bool
-    threads: int
-
-
 @dataclass(frozen=True, slots=True)
 class ProgramJob:
     """The job of the processes that run the user's code.
@@ -109,9 +99,8 @@ class ProgramJob:
 
         str(self.manifest.path).encode()
         manifest = encode_build_manifest(self.manifest)
-        wanted = {target: tuple(keys) for target, keys in self.wanted.items()}
         return msgspec.msgpack.encode(
-            _Encoded(manifest, dict(self.targets), wanted, self.keeps_going, self.threads)
+            (manifest, self.targets, self.wanted, self.keeps_going, self.threads)
         )
 
     @classmethod
@@ -119,9 +108,10 @@ class ProgramJob:
         """Decode the result of `encode`."""
         from aotc.config.build_manifest import decode_build_manifest
 
-        found = unpacked(data, _Encoded)
-        manifest = decode_build_manifest(found.manifest)
-        return cls(manifest, found.targets, found.wanted, found.keeps_going, found.threads)
+        manifest, targets, wanted, keeps_going, threads = unpacked(
+            data, tuple[bytes, dict[str, str], dict[str, tuple[ExecutableKey, ...]], bool, int]
+        )
+        return cls(decode_build_manifest(manifest), targets, wanted, keeps_going, threads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,6 @@ def test_code_for_v3_holds_no_instruction_above_v3(wide: MappedBundle) -> None:
     assert_level_3(inside)
 
 
-def test_the_digits_example_holds_no_instruction_above_v3(digits_bundle: tuple[Path, Path]) -> None:
-    assert_level_3(executables(open_bundle(digits_bundle[0]), V3))
-
-
 def test_the_same_program_for_v4_uses_instructions_above_v3(wide: MappedBundle) -> None:
     for name, parts in executables(wide, V4).items():
         lines = [line for elf in parts.objects for line in machine_code.above_level_3(elf)]

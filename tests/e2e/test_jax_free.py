@@ -31,10 +31,3 @@ def test_a_client_that_imports_what_a_server_lacks_fails(
     with pytest.raises(AssertionError) as caught:
         jax_free.run(client, digits_bundle, tmp_path, {})
     assert f"AssertionError: {named}" in str(caught.value)
-
-
-def test_client_waits_for_verify(digits_bundle: Bundle, lm_bundle: Bundle, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError) as caught:
-        jax_free.run(import_jax, (digits_bundle[0], lm_bundle[1]), tmp_path, {})
-    assert "AOTC-E3" in str(caught.value)
-    assert not (tmp_path / "outputs.npz").exists()

@@ -440,16 +440,6 @@ def test_size_at_which_function_fails_is_not_accepted(tmp_path: Path, proven: Bu
     assert isinstance(entries_of(proven)["pairs"].out_of_profile["even"], Pad)
 
 
-def test_a_target_of_its_own_profiles_has_those_and_no_others(tmp_path: Path) -> None:
-    more = "[target.cpu-x86-64-v4.dimensions.rows]\nprofiles = [2]"
-    manifests = built(tmp_path, "rows", more, "cpu-x86-64-v3", "cpu-x86-64-v4").bundle.manifests
-    sizes = {
-        name: [profile.sizes["rows"] for profile in manifest.entry_points["f"].profiles]
-        for name, manifest in manifests.items()
-    }
-    assert sizes == {"cpu-x86-64-v3": [4, 8], "cpu-x86-64-v4": [2]}
-
-
 def test_a_specialised_dimension_is_told_after_the_build(proven: Built) -> None:
     assert any("asks whether rows > 4" in note for note in proven.notes)
     specialized = entries_of(proven)["branch"].specialized

@@ -23,9 +23,7 @@ from small_programs import build_signed
 import aotc_runtime
 from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, ShapeError
 from aotc_runtime.schema.bundle_manifest import Symbolic, WeightArgument
-from aotc_runtime.serving.call_metrics import Padding
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
-from aotc_runtime.serving.routing.routed_calls import PaddedCall
 from aotc_runtime.system import host_probe
 from tests.conftest import Bundle, Once
 
@@ -160,22 +158,6 @@ def test_jax_arrays_give_jax_arrays_outside_profiles(name: str, bundle: LoadedBu
     check_rows(result, x, y)
 
 
-def test_unpadded_leaves_keep_their_kind_without_overhead(bundle: LoadedBundle) -> None:
-    calls = bundle["step"]._checked_calls().fallback()
-    padded = calls.find(((), (3, 4), (3, 4)))
-    assert isinstance(padded, PaddedCall) and padded.padding is not None
-    served = calls._served[[r.sizes["batch"] for r in calls._records].index(8)]
-    assert padded.outputs[0] is served.outputs[0] and padded.outputs[1].shape == (3, 4)
-    spec, record = calls._spec, calls._records[0]
-    empty = tuple(msgspec.structs.replace(t, shape=("batch", 0)) for t in spec.inputs)
-    spec = msgspec.structs.replace(spec, inputs=empty)
-    shapes = tuple((record.sizes["batch"], 0) for _ in empty)
-    record = msgspec.structs.replace(record, input_shapes=shapes)
-    fills = calls._fills
-    none = PaddedCall(calls._execution, served, spec, record, {"batch": 1}, fills, ())
-    assert none.padding == Padding(0, 0, 0)
-
-
 @pytest.mark.parametrize("name", ["padded", "split"])
 def test_device_arrays_are_taken_and_given(name: str, bundle: LoadedBundle) -> None:
     x, y = rows(6)
@@ -198,22 +180,6 @@ def test_donated_arrays_are_used_up_padded_or_not(batch: int, bundle: LoadedBund
     third, _ = bundle["step"](second, x)
     assert refused(np.asarray, second["rows"]).code == "AOTC-E631"
     np.testing.assert_array_equal(third["rows"], 3 * x)
-
-
-@pytest.mark.parametrize("batch", [3, 8])
-def test_dlpack_views_outlive_donating_calls(batch: int, bundle: LoadedBundle) -> None:
-    x = rows(batch)[0]
-    step = bundle["step"]
-    state: Any = {"count": np.int32(0), "rows": np.zeros((batch, 4), np.float32)}
-    for call in (step, step.on_device):
-        first, _ = step.on_device(state, x)
-        views = {name: np.from_dlpack(array) for name, array in first.items()}
-        second, _ = call(first, x)
-        np.testing.assert_array_equal(np.asarray(second["rows"]), 2 * x)
-        for array in first.values():
-            assert refused(np.asarray, array).code == "AOTC-E631"
-        np.testing.assert_array_equal(views["rows"], x)
-        assert int(views["count"]) == 1
 
 
 @pytest.mark.parametrize("name", ["padded", "split"])

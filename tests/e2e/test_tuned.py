@@ -1,13 +1,11 @@
 """A tuned build from its measurements to the server, and the same build again from its choices."""
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
 import aotc_runtime
 from aotc.base.errors import CompileError
@@ -15,7 +13,6 @@ from aotc.base.stages import CompileJob, Executable
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.commands.tune.tuning_service import Measure
-from aotc.compile.cpu.cpu_kind import CANDIDATES
 from aotc.compile.target_files import builtin_folder
 from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc.config import tuning_file
@@ -134,60 +131,6 @@ def test_the_manifest_says_what_was_tried_where_and_how_fast_each_was(place: Pla
     assert dense.rounds >= 3 and dense.margin == "0.03"
     assert dense.processor and dense.threads > 0 and dense.jaxlib
     assert "tune" in place.built.seconds
-
-
-NARROW = """
-import jax.numpy as jnp
-
-def layers(params, x):
-    for name in sorted(params):
-        x = jnp.tanh(x @ params[name])
-    return x
-"""
-
-NARROW_MANIFEST = """
-schema = 1
-name = "small"
-version = "1.0.0"
-targets = ["few"]
-[weights.params]
-source = "weights.safetensors"
-[entry_points.layers]
-function = "program:layers"
-bind = { params = "params" }
-inputs.x = { shape = [1, 64], dtype = "float16" }
-tolerance = { rtol = 0.02, atol = 0.02 }
-"""
-
-
-def test_lean_candidate_of_16_bit_weights_builds_as_recorded(place: Place, tmp_path: Path) -> None:
-    shutil.copytree(place.folder / "targets", tmp_path / "targets")
-    (tmp_path / "program.py").write_text(NARROW)
-    (tmp_path / "manifest.toml").write_text(NARROW_MANIFEST)
-    chance = np.random.default_rng(0)
-    count, side = 8, 64
-    weights = {f"w{n}": chance.normal(size=(side, side)) / side for n in range(count)}
-    narrow = {name: each.astype(np.float16) for name, each in weights.items()}
-    save_file(narrow, tmp_path / "weights.safetensors")
-    here = replace(place, folder=tmp_path)
-    here = replace(here, built=here.again("tuned", Measure()))
-    found = evidence(records(here.built)["layers"])
-    measured = [c.name for c in found.candidates if isinstance(c, MeasuredCandidate)]
-    assert "lean" in measured and "default" in measured
-
-    def taking(choice: str, options: dict[str, str]) -> ProfileRecord:
-        recorded = here.recorded()
-        (only,) = recorded.file.executables
-        tuned = msgspec.structs.replace(only.tuned, choice=choice, options=options)
-        executables = (msgspec.structs.replace(only, tuned=tuned),)
-        file = msgspec.structs.replace(recorded.file, executables=executables)
-        return records(here.again(choice, replace(recorded, file=file)))["layers"]
-
-    (lean,) = [c for c in CANDIDATES if c.name == "lean"]
-    default, leaner = taking("default", {}), taking("lean", dict(lean.options))
-    assert isinstance(leaner.parity, ParityRan)
-    widened = count * 4 * side**2
-    assert default.memory.temp_bytes >= widened > 3 * leaner.memory.temp_bytes
 
 
 def test_what_was_chosen_is_proven_loads_and_computes_the_same(place: Place) -> None:

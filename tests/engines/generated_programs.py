@@ -72,7 +72,7 @@ class Generated(NamedTuple):
 
 def dtype_of(name: str) -> np.dtype[Any]:
     """numpy's dtype of a name."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 class ImpossibleError(Exception):
@@ -135,10 +135,14 @@ class Draft:
         return f"{letter}{self.names}"
 
     def weight(self, shape: Sequence[int], dtype: str) -> str:
-        """The name of a new weight."""
+        """Return the name of a new weight."""
+        return self.kept(drawn(self.random, shape, dtype))
+
+    def kept(self, array: Array) -> str:
+        """Return the name of a new weight with these numbers."""
         name = self.name("w")
-        self.weights.append(Leaf(name, tuple(shape), dtype))
-        self.weight_values.append(drawn(self.random, shape, dtype))
+        self.weights.append(Leaf(name, array.shape, array.dtype.name))
+        self.weight_values.append(array)
         return name
 
     def constant(self, shape: Sequence[int], dtype: str) -> str:
@@ -554,10 +558,7 @@ def _index(draft: Draft, shape: Sequence[int], size: int) -> str:
         return name
     values = draft.random.integers(-1 if draft.chance(0.3) else 0, max(size, 1), shape)
     if draft.chance(0.5):
-        name = draft.name("w")
-        draft.weights.append(Leaf(name, tuple(shape), "int32"))
-        draft.weight_values.append(np.asarray(values, np.int32))
-        return name
+        return draft.kept(np.asarray(values, np.int32))
     return f"np.asarray({values.tolist()}, 'int32')"
 
 
@@ -803,11 +804,15 @@ def _attempt(random: np.random.Generator, x64: bool) -> Generated | None:
             leaf = Leaf(leaf.name, draft.inputs[0].shape, leaf.dtype)
         draft.inputs.append(leaf)
         draft.values.append(leaf)
-    weights = np.array([weight for weight, _ in STEPS])
-    used = 0
+    return composed(draft, STEPS)
+
+
+def composed(draft: Draft, steps: Sequence[tuple[float, Step]]) -> Generated | None:
+    """Return the program of a draft with its inputs and two to four steps; None without."""
+    weights, used = np.array([weight for weight, _ in steps]), 0
     for _ in range(draft.number(2, 4)):
         for _ in range(8):
-            step = STEPS[int(random.choice(len(STEPS), p=weights / weights.sum()))][1]
+            step = steps[int(draft.random.choice(len(steps), p=weights / weights.sum()))][1]
             if _added(draft, step):
                 used += 1
                 break

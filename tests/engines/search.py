@@ -2,6 +2,7 @@
 
     python -m tests.engines.search run OUT --engine iree [PART ...]     programs of `edge_programs`
     python -m tests.engines.search run OUT --seed 1 --count 20000       programs that are generated
+    python -m tests.engines.search run OUT --seed 1 --quantized 2000    quantized ones
     python -m tests.engines.search show generated.1.17                  the text of one of them
     python -m tests.engines.search tell OUT                             a table of what was found
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from aotc_runtime.engines.engine_arrays import Aval
+
+    from .generated_programs import Generated
 
 SECONDS_MAX = 120.0
 """For a program on one engine."""
@@ -90,12 +93,20 @@ class RefusedError(Exception):
 
 
 def generated_case(name: str) -> Case:
-    """Return a program that is generated, by its name: `generated.SEED.NUMBER`."""
-    from .generated_programs import generated, trials
+    """Return a program that is generated, by its name."""
+    from .generated_programs import trials
 
-    _, seed, number = name.split(".")
-    made = generated(int(seed), int(number))
+    made, number = program_of(name), name.rpartition(".")[2]
     return Case(name, made.function(), made.x64, made.weights, trials(made, int(number)))
+
+
+def program_of(name: str) -> Generated:
+    """Return the program `generated.SEED.NUMBER` or `quantized.SEED.NUMBER`."""
+    from .generated_programs import generated
+    from .quantized_programs import quantized
+
+    kind, seed, number = name.split(".")
+    return {"generated": generated, "quantized": quantized}[kind](int(seed), int(number))
 
 
 def edge_case(name: str) -> Case:
@@ -123,7 +134,8 @@ def _narrowed(array: Array) -> Array:
 
 def case(name: str) -> Case:
     """Return the program of a name."""
-    return generated_case(name) if name.startswith("generated.") else edge_case(name)
+    is_edge = name.partition(".")[0] not in ("generated", "quantized")
+    return edge_case(name) if is_edge else generated_case(name)
 
 
 class Lowered:
@@ -148,16 +160,18 @@ class Lowered:
             leaves = jax.tree.leaves(lowered.out_info)
         self.outputs = [Aval(leaf.shape, leaf.dtype) for leaf in leaves]
 
-    def plain(self, inputs: Sequence[Array]) -> list[Array]:
-        """Return what plain JAX computes."""
+    def plain(self, inputs: Sequence[Array], weights: Sequence[Array] | None = None) -> list[Array]:
+        """Return what plain JAX computes, with other weights if they are given."""
         import jax
         import numpy as np
 
         with jax.enable_x64(self.case.x64):
-            made = self._run(*self.weights, *inputs)
+            made = self._run(*(weights or self.weights), *inputs)
         return [np.asarray(leaf) for leaf in jax.tree.leaves(made)]
 
-    def truth(self, inputs: Sequence[Array]) -> list[Array] | None:
+    def truth(
+        self, inputs: Sequence[Array], weights: Sequence[Array] | None = None
+    ) -> list[Array] | None:
         """Return what the module computes in float64; None if it has no counterpart there."""
         from aotc.capture.float64_module import widened
         from aotc_runtime.engines.device_features import SymbolicModule
@@ -165,7 +179,9 @@ class Lowered:
         from aotc_runtime.engines.xla import xla_engine
         from aotc_runtime.verification.verify_bundle import VerifiedBlob
 
-        arguments = [each.astype(_wide(each.dtype)) for each in (*self.weights, *inputs)]
+        arguments = [
+            each.astype(_wide(each.dtype)) for each in (*(weights or self.weights), *inputs)
+        ]
         avals = [Aval(each.shape, each.dtype) for each in arguments]
         outputs = [Aval(each.shape, _wide(each.dtype)) for each in self.outputs]
         device: Any = xla_engine.start("cpu", None, None)
@@ -502,18 +518,32 @@ def _is_as_good(
     truth = lowered.truth(given)
     if truth is None:
         return False
-    shaken = []
-    if any(each.dtype == np.float64 for each in given):
-        for toward in (np.inf, -np.inf):
-            moved = [np.nextafter(x, toward) if x.dtype == np.float64 else x for x in given]
-            if (other := lowered.truth(moved)) is not None:
-                shaken.append(other)
+    shaken, random = [], np.random.default_rng(0)
+    moving = [np.float64]
+    if any(each.dtype.kind in "iu" for each in ours):
+        moving.append(np.float32)  # what is near the middle of two integers becomes either
+    if any(each.dtype in moving for each in (*lowered.weights, *given)):
+        for _ in range(4):
+            weights, moved = (
+                [_moved(x, random) if x.dtype in moving else x for x in each]
+                for each in (lowered.weights, given)
+            )
+            if (other := lowered.truth(moved, weights)) is not None:
+                shaken += [(other, truth), (lowered.plain(moved, weights), other)]
     for place, (found, expected, exact) in enumerate(zip(ours, plain, truth, strict=True)):
-        known = Truth([exact], [(each[place], exact) for each in shaken])
+        known = Truth([exact], [(one[place], other[place]) for one, other in shaken])
         tolerance = TOLERANCES.get(expected.itemsize, (0.0, 0.0))
         if not verdict_of("", found, expected, known, *tolerance).right:
             return False
     return True
+
+
+def _moved(array: Array, random: np.random.Generator) -> Array:
+    """Return the next numbers, up or down."""
+    import numpy as np
+
+    ends = np.where(random.random(array.shape) < 0.5, np.inf, -np.inf)
+    return np.asarray(np.nextafter(array, ends.astype(array.dtype)))
 
 
 def _digest(arrays: Sequence[Array]) -> str:
@@ -672,6 +702,7 @@ def main() -> None:
     run.add_argument("--seed", type=int, default=1)
     run.add_argument("--first", type=int, default=0)
     run.add_argument("--count", type=int, default=0)
+    run.add_argument("--quantized", type=int, default=0)
     run.add_argument("--share", action="append", default=[], metavar="ENGINE=NUMBER")
     show = commands.add_parser("show")
     show.add_argument("name")
@@ -681,9 +712,12 @@ def main() -> None:
     if asked.command == "child":
         child()
     elif asked.command == "run":
-        if asked.count:
-            numbers = range(asked.first, asked.first + asked.count)
-            names = [f"generated.{asked.seed}.{number}" for number in numbers]
+        if asked.count or asked.quantized:
+            names = [
+                f"{kind}.{asked.seed}.{number}"
+                for kind, count in (("generated", asked.count), ("quantized", asked.quantized))
+                for number in range(asked.first, asked.first + count)
+            ]
         else:
             from .edge_programs import PROGRAMS
 
@@ -696,10 +730,7 @@ def main() -> None:
         print(table(asked.out))
         sys.exit(any(each.found in DIFFERING for each in read(asked.out)))
     elif asked.command == "show":
-        from .generated_programs import generated
-
-        _, seed, number = asked.name.split(".")
-        print(generated(int(seed), int(number)).text)
+        print(program_of(asked.name).text)
     else:
         print(table(asked.out))
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from aotc.bundle.sign.signer import LocalSigner
+from aotc_runtime.base.errors import TrustError
 from aotc_runtime.schema.trust_policy import Accepts
+from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.provenance_rules import CLOCKS_DIFFER
 
 from .archives import on_disk
@@ -63,6 +65,25 @@ def test_two_keys_of_one_holder_are_no_threshold(bench: Workbench, doors: Doors)
     doors.trust(held, "threshold = 2")
     assert doors.answer(bench.signed(ours, newer)) == ("AOTC-E304", 5)
     assert doors.answer(bench.signed(newer, stranger)) == READY
+
+
+@EITHER_FORM
+@pytest.mark.parametrize("other", ["CI", "ci ", "c\u200bi", "ｃｉ", "ci\ufe0f", "c\u034fi"])
+def test_holders_that_look_alike_are_no_threshold(
+    other: str, bench: Workbench, doors: Doors
+) -> None:
+    held = [(bench.ours, 'holder = "ci"'), (bench.third, f'holder = "{other}"')]
+    doors.trust([*held, (bench.stranger, 'holder = "release"')], "threshold = 2")
+    assert doors.answer(bench.signed(bench.ours, bench.third)) == ("AOTC-E309", 5)
+    doors.trust(held, "threshold = 1")
+    assert doors.answer(bench.signed(bench.ours)) == READY
+
+
+def test_composed_and_decomposed_holders_are_one(bench: Workbench) -> None:
+    held = (key_of(bench.ours, holder="Zo\u00eb"), key_of(bench.third, holder="Zoe\u0308"))
+    with pytest.raises(TrustError) as caught:
+        policy_keys(bench.policy(*held, threshold=2))
+    assert caught.value.findings[0].found == "'Zoe\\u0308' and 'Zo\\xeb'"
 
 
 @EITHER_FORM

@@ -35,6 +35,7 @@ class Http2:
     def __init__(self, address: str, window: int = 2**30) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as grpc does
         self._rest = b""
         self._unread: deque[Frame] = deque()
         # What may be sent: on the connection, at first on a stream, and beyond that on each.

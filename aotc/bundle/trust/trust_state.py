@@ -1,6 +1,5 @@
 """A trust policy at a given time: its valid keys, and whether it accepts a bundle."""
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -109,22 +108,11 @@ def _of_roles(state: PolicyState) -> Iterator[str]:
             f"keys without a holder count separately: {', '.join(unheld)}; state the `holder` of "
             "each, so that two keys of one holder count once"
         )
-    holders: dict[str, str] = {}
-    for key in state.keys:
-        other = holders.setdefault(_as_it_looks(key.holder), key.holder)
-        if other != key.holder:
-            yield f"holders {other!r} and {key.holder!r} look alike and count as two"
     if policy.asks_about_builds() and not policy.binds_builders() and len(state.keys) > 1:
         yield (
             "every key may describe a build of any builder: state which builders each key may "
             "describe (builders; [] for keys that only endorse)"
         )
-
-
-def _as_it_looks(text: str) -> str:
-    """Return a text without differences in case, composition, spaces and invisible characters."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
 
 def _why(state: PolicyState, key: PublicKey, after: timedelta) -> str:

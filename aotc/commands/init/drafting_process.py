@@ -12,7 +12,6 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.base.stages import CapturedProgram
 from aotc.base.workers.confined_process import ProcessLimits
-from aotc.bundle.write.atomic_files import write_atomically
 from aotc.bundle.write.output_paths import require_new_file
 from aotc.commands.init.init_request import Answer, Job, Request, is_model_file
 from aotc.commands.init.manifest_draft import Draft, draft, manifest_text, name_of
@@ -52,54 +51,58 @@ def draft_manifest(
     on_stage: OnStage = lambda stage: None,
     on_output: OnOutput = lambda text: None,
 ) -> Drafted:
-    """Look at the function and its example, and say what the manifest would be; nothing is written.
+    """Inspect the function and its example, and draft the manifest; write nothing.
 
-    output: NAME.toml in the current folder by default; modules are looked up in its folder.
-    Raises UsageError: AOTC-E081 to E085; CaptureError (AOTC-E820, E835); BuildManifestError
-    (AOTC-E811) for a target.
+    `output` is NAME.toml in the current folder by default; modules are looked up in its folder.
+
+    Raises:
+        UsageError: AOTC-E081 to E085.
+        CaptureError: AOTC-E820, E835.
+        BuildManifestError: AOTC-E811 for a target.
     """
     named = name or name_of(request.function)
     path = output or Path(f"{named}.toml")
-    _require_new(path)
-    chosen = targets or (DEFAULT_TARGET,)
+    if path.exists() or path.is_symlink():
+        raise refusal("AOTC-E084", str(path), "a directory" if path.is_dir() else "")
+    require_new_file(path)
+    root, chosen = path.absolute().parent, targets or (DEFAULT_TARGET,)
     for target in chosen:
         if target != NATIVE:
-            find_target(target, path.absolute().parent, "--target")
+            find_target(target, root, "--target")
     on_stage("inspecting the function")
-    root = path.absolute().parent
+    request = _moved(request, root)
     is_file = is_model_file(request.function)
-    if is_file:
-        request = replace(request, function=_beside(request.function, root))
-    likes = tuple(request.likes.values())
     answer = ask(
         "aotc.commands.init.inspect_function_worker",
-        Job(str(root), request.function, request.example, likes, is_file),
+        Job(str(root), request.function, request.example, tuple(request.likes.values()), is_file),
         Answer,
         variables={},
         doing="the process that imports the function",
         limits=partial(_limits, root / request.function) if is_file else lambda folder: None,
         on_output=on_output,
     )
-    moved = {
-        key: source if is_function_reference(source) else _beside(source, root)
-        for key, source in request.weights.items()
-    }
-    recorded = request.recorded
-    if recorded is not None:
-        expected = recorded.expected
-        recorded = replace(
-            recorded,
-            inputs=_beside(recorded.inputs, root),
-            expected=None if expected is None else _beside(expected, root),
-        )
-    drafted = draft(
-        replace(request, weights=moved, recorded=recorded),
-        answer,
-        name=named,
-        entry_point=entry_point,
-        targets=chosen,
-    )
+    drafted = draft(request, answer, name=named, entry_point=entry_point, targets=chosen)
     return Drafted(path, drafted, manifest_text(drafted))
+
+
+def _moved(request: Request, root: Path) -> Request:
+    """Return a request whose files are named as the manifest names them: from its own folder."""
+
+    def beside(source: str) -> str:
+        if is_function_reference(source) or Path(source).is_absolute():
+            return source
+        return Path(os.path.relpath(source, root)).as_posix()
+
+    call = request.recorded
+    if call is not None:
+        expected = beside(call.expected) if call.expected is not None else None
+        call = replace(call, inputs=beside(call.inputs), expected=expected)
+    return replace(
+        request,
+        function=beside(request.function),
+        weights={key: beside(source) for key, source in request.weights.items()},
+        recorded=call,
+    )
 
 
 def _limits(model_file: Path, folder: str) -> ProcessLimits:
@@ -108,17 +111,6 @@ def _limits(model_file: Path, folder: str) -> ProcessLimits:
     with suppress(OSError):
         size = model_file.stat().st_size
     return ProcessLimits.stated(size, folder)
-
-
-def _require_new(path: Path) -> None:
-    if path.exists() or path.is_symlink():
-        raise refusal("AOTC-E084", str(path), "a directory" if path.is_dir() else "")
-    require_new_file(path)
-
-
-def write(drafted: Drafted) -> None:
-    """Write the manifest. Raises UsageError (AOTC-E003)."""
-    write_atomically(drafted.path, [drafted.text.encode()])
 
 
 def check(
@@ -149,10 +141,3 @@ def check(
             failures=Failures(keep_going=False),
         )
     return program, (*drafted.draft.notes, *specialized(program))
-
-
-def _beside(source: str, root: Path) -> str:
-    """Return a file as the manifest names it: from its own folder."""
-    if Path(source).is_absolute():
-        return source
-    return Path(os.path.relpath(source, root)).as_posix()

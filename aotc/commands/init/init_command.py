@@ -115,7 +115,8 @@ def init(
 
     Exit code 3 if tracing fails; the manifest is written nonetheless, for you to correct.
     """
-    from aotc.commands.init.drafting_process import check, draft_manifest, write
+    from aotc.bundle.write.atomic_files import write_atomically
+    from aotc.commands.init.drafting_process import check, draft_manifest
     from aotc.commands.init.init_request import read_recorded, read_request
     from aotc_runtime.base.errors import AotcError
     from aotc_runtime.schema.manifest_labels import label
@@ -145,7 +146,7 @@ def init(
             on_stage=lambda stage: on_stage(stage, 0, 0),
             on_output=show,
         )
-        write(drafted)
+        write_atomically(drafted.path, [drafted.text.encode()])
         try:
             program, notes = check(drafted, lambda stage: on_stage(stage, 0, 0), show)
         except AotcError as error:

@@ -22,7 +22,7 @@ from aotc.config.input_specs import KEY_DTYPES
 from aotc.config.manifest_problem import spell
 from aotc.report.array_files import Array, read_arguments
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.base.suggestions import closest
+from aotc_runtime.base.suggestions import closest, did_you_mean
 from aotc_runtime.schema.bundle_manifest import DType
 
 DTYPES = tuple(sorted([*(dtype.value for dtype in DType), *KEY_DTYPES]))
@@ -134,19 +134,11 @@ def read_request(
     """
     problems: list[Finding] = []
     for option, reference in (("FUNCTION", function), ("--example", example)):
-        if option == "FUNCTION" and is_model_file(function):
+        if reference is None or (option == "FUNCTION" and is_model_file(reference)):
             continue
-        if reference is not None and not is_function_reference(reference):
-            problems.append(
-                finding(
-                    "AOTC-E080",
-                    option,
-                    spell(reference),
-                    cause="function-reference-is-invalid",
-                    expected=_REFERENCE,
-                    hint=_meant(reference),
-                )
-            )
+        if not is_function_reference(reference):
+            cause, hint = "function-reference-is-invalid", _meant(reference)
+            problems.append(_problem(option, _REFERENCE, spell(reference), hint, cause))
 
     def read[T](option: str, texts: Iterable[str], value: Callable[[str], T]) -> dict[str, T]:
         found: dict[str, T] = {}
@@ -171,8 +163,7 @@ def read_request(
         static=read("--static", static, _plain),
         dimensions=read("--dimension", dimensions, _range),
     )
-    problems += _names(request)
-    raise_if(problems)
+    raise_if([*problems, *_names(request)])
     return request
 
 
@@ -193,8 +184,8 @@ class _Unreadable(Exception):
         self.hint = hint
 
 
-def _problem(option: str, expected: str, found: str, hint: str) -> Finding:
-    return finding("AOTC-E080", option, found, expected=expected, hint=hint)
+def _problem(option: str, expected: str, found: str, hint: str | None, cause: str = "") -> Finding:
+    return finding("AOTC-E080", option, found, cause=cause, expected=expected, hint=hint)
 
 
 def read_recorded(inputs: Path | None, expected: Path | None) -> RecordedCall | None:
@@ -256,17 +247,14 @@ def _reference(text: str) -> str:
 
 
 def _weights(text: str) -> str:
-    if not (is_function_reference(text) or _is_weights(text)):
+    """Check that a text names weights as `source` or `init` do: a file, a folder or a function."""
+    is_file = text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
+    if not (is_file or is_function_reference(text)):
         hint = "name the file or folder with the values, or a function that returns them"
         if text.endswith((".npy", ".pt", ".pth", ".pkl")):
             hint = "read it in a function that returns the values, and name that"
         raise _Unreadable(f"NAME=FILE.safetensors, a folder, or NAME={_REFERENCE}", hint)
     return text
-
-
-def _is_weights(text: str) -> bool:
-    """Return whether a text names weights as `source` does: by its ending, or a folder (Orbax)."""
-    return text.endswith((".safetensors", ".npz", ENDING)) or os.path.isdir(text)  # noqa: PTH112
 
 
 def _plain(text: str) -> Any:
@@ -285,24 +273,20 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _names(request: Request) -> Iterator[Finding]:
+    """Yield AOTC-E080 for dimensions that no array has, and parameters that are described twice."""
     used = {axis for array in request.inputs.values() for axis in array.shape}
-    names = sorted(str(axis) for axis in used if isinstance(axis, str))
+    names = sorted(axis for axis in used if isinstance(axis, str))
     for name in request.dimensions:
         if not is_identifier(name) or name not in names:
-            close = closest(name, names)
-            known = ", ".join(names) or "none; name an axis in --input"
-            yield _problem(
-                "--dimension",
-                f"one of: {known}",
-                spell(name),
-                f"did you mean `{close}`?" if close else "name it in the axes of an --input",
-            )
+            hint = did_you_mean(name, names, "name it in the axes of an --input")
+            expected = f"one of: {', '.join(names) or 'none; name an axis in --input'}"
+            yield _problem("--dimension", expected, spell(name), hint)
     seen: dict[str, str] = {}
     for option, parameters in request.by_option.items():
         for name in parameters:
             if name in seen:
                 found, cause = f"{name}, as in {seen[name]}", "parameter-described-twice"
-                yield finding("AOTC-E080", option, found, cause=cause, expected="")
+                yield _problem(option, "", found, None, cause)
             seen.setdefault(name, option)
 
 

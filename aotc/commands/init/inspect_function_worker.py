@@ -10,6 +10,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ from aotc.commands.init.init_request import (
     Steps,
 )
 from aotc.config.build_manifest import SourceFile
-from aotc.pipeline.children.user_process import begin_as_if_alone, runs_users_code
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc.pipeline.children.program_worker import begin_as_if_alone, runs_users_code
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -47,8 +48,10 @@ _TAKES_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 def look(job: Job, progress: Progress) -> Answer:
     """Import a function, call its example, and describe its parameters.
 
-    Raises CaptureError (AOTC-E820) for a function that is not there, UsageError: AOTC-E082 for an
-    example that raises or does not fit the function, E085 for something that no manifest can call.
+    Raises:
+        CaptureError: AOTC-E820 for a function that does not exist.
+        UsageError: AOTC-E082 for an example that raises or does not fit the function, E085 for
+            something that no manifest can call.
     """
     root = Path(job.root)
     if job.limits is not None:
@@ -68,12 +71,8 @@ def look(job: Job, progress: Progress) -> Answer:
         try:
             made = example()
         except (Exception, SystemExit) as error:
-            raise refusal(
-                "AOTC-E082",
-                job.example,
-                user_exceptions.describe(error, root),
-                cause="example-raised-an-exception",
-            ) from error
+            found, cause = user_exceptions.describe(error, root), "example-raised-an-exception"
+            raise refusal("AOTC-E082", job.example, found, cause=cause) from error
         values = _arguments(made, signature, job.example)
     return Answer(
         parameters=[
@@ -86,7 +85,7 @@ def look(job: Job, progress: Progress) -> Answer:
             for parameter in signature.parameters.values()
             if parameter.kind not in _TAKES_ANY
         ],
-        takes_any=_takes_any(signature),
+        takes_any=[str(p) for p in signature.parameters.values() if p.kind in _TAKES_ANY],
         needed={
             name: missing(import_program.resolve(name, root, "--like"), ()) for name in job.likes
         },
@@ -95,82 +94,68 @@ def look(job: Job, progress: Progress) -> Answer:
 
 
 def _signature(reference: str, function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function.
+
+    Raises:
+        UsageError: AOTC-E085 without one, or if all arguments would land in *args or **kwargs.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
         cause = "signature-is-not-readable"
         raise refusal("AOTC-E085", reference, str(error), cause=cause) from error
-    raise_if(_nameless(reference, signature))
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds and all(kind in _TAKES_ANY for kind in kinds):
+        found = f"{reference.partition(':')[2]}{signature}"
+        raise refusal("AOTC-E085", reference, found, cause="function-has-no-named-parameters")
     return signature
 
 
 def _unsuited(reference: str, function: Callable[..., Any], module: Any) -> Iterator[Finding]:
-    """AOTC-E085 for a class, a method that was looked up on its class, a generator, a coroutine.
+    """Yield AOTC-E085 for a class, a method without its object, a generator, a coroutine.
 
-    module: in which the function was looked up.
+    `module` is that in which the function was looked up.
     """
-    name = reference.partition(":")[2]
+    place, _, name = reference.partition(":")
     owner, _, method = name.rpartition(".")
+    holder = attrgetter(owner)(module) if owner else None
+    cause, hint = "", None
     if inspect.isclass(function):
-        instead = _beside(reference, "model")
-        hint = f"add `model = {function.__name__}(...)` to the module, and name `{instead}`"
-        yield finding("AOTC-E085", reference, "", cause="callable-is-a-class", hint=hint)
-    elif owner and _is_unbound(_attribute(module, owner), method):
-        instead = _beside(reference, f"model.{method}")
-        hint = f"add `model = {owner}(...)` to the module, and name `{instead}`"
-        yield finding("AOTC-E085", reference, "", cause="method-has-no-object", hint=hint)
+        cause = "callable-is-a-class"
+        hint = f"add `model = {function.__name__}(...)` to the module, and name `{place}:model`"
+    elif inspect.isclass(holder) and inspect.isfunction(inspect.getattr_static(holder, method)):
+        cause = "method-has-no-object"
+        hint = f"add `model = {owner}(...)` to the module, and name `{place}:model.{method}`"
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        yield finding("AOTC-E085", reference, "", cause="callable-is-a-generator")
+        cause = "callable-is-a-generator"
     elif inspect.iscoroutinefunction(function):
-        yield finding("AOTC-E085", reference, "", cause="callable-is-a-coroutine")
-
-
-def _nameless(reference: str, signature: inspect.Signature) -> Iterator[Finding]:
-    """Yield AOTC-E085 for a function all of whose arguments would land in *args or **kwargs."""
-    kinds = [parameter.kind for parameter in signature.parameters.values()]
-    if kinds and all(kind in _TAKES_ANY for kind in kinds):
-        found = f"{reference.partition(':')[2]}{signature}"
-        yield finding("AOTC-E085", reference, found, cause="function-has-no-named-parameters")
-
-
-def _takes_any(signature: inspect.Signature) -> list[str]:
-    """Return "*args" and "**kwargs", under the function's own names."""
-    return [str(p) for p in signature.parameters.values() if p.kind in _TAKES_ANY]
-
-
-def _is_unbound(owner: Any, method: str) -> bool:
-    return inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, method))
-
-
-def _attribute(owner: Any, path: str) -> Any:
-    for step in path.split("."):
-        owner = getattr(owner, step)
-    return owner
-
-
-def _beside(reference: str, name: str) -> str:
-    return f"{reference.partition(':')[0]}:{name}"
+        cause = "callable-is-a-coroutine"
+    if cause:
+        yield finding("AOTC-E085", reference, "", cause=cause, hint=hint)
 
 
 def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str, Any]:
-    names = [p.name for p in signature.parameters.values() if p.kind not in _TAKES_ANY]
-    ordered = [p.name for p in signature.parameters.values() if p.kind in _BY_POSITION]
+    """Return the example's arguments by name. Raises UsageError (AOTC-E082)."""
+    kinds = {p.name: p.kind for p in signature.parameters.values() if p.kind not in _TAKES_ANY}
+    ordered = [name for name, kind in kinds.items() if kind in _BY_POSITION]
     if isinstance(made, dict):
-        if extra := [key for key in made if key not in names]:
-            raise _refusal(
+        if extra := [key for key in made if key not in kinds]:
+            raise refusal(
+                "AOTC-E082",
                 where,
-                f"one of: {', '.join(names)}",
                 repr(extra[0]),
-                "use the parameters' names as keys; wrap a single dict in a tuple: `(batch,)`",
+                expected=f"one of: {', '.join(kinds)}",
+                hint="use the parameters' names as keys; wrap a single dict in a tuple: `(batch,)`",
             )
         return made
     by_position = made if isinstance(made, tuple) else (made,)
     if len(by_position) > len(ordered):
-        raise _refusal(
+        raise refusal(
+            "AOTC-E082",
             where,
-            f"at most {len(ordered)} values ({', '.join(ordered)})",
             f"{len(by_position)} values",
-            "return one value for each parameter; a list counts as one value",
+            expected=f"at most {len(ordered)} values ({', '.join(ordered)})",
+            hint="return one value for each parameter; a list counts as one value",
         )
     return dict(zip(ordered, by_position, strict=False))
 
@@ -304,10 +289,6 @@ def _annotation(annotation: Any) -> str | None:
     names = [str(each) for each in dtypes]
     wide = [each for each in names if each.endswith("32")] or names
     return f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else None
-
-
-def _refusal(where: str, expected: str, found: str, hint: str) -> AotcError:
-    return refusal("AOTC-E082", where, found, expected=expected, hint=hint)
 
 
 def prepare() -> None:

@@ -23,11 +23,9 @@ from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.evaluation_data import evaluation_of
 from aotc.pipeline.children.evaluation_worker import PlainEvaluation
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write the outcome of every entry point with a precision and an evaluation.
 

@@ -9,20 +9,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from msgspec import structs
 
-from aotc.base.errors import CaptureError, raise_if, refusal
+from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import (
     CapturedEntryPoint,
-    CapturedProfile,
     CapturedProgram,
-    CapturedSymbolic,
-    Module,
     Tensor,
 )
 from aotc.base.workers.worker_child import Progress
@@ -32,7 +27,6 @@ from aotc.capture import (
     jax_private,
     project_files,
     source_imports,
-    trace_errors,
     traced_shardings,
     user_exceptions,
 )
@@ -40,32 +34,24 @@ from aotc.capture.call_arguments import CallPlan
 from aotc.capture.file_digests import changed, read_source
 from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
-from aotc.capture.model_files.custom_call_checks import require_known_calls
-from aotc.capture.portable_stablehlo import portable
-from aotc.capture.profile_trace import HOST, Platforms, TracedProfile
-from aotc.capture.traced_entry_points import TracedEntryPoint, trace_entry_point
+from aotc.capture.profile_trace import HOST, Platforms
+from aotc.capture.traced_entry_points import trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
 from aotc.check import plain_jax
 from aotc.check.padding import trial_files
 from aotc.compile.compiler_registry import kind_of
-from aotc.compile.xla import constant_nan
-from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.quantized_capture import Quantizer, written_wrongly
 from aotc.pipeline.children.trial_capture import plan_and_trace
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.schema.bundle_manifest import Mesh
-from aotc_runtime.schema.manifest_labels import label
-from aotc_runtime.schema.shard_layout import mesh_of
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Trace everything the job's manifest names, and write it to the scratch folder.
 
@@ -95,7 +81,6 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     if not manifest.entry_points:
         raise_if(failed)
     platforms = tuple(sorted({kind_of(platform).lowered_for for platform in job.targets.values()}))
-    mesh = mesh_of(manifest.mesh) if manifest.mesh else None
     cuts = traced_shardings.weight_shardings(manifest, weights)
     quantizer = Quantizer(manifest, weights)
     captured: dict[str, CapturedEntryPoint] = {}
@@ -109,15 +94,15 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         try:
             with traced_shardings.under_mesh(manifest.mesh):
                 traced = trace_entry_point(
-                    name, manifest, weights, sizes, cuts, lowered_for, models.resolve
+                    name, manifest, models, weights, sizes, cuts, lowered_for
                 )
             _check_x64(manifest)
-            captured[name] = quantizer.quantized(_freeze(traced, mesh, manifest.root, models))
+            captured[name] = quantizer.quantized(traced.captured)
         except AotcError as error:
             failed += _collected(error, job)
             continue
         plans[name] = replace(traced.plan, initial=models.initial(name))
-        closures[name] = {k: v for p in traced.profiles for k, v in p.lifted.items()}
+        closures[name] = traced.lifted
         scratch.write_entry_point(captured[name])
         progress.finished(name)
     raise_if(() if failed else quantizer.unmatched())
@@ -292,89 +277,3 @@ def _is_xlas(name: str, platform: str, manifest: BuildManifest) -> bool:
     own = manifest.overrides.get(name)
     engines = (own.engines if own is not None else ()) or manifest.engines
     return platform == HOST and {*engines} <= {"xla"}
-
-
-def _symbolic(traced: TracedEntryPoint) -> CapturedSymbolic | None:
-    """Return the module that hosts compile for sizes outside of all profiles."""
-    if traced.exported is None:
-        return None
-    module = traced.exported.module
-    # The host cannot look for known NaN in what XLA makes of it.
-    constant_nan.guard(module)
-    return CapturedSymbolic(portable(module), traced.exported.arguments)
-
-
-def _frozen(profile: TracedProfile, where: str, root: Path, *, is_file: bool) -> CapturedProfile:
-    """Return a traced profile with its modules; `is_file` is whether it is a model file's.
-
-    Raises CaptureError (AOTC-E841) for a module that cannot be written, E844 for calls of a model
-    file that do not match their kernels.
-    """
-    modules: dict[str, Module] = {}
-    for platform, lowered in profile.lowered.items():
-        try:
-            module = jax_private.static_module(lowered)
-            if is_file:
-                with module.context:
-                    require_known_calls(module, where, static=True)
-            modules[platform] = portable(module, platform)
-        except AotcError:
-            raise
-        except jax_private.SizesError as error:
-            raise refusal(
-                "AOTC-E846", where, str(error), cause="sizes-are-excluded-by-the-export"
-            ) from error
-        except Exception as error:
-            raise CaptureError(trace_errors.not_lowered(error, platform, where, root)) from error
-    first = next(iter(modules.values()))
-    return CapturedProfile(
-        sizes=profile.sizes,
-        input_shapes=profile.shapes().inputs,
-        output_shapes=profile.shapes().outputs,
-        arguments=profile.arguments,
-        module=first,
-        others={name: other for name, other in modules.items() if other != first},
-        control_flow=profile.control_flow,
-    )
-
-
-def _freeze(
-    traced: TracedEntryPoint, mesh: Mesh | None, root: Path, models: Models
-) -> CapturedEntryPoint:
-    plan, spec = traced.plan, traced.spec
-    is_file = plan.name in models.opened
-    if is_file and traced.exported is not None:
-        # Callers' hosts fill in its sizes, and run it.
-        with traced.exported.module.context:
-            where = f"{plan.name} at sizes outside of its profiles"
-            require_known_calls(traced.exported.module, where, static=True)
-    return CapturedEntryPoint(
-        name=plan.name,
-        function=spec.function,
-        parameters=traced.parameters,
-        inputs=traced.inputs,
-        result=traced.result,
-        outputs=traced.outputs,
-        dimensions=traced.dimensions,
-        bound=dict(plan.bound),
-        static={**plan.defaulted, **{key: repr(value) for key, value in plan.fixed.items()}},
-        lifted=traced.lifted,
-        mesh=mesh,
-        specialized={name: each.what for name, each in traced.symbolic.specialized.items()},
-        undetermined=traced.symbolic.undetermined,
-        counted={
-            name: place
-            for name, place in traced.symbolic.counted.items()
-            if at_once(spec.out_of_profile.get(name))
-        },
-        coverage=traced.coverage,
-        lines=structs.replace(traced.lines, layers=models.lines(plan.name)),
-        symbolic=_symbolic(traced),
-        profiles=tuple(
-            _frozen(profile, label(plan.name, profile.sizes), root, is_file=is_file)
-            for profile in traced.profiles
-        ),
-        calls={k: v for p in reversed(traced.profiles) for k, v in p.calls.items()},
-        recorded=spec.fixtures.results is not None,
-        model=models.origin(plan.name, traced.profiles[0].traced.jaxpr.jaxpr),
-    )

@@ -40,14 +40,12 @@ from aotc.pipeline.children.evaluation_data import (
 )
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.manifest_labels import sizes_text
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write the data of every evaluation in blocks, and the rows of plain JAX.
 

@@ -4,9 +4,13 @@ Run as `python -m aotc.pipeline.children.program_worker FOLDER`, with the build'
 the job. An `aotc.base.workers.zygote` with jax and the workers forks it.
 """
 
+import faulthandler
 import importlib
+import io
 import os
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,8 +21,8 @@ from aotc.base.workers.confined_process import ProcessLimits
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import source_imports
 from aotc.capture.program_reads import Recorder
-from aotc.pipeline.children.user_process import begin_as_if_alone
 from aotc.pipeline.scratch_folder import ProgramJob, ProgramReads, Scratch
+from aotc_runtime.base.errors import AotcError
 
 
 class Job(Struct, frozen=True):
@@ -57,6 +61,41 @@ def prepare() -> None:
     prepare_to_decode()
 
 
+def begin_as_if_alone() -> None:
+    """Reset state that a forked process inherits.
+
+    These are seeds of random numbers, and caches of folders that have new files since.
+    """
+    if "numpy" in sys.modules:
+        import numpy as np
+
+        np.random.seed()
+    importlib.invalidate_caches()
+
+
+def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:
+    """Decorate the work of a child process, to print the place of a crash for the parent.
+
+    The user's own traceback is printed after an error, too.
+    """
+
+    @wraps(work)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # A crash must not take with it what was printed before.
+            sys.stdout.reconfigure(line_buffering=True)
+        faulthandler.enable(all_threads=False)
+        try:
+            return work(*args, **kwargs)
+        except AotcError as error:
+            from aotc.capture import user_exceptions
+
+            user_exceptions.show_cause(error)
+            raise
+
+    return wrapped
+
+
 def run(job: Job, progress: Progress) -> None:
     """Run the worker. Raises what the worker raises."""
     scratch = Scratch(Path(job.folder))
@@ -72,7 +111,8 @@ def run(job: Job, progress: Progress) -> None:
     source_imports.install()
     recorder = Recorder(scratch.folder) if job.worker == CAPTURE_WORKER else None
     try:
-        importlib.import_module(job.worker).work(scratch, job.program, progress)
+        work = runs_users_code(importlib.import_module(job.worker).work)
+        work(scratch, job.program, progress)
     finally:  # a capture that refuses some entry points leaves the others
         if recorder is not None:
             _write_read(recorder, scratch, ProgramJob.decode(job.program))

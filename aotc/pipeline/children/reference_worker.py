@@ -30,7 +30,6 @@ from aotc.check.padding.trial_files import read_plans
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec, at_once
 from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
 from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
-from aotc.pipeline.children.user_process import runs_users_code
 from aotc.pipeline.children.value_reference import record_all
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.errors import AotcError, Finding
@@ -38,7 +37,6 @@ from aotc_runtime.schema.bundle_manifest import Pad
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 
-@runs_users_code
 def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     """Write a fixture file per captured entry point and profile: inputs and reference results.
 

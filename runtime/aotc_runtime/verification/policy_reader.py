@@ -209,8 +209,11 @@ def _keys_of(policy: TrustPolicy, file: _File) -> dict[str, PublicKey]:
         findings += sigstore_identities.check_identities(policy, file.name)
         distinct |= sigstore_identities.as_keys(policy)
     raise_if(findings)
-    if policy.threshold > (most := len({key.holder for key in distinct.values()})):
-        raise TrustError(_said().threshold(policy, most, file.place("threshold")))
+    holders = {key.holder for key in distinct.values()}
+    if policy.threshold > 1:
+        raise_if(_said().alike(holders, file.place("threshold")))
+        if policy.threshold > len(holders):
+            raise TrustError(_said().threshold(policy, len(holders), file.place("threshold")))
     return distinct
 
 

@@ -1,6 +1,8 @@
-"""Errors of trust policies. Imported when there is one."""
+"""Errors of trust policies. Imported when there is one, or a threshold above 1."""
 
 import re
+import unicodedata
+from collections.abc import Iterable
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import did_you_mean
@@ -36,6 +38,11 @@ _WORDS = {
 
 _POSITION = re.compile(r" \(at line (\d+), column \d+\)\Z")
 """The end of `tomllib`'s messages."""
+
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff]"
+)
+"""Letters and marks without a shape (Default_Ignorable_Code_Point), beside control characters."""
 
 
 def problem(name: str, where: str, found: str) -> Finding:
@@ -75,6 +82,24 @@ def threshold(policy: TrustPolicy, most: int, where: str) -> Finding:
     counted += " and identities" if policy.identities else ""
     found, cause = str(policy.threshold), "trust-threshold-is-unreachable"
     return finding("AOTC-E309", where, found, cause=cause, expected=f"at most {most} {counted}")
+
+
+def alike(holders: Iterable[str], where: str) -> list[Finding]:
+    """Return AOTC-E309 for each pair of holders that look alike, and would count as two."""
+    seen: dict[str, str] = {}
+    cause, findings = "holders-of-keys-look-alike", []
+    for holder in sorted(holders):
+        other = seen.setdefault(_as_it_looks(holder), holder)
+        if other != holder:
+            found = f"{other!a} and {holder!a}"
+            findings.append(finding("AOTC-E309", where, found, cause=cause))
+    return findings
+
+
+def _as_it_looks(text: str) -> str:
+    """Return a text without differences in case, composition, spaces and invisible characters."""
+    folded = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "ZC")
 
 
 def no_entry_point(manifest: BundleManifest, name: str) -> Finding:

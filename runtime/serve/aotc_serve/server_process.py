@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -160,6 +161,9 @@ async def _serve(options: Options) -> None:
         await asyncio.wait([loading, asked, http], return_when=asyncio.FIRST_COMPLETED)
         if loading.done():
             loading.result()
+            # A collection of everything that was imported takes 40 to 110 ms, for all clients.
+            gc.collect()
+            gc.freeze()
             tell("ready", {})
             for reason, models in service.not_batched().items():
                 tell("not-joined", {"models": models, "reason": reason})

@@ -8,8 +8,6 @@ from aotc.base.errors import (
     family_of,
     finding,
     is_code,
-    raise_if,
-    refusal,
 )
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.base.errors import finding as runtime_finding
@@ -22,14 +20,6 @@ def test_codes_have_a_family_in_the_package_that_raises_them() -> None:
         family_of("AOTC-E999")
     assert is_code("AOTC-E901") and is_code("AOTC-E103")
     assert not any(map(is_code, ("AOTC-E999", "AOTC-E9011", "AOTC-E90", "")))
-
-
-def test_findings_are_raised_as_the_family_of_the_first() -> None:
-    first, second = finding("AOTC-E004", "a", "b", expected="c"), finding("AOTC-E107", "d", "e")
-    with pytest.raises(UsageError) as raised:
-        raise_if([first, second])
-    assert raised.value.findings == (first, second)
-    raise_if([])
 
 
 def test_a_finding_speaks_in_the_words_of_its_row() -> None:
@@ -59,9 +49,3 @@ def test_the_runtime_speaks_in_the_same_words() -> None:
     made = finding("AOTC-E106", "index.json", "a list", type="Index")
     assert made == runtime_finding("AOTC-E106", "index.json", "a list", type="Index")
     assert made.expected == "JSON that is a valid Index"
-
-
-def test_a_refusal_is_the_exception_of_its_finding() -> None:
-    refused = refusal("AOTC-E107", "a", "b")
-    assert type(refused) is BundleFormatError
-    assert refused.findings == (finding("AOTC-E107", "a", "b"),)

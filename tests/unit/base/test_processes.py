@@ -13,12 +13,6 @@ from aotc.base.child_processes import Processes, StoppedError
 SLEEPING = (sys.executable, "-c", "import time; print(1, flush=True); time.sleep(60)")
 
 
-def test_leaving_the_block_ends_the_process() -> None:
-    with pytest.raises(KeyboardInterrupt), Processes().started(SLEEPING) as process:
-        raise KeyboardInterrupt
-    assert process.returncode == -9
-
-
 GRANDPARENT = (
     sys.executable,
     "-c",
@@ -62,10 +56,3 @@ def test_stopping_ends_what_other_threads_wait_for_and_starts_nothing_more() -> 
     assert statuses == [-9, -9]
     with pytest.raises(StoppedError), processes.started(SLEEPING):
         raise AssertionError("nothing is started any more")
-
-
-def test_a_timeout_is_told_as_of_any_process() -> None:
-    with Processes().started(SLEEPING, stdout=subprocess.PIPE) as process:
-        assert process.poll() is None
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.communicate(timeout=0.1)

@@ -23,7 +23,8 @@ from aotc.pipeline.scratch_folder import Scratch
 
 def capture(job: Job, progress: Progress) -> None:
     jax_private.take_options(job.options)
-    capture_worker.work(Scratch(Path(job.folder)), job.program, progress)
+    work = program_worker.runs_users_code(capture_worker.work)
+    work(Scratch(Path(job.folder)), job.program, progress)
 
 
 def serve_one(folder: str) -> int:

@@ -64,12 +64,6 @@ def test_a_callback_is_found_wherever_it_is_nested(capture: Capture, kind: str) 
     assert all("(noisy)" in finding.found for finding in outcome.findings)
 
 
-def test_an_operation_that_a_transformation_repeats_is_reported_once(capture: Capture) -> None:
-    source = "def f(x): return jax.grad(lambda a: jax.checkpoint(g)(a).sum())(x)\n"
-    noisy = "def g(a):\n    jax.debug.print('')\n    return jnp.sin(a)\n"
-    assert len(capture(noisy + source).findings) == 1
-
-
 REFERENCE = "REF = jax.new_ref(jnp.zeros(4))\n"
 SILENT = "class Silent(Exception):\n    def __str__(self): return 1 / 0\n"
 NUMPY = (

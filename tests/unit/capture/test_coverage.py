@@ -15,7 +15,7 @@ from capturing import BATCHED, Capture
 from aotc.base.evidence import Coverage, FunctionCoverage
 from aotc.base.source_locations import FunctionLines
 from aotc.base.stages import CapturedEntryPoint
-from aotc.capture.line_coverage import code_lines, control_flow, layers, ranges, recording
+from aotc.capture.line_coverage import code_lines, control_flow, layers, recording
 
 TWO = """
 [entry_points.f]
@@ -163,10 +163,6 @@ def test_lines_of_a_function_are_those_of_its_body(source: str, lines: set[int])
     exec(dedent(source), namespace)
     function = inspect.unwrap(cast(FunctionType, namespace["f"]))
     assert code_lines(function.__code__) == lines
-
-
-def test_neighbours_are_written_as_ranges() -> None:
-    assert list(ranges({7, 3, 9, 8, 1})) == ["1", "3", "7-9"]
 
 
 def test_nothing_is_recorded_outside_of_the_block(tmp_path: Path) -> None:

@@ -50,12 +50,6 @@ class Written:
         self._file.close()
 
 
-def test_a_file_is_its_bytes_and_their_digest(tmp_path: Path) -> None:
-    (tmp_path / "w").write_bytes(b"weights")
-    found = read_source(SourceFile("w", tmp_path / "w"), "weights.w")
-    assert found == (b"weights", sha256(b"weights"))
-
-
 @pytest.mark.parametrize("becomes", [b"weightS", b"weights and more", b""])
 def test_changing_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, becomes: bytes) -> None:
     path = tmp_path / "w"

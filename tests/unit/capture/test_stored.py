@@ -42,10 +42,6 @@ def test_what_is_written_of_a_file_is_what_its_arrays_would_give(path: Path) -> 
         assert [*stored] == [*arrays]
 
 
-def test_the_digest_is_that_of_the_whole_file(path: Path) -> None:
-    assert opened(path).digest() == sha256(path.read_bytes())
-
-
 def cut_short(path: Path) -> None:
     os.truncate(path, 1000)
 

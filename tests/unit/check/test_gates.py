@@ -113,13 +113,6 @@ def test_gate_refuses(gated: Gated, gate: str, tight: Any, loose: Any, places: l
     assert findings(gated, **{gate: loose}) == []
 
 
-def test_custom_calls_are_named(gated: Gated) -> None:
-    (first, _) = findings(gated, max_custom_calls=0)
-    assert first.found == f"{V3}: 1: 1 lapack_spotrf_ffi"
-    (first, _) = findings(gated, forbid_libraries=("LAPACK",))
-    assert first.found == f"{V3}: 1 lapack_spotrf_ffi"
-
-
 def test_lines_that_were_not_traced_are_named(gated: Gated) -> None:
     (bare,) = findings(gated, min_coverage=1.0)
     assert bare.found.endswith("; not gated.py in helper")

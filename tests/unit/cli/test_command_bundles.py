@@ -29,14 +29,6 @@ def test_a_good_bundle_is_verified_as_text_and_json(aotc: Run, digits_bundle: Bu
     assert document["root_digest"] in text.stdout
 
 
-def test_the_named_target_is_judged(aotc: Run, refused: Run, digits_bundle: Bundle) -> None:
-    bundle, policy = digits_bundle
-    arguments = ["verify", bundle, "--trust", policy, "--target"]
-    assert aotc(*arguments, "cpu-x86-64-v3").exit_code == 0
-    assert aotc(*arguments, "host").exit_code == 0
-    refused([*arguments, "nope"], 7, "AOTC-E505")
-
-
 @pytest.mark.parametrize("command", [["inspect"], ["verify", "--trust", "trust.toml"]])
 @pytest.mark.parametrize(
     ("path", "code"), [("gone", "AOTC-E108"), (".", "AOTC-E109"), ("trust.toml", "AOTC-E103")]

@@ -75,12 +75,6 @@ def test_a_passphrase_may_be_as_long_as_openssl_takes(aotc: Run, tmp_path: Path)
     load_private_key(tmp_path / "ci.key", b"x" * 1023)
 
 
-@pytest.mark.parametrize("path", ["gone", ".", "/dev/zero"])
-def test_a_passphrase_file_that_cannot_be_used_is_named(refused: Run, path: str) -> None:
-    done = refused(["keygen", "ci", "--passphrase-file", path], 2, "AOTC-E008")
-    assert f"--> {path}\n" in done.stderr
-
-
 @pytest.mark.parametrize("existing", ["ci.key", "ci.pub"])
 def test_existing_keys_are_never_overwritten(refused: Run, tmp_path: Path, existing: str) -> None:
     (tmp_path / existing).write_text("precious")

@@ -132,20 +132,6 @@ def test_file_at_the_limit_is_read(written: Path, monkeypatch: pytest.MonkeyPatc
     assert tuning_file.read(written).file.jaxlib == "0.12.0"
 
 
-def test_a_larger_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning_file, "BYTES_MAX", 1000)
-    (tmp_path / "t.json").write_bytes(b" " * 1001)
-    with pytest.raises(UsageError) as caught:
-        tuning_file.read(tmp_path / "t.json")
-    assert caught.value.findings[0].found == "more than 1000 bytes"
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        tuning_file.read(tmp_path / "gone.json")
-    assert caught.value.findings[0].found == "No such file or directory"
-
-
 def test_an_untuned_executable_has_no_word_of_tuning_in_its_record() -> None:
     from aotc_runtime.schema.bundle_manifest import ProfileRecord
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from itertools import takewhile
 from time import perf_counter
 
 from aotc_runtime.base.errors import AotcError, refusal
@@ -86,6 +87,7 @@ class Calls:
         self._connections: dict[str, Connection] = {}
         # The first has waited longest.
         self._waiting: dict[Call, None] = {}
+        # As above.
         self._answered: dict[Call, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -197,7 +199,7 @@ class Calls:
     def _cut_off(self, now: float) -> None:
         """Cut connections whose client does not take an answer."""
         most = SCARCE_SECONDS if self._memory.is_scarce else self._limits.write_seconds
-        late = [call for call in self._answered if now - call.since > most]
+        late = list(takewhile(lambda call: now - call.since > most, self._answered))
         for call in late:
             del self._answered[call]
         if late:

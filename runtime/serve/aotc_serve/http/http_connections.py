@@ -174,6 +174,9 @@ def bounded(
             if answered is not None and not answered.response_complete:
                 answered.disconnected = True
                 answered.message_event.set()
+            # They refer to this connection: without references, no garbage collection is needed.
+            self.cycle = self._answered = None  # type: ignore[assignment]
+            self.pipeline.clear()
 
         def _leave(self) -> None:
             waiting.pop(self, None)

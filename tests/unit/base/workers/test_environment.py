@@ -22,14 +22,3 @@ def test_nothing_that_steers_jax_or_xla_reaches_a_child(monkeypatch: pytest.Monk
     absolute = os.pathsep.join(["/a", str(Path.cwd() / "b"), str(Path.cwd())])
     assert seen["PYTHONPATH"] == worker_environment.bare()["PYTHONPATH"] == absolute
     assert worker_environment.ignored() == ["JAX_ENABLE_X64", "PJRT_NPROC", "XLA_FLAGS"]
-
-
-def test_no_child_gets_the_passphrases_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in worker_environment.SECRET:
-        monkeypatch.setenv(name, "secret")
-    for seen in (
-        worker_environment.inherited(without=()),
-        worker_environment.clean({}),
-        worker_environment.bare(),
-    ):
-        assert "secret" not in seen.values()

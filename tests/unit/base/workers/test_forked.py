@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from aotc.base.child_processes import Processes, StoppedError
-from aotc.base.errors import CaptureError
 from aotc.base.workers import forked_workers, worker_parent
 from aotc.base.workers.forked_workers import KEPT_MAX, Zygotes
 from tests.waiting import until
@@ -178,12 +177,6 @@ def test_crashing_job_crashes_alone(job: str, status: int, said: str, ask: Askin
     assert (crash.status, crash.doing) == (status, "a step")
     assert said in "\n".join(crash.said)
     assert ask("next")[1] == "next"
-
-
-def test_findings_are_raised_as_those_of_any_worker(ask: Asking) -> None:
-    with pytest.raises(CaptureError) as caught:
-        ask("refuse")
-    assert caught.value.code == "AOTC-E822"
 
 
 def test_a_job_that_takes_too_long_is_ended_with_what_it_has_started(ask: Asking) -> None:

@@ -129,11 +129,6 @@ def test_a_crash_names_what_was_being_done(tmp_path: Path) -> None:
     assert crash(code, tmp_path).doing == "a step"
 
 
-def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
-    crashed = crash("time.sleep(60)", tmp_path, seconds=0.3)
-    assert (crashed.status, crashed.late) == (-9, True)
-
-
 TELLING = """
 def tell(job, progress):
     for number in range(6):

@@ -1,7 +1,6 @@
 """Descriptions of hosts, written and read."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +85,3 @@ def test_a_description_may_be_as_large_as_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(json.dumps(host_document(FACTS)).ljust(SIZE_BYTES_MAX), "utf-8")
     assert list(read_hosts([path])) == ["a"]
-
-
-@pytest.mark.parametrize("kind", ["a larger file", "no regular file"])
-def test_of_an_endless_file_only_the_beginning_is_read(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.json" if kind == "a larger file" else Path("/dev/zero")
-    if kind == "a larger file":
-        path.touch()
-        os.truncate(path, 2**42)  # sparse: it takes no room, and would take memory
-    with pytest.raises(UsageError) as error:
-        read_hosts([path])
-    (finding,) = error.value.findings
-    assert (finding.code, finding.found) == ("AOTC-E053", kind)

@@ -29,22 +29,6 @@ def root_of(bundle: Path) -> str:
     return read_root(open_bundle(bundle)).entry.digest
 
 
-def test_the_same_statement_by_the_same_key_is_there_already(bundle: Path) -> None:
-    signer = LocalSigner.ephemeral()
-    assert endorse(bundle, signer).added
-    before = bundle.read_bytes()
-    again = endorse(bundle, signer)
-    assert (again.attestation.key_id, again.added) == (signer.key_id, False)
-    assert bundle.read_bytes() == before
-
-
-def test_the_same_statement_by_another_key_is_another_signature(bundle: Path) -> None:
-    count = attestations(bundle)
-    for _ in range(2):
-        endorse(bundle, LocalSigner.ephemeral())
-    assert attestations(bundle) == count + 2
-
-
 def test_another_statement_by_the_same_key_is_another_signature(bundle: Path) -> None:
     """As the one that `aotc build` made, which vouches for more."""
     signer = LocalSigner.ephemeral()

@@ -287,11 +287,3 @@ def test_stopping_ends_what_runs_and_what_waits() -> None:
         assert len(executor.sent) == sent, "nobody is asked any more"
         assert backend(executor).compile(SMALL), "another build goes on"
     assert not executor_worker._RUNNING._backends
-
-
-def test_a_job_travels_whole() -> None:
-    again = executor_messages.decode_job(executor_messages.encode_job(LARGE))
-    assert replace(again, constants={}) == replace(LARGE, constants={})
-    assert again.constants.keys() == LARGE.constants.keys()
-    assert again.constants[3].dtype == np.float32
-    assert np.array_equal(again.constants[3], LARGE.constants[3])

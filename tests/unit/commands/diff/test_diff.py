@@ -22,14 +22,12 @@ from aotc.pipeline.build import build
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.schema.bundle_manifest import (
     Asset,
-    BlobRef,
     BundleManifest,
     Compilation,
     Pad,
     ParityNotRun,
     ParityRan,
     ProfileRecord,
-    Symbolic,
     Trial,
 )
 from aotc_runtime.schema.shard_layout import mesh_of
@@ -318,20 +316,6 @@ def test_what_one_of_them_lacks_is_named(base: Review, field: str, kind: str, pl
     assert changes(diff(gone, base, lines_max=9), kind) == [(place, "-", "there")]
 
 
-def test_the_module_for_all_sizes_is_told_by_its_digest(base: Review) -> None:
-    entry = base.targets[V3].manifest.entry_points["f"]
-
-    def compiling(digest: str) -> Review:
-        module = BlobRef(digest=f"sha256:{digest * 64}", size=int(digest))
-        symbolic = Symbolic(module=module, arguments=())
-        made = msgspec.structs.replace(entry, symbolic=symbolic)
-        return with_manifest(base, entry_points={"f": made})
-
-    found = diff(compiling("1"), compiling("2"), lines_max=9)
-    ((where, before, after),) = changes(found, "interface")
-    assert where == f"f for {V3} symbolic" and before != after
-
-
 def test_numbers_that_one_of_them_does_not_tell_are_beyond_any_limit(base: Review) -> None:
     def not_run(_: ProfileRecord) -> Any:
         return ParityNotRun(reason="another processor")
@@ -390,12 +374,6 @@ def test_who_does_the_work_is_compared_and_how_many_kernels_is_a_number(base: Re
     library = LibraryWork(name="LAPACK", steps={"lapack_spotrf_ffi": 1})
     found = diff(one, placed(base, library), lines_max=9)
     assert changes(found, "placement") == [(f"{PLACES[0]} LAPACK lapack_spotrf_ffi", "-", "1")]
-
-
-def test_a_long_value_is_told_by_its_digest(base: Review) -> None:
-    found = diff(base, with_manifest(base, version="1." * 60), lines_max=9)
-    ((_, before, after),) = changes(found, "identity")
-    assert before == "1.0.0" and after.startswith("sha256:") and len(after) == 19
 
 
 def test_the_size_of_all_blobs_is_a_number(base: Review) -> None:
@@ -476,29 +454,12 @@ def test_bundles_that_differ_in_nothing_that_is_known_still_differ(base: Review)
     assert broken(found, "module") == []
 
 
-def test_numbers_stay_numbers_in_the_document(larger: Diff) -> None:
-    document = diff_document(larger)
-    found = [c for c in document["changes"] if c["kind"] == "transcendentals"]
-    assert [type(c["after"]) for c in found] == [int, int]
-    assert document["before"]["signatures_verified"] is False
-    assert document["modules"][0]["places"] == [PLACES[0]]
-    assert any("transcendentals" in line for line in diff_lines(larger))
-
-
 def test_changes_that_are_the_same_in_several_places_are_one_line(larger: Diff) -> None:
     lines = list(diff_lines(larger))
     both = f"f[n=4], f[n=16] for {V3}"
     assert f"  {both} stablehlo.sine: - -> 1" in lines
     assert len([line for line in lines if "stablehlo.sine: " in line]) == 1
     assert f"  f[n=4] for {V3}: " in "\n".join(lines), "digests differ, and keep a line each"
-
-
-def test_the_same_text_of_several_modules_is_shown_once(larger: Diff) -> None:
-    first, second = larger.modules
-    twice = replace(larger, modules=(first, replace(second, lines=first.lines)))
-    shown = [line for line in diff_lines(twice) if line.startswith("module ")]
-    assert shown == [f"module f[n=4], f[n=16] for {V3}"]
-    assert len([line for line in diff_lines(larger) if line.startswith("module ")]) == 2
 
 
 def test_a_change_in_many_executables_names_entry_points_and_how_many(larger: Diff) -> None:

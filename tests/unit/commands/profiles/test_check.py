@@ -75,12 +75,6 @@ def test_too_little_coverage_is_told_which_dimension_could_be_padded(checked: Ch
     assert "out_of_profile" not in finding.hint, "no policy serves what is not accepted"
 
 
-def test_findings_name_the_worst_offender(checked: Checked) -> None:
-    coverage, padding = gate(checked, 1.0, 0.0)
-    assert "batch=2,seq=10" in coverage.found
-    assert "batch=8,seq=60 padded to batch=8,seq=80" in padding.found
-
-
 def test_no_more_offenders_are_listed_than_can_be_read() -> None:
     many = traffic(*(((2, size), 1) for size in range(1, 60)))
     assert len(check_traffic(SPACE, many, "cpu").uncovered) == OFFENDERS

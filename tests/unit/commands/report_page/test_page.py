@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.bundle.read.bundle_review import Review, ReviewedTarget, review
 from aotc.bundle.trust.trust_state import state_of
-from aotc.commands.report_page.page_parts import Facts, Mark, Page, Section, Text, alike, table
+from aotc.commands.report_page.page_parts import Facts, Mark, Page, Section, Text
 from aotc.commands.report_page.page_renderer import TEXT_MAX, page_of, render
 from aotc.report.trust_report import policy_document
 from aotc_runtime.schema.manifest_labels import sizes_text
@@ -231,9 +231,3 @@ def test_controls_and_turns_of_the_writing_direction_are_spelled_out() -> None:
 def test_a_text_without_end_is_cut_and_counted() -> None:
     page = read_page(render(one("x" * (TEXT_MAX + 1234))))
     assert page.texts("h1") == ["x" * TEXT_MAX + "… and 1,234 characters more"]
-
-
-def test_equals_are_told_together_and_numbers_stand_at_the_right() -> None:
-    assert alike([("a", 1), ("b", 2), ("c", 1)]) == [(["a", "c"], 1), (["b"], 2)]
-    columns = table("T", ("Name", ">Size"), []).columns
-    assert [(c.title, c.numeric) for c in columns] == [("Name", False), ("Size", True)]

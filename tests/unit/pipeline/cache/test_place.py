@@ -156,11 +156,6 @@ def test_a_link_that_leads_elsewhere_later_leads_nobody_there(tmp_path: Path) ->
     assert store.get(sha256(b"key")) is None
 
 
-@pytest.mark.parametrize(("text", "size"), [("500 MB", 500 * 10**6), ("2GiB", 2 * 2**30)])
-def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
-    assert size_of(text) == size
-
-
 @pytest.mark.parametrize("text", ["", "large", "-1 MB", "1 mb", "10 XB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:

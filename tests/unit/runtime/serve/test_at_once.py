@@ -273,10 +273,6 @@ def test_a_refusal_keeps_the_connection_and_what_it_held(served: Served) -> None
 KIND = ("m", "", 100)
 
 
-def test_nothing_is_quick_before_it_was_tried() -> None:
-    assert not Quick().holds(KIND)
-
-
 def test_what_was_quick_is_until_it_takes_long() -> None:
     quick = Quick()
     quick.took(KIND, QUICK_SECONDS / 10)

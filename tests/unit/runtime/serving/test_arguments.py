@@ -14,7 +14,6 @@ import pytest
 from aotc_runtime.base.errors import ShapeError
 from aotc_runtime.schema.bundle_manifest import EntryPoint
 from aotc_runtime.schema.manifest_labels import (
-    arguments_of,
     passed_leaves,
     passed_parameters,
     positional_count,
@@ -400,12 +399,6 @@ def test_the_signature_is_the_functions() -> None:
     assert positional_count(SPEC.parameters) == 2
 
 
-def test_arguments_are_bound_by_pythons_rules() -> None:
-    signature = signature_of(SPEC.parameters)
-    assert bind("f", signature, (1, 2), {"c": 3}, SPEC) == [1, 2, 3]
-    assert bind("f", signature, (1,), {"c": 3, "b": 2}, SPEC) == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     ("args", "kwargs", "found", "hint"),
     [
@@ -461,7 +454,3 @@ def test_what_the_loader_passes_is_no_parameter_and_whoever_passes_it_is_told() 
     with pytest.raises(ShapeError) as refused:
         bind("f", signature_of(passed), (1,), {"b": 2, "c": 3}, spec)
     assert refused.value.findings[0].hint.startswith("leave out b, which the loader passes")
-
-
-def test_leaves_become_arguments_by_position_and_by_name() -> None:
-    assert arguments_of(SPEC.parameters, [1, 2, 3]) == ([1, 2], {"c": 3})

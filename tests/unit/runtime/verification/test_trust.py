@@ -41,12 +41,6 @@ def pem_of(key: object) -> str:
     )
 
 
-def test_a_policy_that_the_toolchain_writes_is_read(tmp_path: Path) -> None:
-    policy = read_policy(written(tmp_path, policy_text("digits", [PEM], 1)))
-    assert (policy.name, policy.threshold, policy.minimum_version) == ("digits", 1, "")
-    assert len(policy_keys(policy)) == 1
-
-
 def test_key_files_are_found_beside_the_policy_and_read_in(tmp_path: Path) -> None:
     (tmp_path / "ci.pub").write_text(PEM)
     text = 'schema = 1\nname = "x"\n[[keys]]\npublic_key_file = "ci.pub"\nname = "ci"\n'
@@ -154,13 +148,6 @@ def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
     with pytest.raises(TrustError) as refused:
         load_public_key(pem, "ci", "here")
     assert refused.value.code == "AOTC-E310" and refused.value.findings[0].where == "here"
-
-
-def test_a_missing_policy_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrustError) as refused:
-        read_policy(tmp_path / "missing.toml")
-    (finding,) = refused.value.findings
-    assert finding.code == "AOTC-E308" and finding.hint.startswith("check the path")
 
 
 def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path: Path) -> None:
