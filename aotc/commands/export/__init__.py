@@ -1,0 +1,1 @@
+"""Models of a verified bundle for the plain runtimes of other languages."""

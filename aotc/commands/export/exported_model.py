@@ -1,0 +1,230 @@
+"""Export an executable of a verified bundle as a model for the format's own runtime."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from aotc.base.errors import refusal
+from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
+from aotc.bundle.write.atomic_files import write_folder_atomically
+from aotc.commands.export.model_formats import FORMATS, Array, Model, NotRunError, Tensor
+from aotc_runtime.base.digest import sha256
+from aotc_runtime.formats.safetensors_reader import tensor_views
+from aotc_runtime.schema.bundle_manifest import InputArgument
+from aotc_runtime.schema.manifest_labels import sizes_text
+from aotc_runtime.serving.readiness import compare, over_all
+
+SIGNATURE_FILE, FIXTURE_FILE = "signature.json", "fixture.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """An executable to export, with its bundle and the format's name."""
+
+    review: Review
+    executable: ReviewedExecutable
+    format: str
+
+
+def choose(
+    review: Review, entry_point: str, format: str, sizes: Mapping[str, int], target: str | None
+) -> Chosen:
+    """Return the only executable of an entry point that has this format.
+
+    Raises UsageError (AOTC-E055) if there is none, or more than one.
+
+    Args:
+        review: A bundle that a policy accepts.
+        entry_point: Its name.
+        format: A key of `FORMATS`.
+        sizes: Of the profile, as far as needed to tell it from others.
+        target: Its target; None for any.
+    """
+    every = [each for each in review.executables() if each.entry_point == entry_point]
+    if not every:
+        names = {each.entry_point for each in review.executables()}
+        raise refusal("AOTC-E055", review.bundle, entry_point, expected=_one_of(names))
+    if target is not None and target not in review.targets:
+        cause, expected = "target-not-found-in-the-bundle", _one_of(review.targets)
+        raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
+    of_target = [each for each in every if target in (None, each.target)]
+    found = [each for each in of_target if sizes.items() <= each.record.sizes.items()]
+    if not found:
+        cause = "profile-not-found"
+        expected = _one_of(sizes_text(each.record.sizes) for each in of_target)
+        raise refusal("AOTC-E055", "--profile", sizes_text(sizes), cause=cause, expected=expected)
+    wanted = FORMATS[format].platform
+    suited = [each for each in found if wanted in (None, _platform(review, each))]
+    if not suited:
+        cause, engines = "format-not-found", _one_of(_platform(review, each) for each in found)
+        expected = f"an executable for {wanted}; these are for {engines}"
+        raise refusal("AOTC-E055", "--as", format, cause=cause, expected=expected)
+    if len(suited) > 1:
+        cause = "several-executables-match"
+        found_text = ", ".join(f"{each.label} for {each.target}" for each in suited)
+        raise refusal("AOTC-E055", review.bundle, found_text, cause=cause)
+    return Chosen(review, suited[0], format)
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return f"one of: {', '.join(sorted(set(names)))}"
+
+
+def _platform(review: Review, executable: ReviewedExecutable) -> str:
+    return executable.record.platform or review.targets[executable.target].manifest.target.platform
+
+
+def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
+    """Write a new folder with a model, its signature and its fixture; return the signature.
+
+    The model is called on the fixture, by the format's own runtime. Raises UsageError: AOTC-E003,
+    E004 for the folder; E059 if a package is missing, if the format cannot hold the model, or if
+    the results differ from the fixture's by more than the entry point's tolerance.
+    """
+    if folder.exists():
+        raise refusal("AOTC-E004", str(folder), "a file or folder", expected="a new folder")
+    executable, form = chosen.executable, FORMATS[chosen.format]
+    blobs = chosen.review.contents.blobs
+    model = _model_of(chosen)
+    fixture = blobs[executable.record.fixture.digest]
+    with tempfile.TemporaryDirectory() as scratch:
+        temporary = Path(scratch)
+        try:
+            form.write(model, temporary)
+            check = _check(chosen, model, temporary, fixture)
+        except ImportError as error:
+            raise refusal("AOTC-E059", f"--as {chosen.format}", str(error)) from error
+        files = sorted(temporary.iterdir())
+        document = {
+            "schema": 1,
+            "format": chosen.format,
+            "bundle": {
+                "name": chosen.review.name,
+                "version": chosen.review.version,
+                "root_digest": chosen.review.root_digest,
+                "signers": list(chosen.review.signers),
+            },
+            "entry_point": executable.entry_point,
+            "target": executable.target,
+            "sizes": dict(executable.record.sizes),
+            "inputs": [_described(tensor) for tensor in model.inputs],
+            "outputs": [_described(tensor) for tensor in model.outputs],
+            "files": {file.name: sha256(file.read_bytes()) for file in files}
+            | {FIXTURE_FILE: executable.record.fixture.digest},
+            "runtime": {
+                "package": form.runtime,
+                "version": version(form.runtime),
+                "options": dict(form.options),
+            },
+            "check": check,
+        }
+        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+        last = [(FIXTURE_FILE, bytes(fixture)), (SIGNATURE_FILE, text.encode())]
+        write_folder_atomically(
+            folder, chain(((file.name, file.read_bytes()) for file in files), last)
+        )
+    return document
+
+
+def _model_of(chosen: Chosen) -> Model:
+    """Return the executable with its weights and named inputs and outputs."""
+    executable, record = chosen.executable, chosen.executable.record
+    manifest = chosen.review.targets[executable.target].manifest
+    blobs, described = chosen.review.contents.blobs, executable.description
+    weights, inputs, taken = {}, [], set[str]()
+    for place, argument in enumerate(record.arguments):
+        if isinstance(argument, InputArgument):
+            spec, shape = described.inputs[argument.leaf], record.input_shapes[argument.leaf]
+            name = _free_name(spec.path, taken)
+            inputs.append(Tensor(place, name, spec.path, spec.dtype.value, shape))
+        else:
+            for blob in manifest.weights[argument.set].blobs:
+                views = tensor_views(blobs[blob.digest], argument.set)
+                if argument.tensor in views:
+                    weights[place] = views[argument.tensor][0]
+    outputs = [
+        Tensor(place, _free_name(spec.path or "output", taken), spec.path, spec.dtype.value, shape)
+        for place, (spec, shape) in enumerate(
+            zip(described.outputs, record.output_shapes, strict=True)
+        )
+    ]
+    return Model(
+        bytes(blobs[record.executable.digest]),
+        bytes(blobs[record.module.digest]),
+        manifest.requires,
+        weights,
+        tuple(inputs),
+        tuple(outputs),
+        float(record.cost.flops),
+    )
+
+
+def _free_name(path: str, taken: set[str]) -> str:
+    """Return a path as a name that no other value of a graph has, those inside of it included."""
+    name = f"{path}_" if path[:1].isalpha() and path[1:].isdecimal() else path
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _described(tensor: Tensor) -> dict[str, Any]:
+    return {
+        "name": tensor.name,
+        "path": tensor.path,
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+    }
+
+
+def _check(chosen: Chosen, model: Model, folder: Path, fixture: memoryview) -> dict[str, Any]:
+    """Call the files of a model on a fixture; raise UsageError (AOTC-E059) if it does not match."""
+    views = {name: view for name, (view, _) in tensor_views(fixture, FIXTURE_FILE).items()}
+    arrays = [views[f"inputs/{tensor.path}"] for tensor in model.inputs]
+    try:
+        results = FORMATS[chosen.format].call(model, folder, arrays)
+    except NotRunError as error:
+        return {"status": "not-run", "reason": str(error)}
+    tolerance = chosen.executable.description.tolerance
+    bounds = float(tolerance.rtol), float(tolerance.atol)
+    difference = over_all(
+        [
+            (tensor.path, compare(_as_expected(result, expected), expected, *bounds))
+            for tensor, result in zip(model.outputs, results, strict=True)
+            for expected in (views[f"outputs/{tensor.path}"],)
+        ]
+    )
+    if not difference.within:
+        where = f"{chosen.executable.label} as {chosen.format}"
+        raise refusal("AOTC-E059", where, str(difference), cause="exported-model-differs")
+    return {
+        "status": "matched",
+        "max_abs": difference.max_abs,
+        "max_rel": difference.max_rel,
+        "ulp_max": difference.ulp_max,
+    }
+
+
+def _as_expected(result: Array, expected: Array) -> Array:
+    """Return a result whose bits a runtime gives as another type of the same size."""
+    wanted = expected.dtype
+    same = result if result.dtype == wanted else result.view(wanted)
+    return same.reshape(expected.shape)
+
+
+def export_lines(document: Mapping[str, Any], folder: Path) -> Iterator[str]:
+    """Yield the lines that the command prints."""
+    yield f"{folder}: {', '.join([*sorted(document['files']), SIGNATURE_FILE])}"
+    runtime, check = document["runtime"], document["check"]
+    named = f"{runtime['package']} {runtime['version']}"
+    if check["status"] == "matched":
+        yield f"matches its fixture in {named}: max abs error {check['max_abs']:.3g}"
+    else:
+        yield f"not called in {named}: {check['reason']}"
