@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Literal
 
 from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, plugin_requirements
@@ -43,37 +44,21 @@ class TpuKind(TargetKind[TpuModel]):
     def check(self, document: Document, model: TpuModel) -> Iterator[Finding]:
         """Topologies that there are not, with more devices than they have, or of other kinds."""
         yield from super().check(document, model)
+        wrong = partial(document.finding, "AOTC-E812", cause="tpu-topology-is-invalid")
+        name, kinds = spell(model.topology), ", ".join(map(spell, model.kinds))
         try:
             topology = tpu_topologies.parse(model.topology)
         except tpu_topologies.UnknownTopologyError as error:
-            yield document.finding(
-                "AOTC-E812",
-                ("topology",),
-                expected=error.expected,
-                found=spell(model.topology),
-                hint=error.hint,
-                cause="tpu-topology-is-invalid",
-            )
+            yield wrong(("topology",), expected=error.expected, found=name, hint=error.hint)
             return
         if model.devices > topology.devices:
-            yield document.finding(
-                "AOTC-E812",
-                ("devices",),
-                expected=f"at most the {topology.devices} of {model.topology}",
-                found=str(model.devices),
-                hint="correct the number, or name a larger topology",
-                cause="tpu-topology-is-invalid",
-            )
-        kind = topology.generation.kind
-        if kind not in model.kinds:
-            yield document.finding(
-                "AOTC-E812",
-                ("kinds",),
-                expected=f"{spell(kind)}, the devices of {model.topology}",
-                found=", ".join(map(spell, model.kinds)),
-                hint=f"add {spell(kind)}",
-                cause="tpu-topology-is-invalid",
-            )
+            expected = f"at most the {topology.devices} of {model.topology}"
+            hint = "correct the number, or name a larger topology"
+            yield wrong(("devices",), expected=expected, found=str(model.devices), hint=hint)
+        kind = spell(topology.generation.kind)
+        if topology.generation.kind not in model.kinds:
+            expected = f"{kind}, the devices of {model.topology}"
+            yield wrong(("kinds",), expected=expected, found=kinds, hint=f"add {kind}")
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int
