@@ -99,11 +99,22 @@ def _state_precision(module: ir.Module) -> None:
 
 
 def _rename_functions(module: ir.Module) -> None:
-    for index, operation in enumerate(module.body.operations):
-        name = ir.StringAttr(operation.attributes["sym_name"]).value
-        if name != "main":
-            ir.SymbolTable.replace_all_symbol_uses(name, f"f{index}", module.operation)
-            ir.SymbolTable.set_symbol_name(operation, f"f{index}")
+    """Name functions by their places.
+
+    All get names that none has before, since a new name may be the old one of another function.
+    """
+    operations = [*module.body.operations]
+    names = [ir.StringAttr(each.attributes["sym_name"]).value for each in operations]
+    unused = "f"
+    while any(name.startswith(unused) for name in names):
+        unused += "_"
+    for prefix in (unused, "f"):
+        for index, operation in enumerate(operations):
+            name = ir.StringAttr(operation.attributes["sym_name"]).value
+            if name != "main":
+                new = f"{prefix}{index}"
+                ir.SymbolTable.replace_all_symbol_uses(name, new, module.operation)
+                ir.SymbolTable.set_symbol_name(operation, new)
 
 
 def _strip_argument_names(module: ir.Module) -> None:

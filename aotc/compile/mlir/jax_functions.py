@@ -37,7 +37,10 @@ def put(operation: Any, function: Callable[..., Any], *operands: Any) -> list[An
 
 
 def inlined(module: Any) -> Any:
-    """Replace each call by what its function does; return `main`, the only function left."""
+    """Replace each call by what its function does; return `main`.
+
+    Other functions are left only where composites name them, directly or through each other.
+    """
     functions = ir.SymbolTable(module.operation)
     main = functions["main"]
     while calls := operations_named(main, ("func.call",)):
@@ -49,8 +52,17 @@ def inlined(module: Any) -> Any:
                 result.replace_all_uses_with(value)
             call.erase()
             copy.erase()
+    needed, found = set[str](), [main]
+    while found:
+        for each in operations_named(found.pop(), ("func.call", "stablehlo.composite")):
+            attribute = "callee" if each.name == "func.call" else "decomposition"
+            name = ir.FlatSymbolRefAttr(each.attributes[attribute]).value
+            if name not in needed:
+                needed.add(name)
+                found.append(functions[name])
     for function in list(module.body.operations):
-        if function.operation.name == "func.func" and function != main:
+        name = ir.StringAttr(function.attributes["sym_name"]).value
+        if function.operation.name == "func.func" and name not in {"main", *needed}:
             function.operation.erase()
     return main
 

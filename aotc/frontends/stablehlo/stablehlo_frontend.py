@@ -131,8 +131,9 @@ def _entry(module: Any, file: ModelFile) -> Any:
         )
     if wanted != MAIN:
         if MAIN in functions:
-            ir.SymbolTable.replace_all_symbol_uses(MAIN, "main.of.the.file", module.operation)
-            ir.SymbolTable.set_symbol_name(functions[MAIN], "main.of.the.file")
+            other = max(functions, key=len) + "_"  # no function of the file has it
+            ir.SymbolTable.replace_all_symbol_uses(MAIN, other, module.operation)
+            ir.SymbolTable.set_symbol_name(functions[MAIN], other)
         ir.SymbolTable.replace_all_symbol_uses(wanted, MAIN, module.operation)
         ir.SymbolTable.set_symbol_name(functions[wanted], MAIN)
     for name, each in functions.items():

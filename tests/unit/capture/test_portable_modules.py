@@ -7,6 +7,7 @@ import pytest
 from jaxlib.mlir import ir
 
 from aotc.base.stages import Module
+from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
 from aotc.compile.mlir import mlir_context
 from aotc.compile.xla import jaxlib_private
@@ -57,6 +58,24 @@ def test_names_and_places_of_the_program_do_not_change_the_bytes(module: Module)
 def test_no_name_of_the_program_is_left(module: Module, name: str) -> None:
     assert name.encode() not in module.artifact
     assert name not in text_of(module)
+
+
+@pytest.mark.parametrize("names", [("f2", "f1"), ("f1", "f2"), ("f", "f_"), ("f_2", "f_1")])
+def test_functions_keep_their_bodies_whatever_their_names(names: tuple[str, str]) -> None:
+    def double(x: jax.Array) -> jax.Array:
+        return x * 2
+
+    def increase(x: jax.Array) -> jax.Array:
+        return x + 1
+
+    double.__name__, increase.__name__ = names
+    first, second = jax.jit(double), jax.jit(increase)
+    x = np.arange(3, dtype=np.float32)
+    lowered = jax.jit(lambda x: first(x) - second(x) * first(x + 1)).lower(x)
+    module = portable(lowered.compiler_ir("stablehlo"))
+    assert module == portable(mlir_context.read_artifact(module.artifact))
+    (found,) = interpreted(module.artifact, [x])
+    np.testing.assert_array_equal(found, 2 * x - (x + 1) * 2 * (x + 1))
 
 
 def test_donation_is_kept(module: Module) -> None:

@@ -124,6 +124,30 @@ def test_take_quantized_computes_with_the_restored_weight(scheme: Scheme, dtype:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("integers", [False, True])
+def test_functions_that_composites_name_keep_their_bodies(integers: bool) -> None:
+    def program(x: Any, w: Any) -> Any:
+        products = jax.nn.silu(jax.nn.relu(x) @ w)
+        scores = jax.scipy.special.erfc(jax.nn.leaky_relu(jax.scipy.special.erf(products)))
+        return jax.nn.gelu(scores, approximate=False), lax.top_k(products, 2), jnp.argmax(scores, 1)
+
+    scheme = Scheme("int8", (0,))
+    module = mlir_context.read_artifact(artifact(program, X, W))
+    take_quantized(module, {1: scheme}, {1: None} if integers else {})
+    numbers = quantize(W, scheme)
+    given = [X, stored(numbers, scheme), numbers.scale]
+    found = interpreted(portable(module).artifact, given)
+    expected = jax.tree.leaves(jax.jit(program)(X, dequantize(numbers, scheme, W.dtype)))
+    if integers:
+        module = mlir_context.read_artifact(artifact(program, X, W))
+        take_quantized(module, {1: scheme})
+        exact = interpreted(portable(module).artifact, given)
+        np.testing.assert_allclose(found[0], exact[0], atol=0.1)
+        return
+    for result, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
     program = artifact(lambda x, v, w: x @ v @ w, X, W, W.T.copy())
     module = mlir_context.read_artifact(program)
