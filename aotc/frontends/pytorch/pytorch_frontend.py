@@ -47,6 +47,8 @@ class PyTorch:
 
 def _program(archive: Archive, file: ModelFile) -> tuple[str, Program, bool]:
     """Return the signature's program by name, and whether its initial state is meant."""
+    if "archive_format" not in archive.members and "data.pkl" in archive.members:
+        raise Damaged("a file that torch.export.save wrote", "one that torch.save wrote")
     if bytes(archive.read("archive_format")) != b"pt2":
         raise Damaged("a .pt2 archive", "another kind of archive")
     names = sorted(
