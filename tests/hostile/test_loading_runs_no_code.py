@@ -20,8 +20,8 @@ import msgspec
 import numpy
 import aotc_runtime
 
-ALLOWED = ("aotc_runtime", "numpy", "jaxlib", "ml_dtypes", "msgspec", "cryptography", "scipy",
-           "iree", "onnxruntime", "openvino")
+ALLOWED = ("aotc_runtime", "numpy", "jaxlib", "ml_dtypes", "msgspec", "cryptography",
+           "cffi_backend", "scipy", "iree", "onnxruntime", "openvino")
 STANDARD = sys.stdlib_module_names
 FORBIDDEN = ("compile", "subprocess.", "os.system", "os.exec", "os.spawn", "os.posix_spawn",
              "os.fork", "os.forkpty", "socket.", "pickle.", "marshal.load", "code.__new__",

@@ -96,7 +96,10 @@ def test_plug_in_signs(install: Install, tmp_path: Path, kind: KeyType) -> None:
 def test_an_unknown_scheme_lists_what_is_installed(install: Install) -> None:
     install("good_signer", MODULE, scheme="vault")
     code, _, _, found = refusal("kms:key")
-    assert (code, found) == ("AOTC-E022", "signers for pkcs11, vault")
+    assert (code, found) == (
+        "AOTC-E022",
+        "signers for awskms, azurekms, gcpkms, hashivault, pkcs11, vault",
+    )
 
 
 def test_a_scheme_that_two_packages_claim_is_refused(install: Install) -> None:
