@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import aotc_runtime
-from aotc.bundle.compat.compat_matrix import matrix
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Form
+from aotc.commands.compat.compat_matrix import matrix
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc.pipeline.build import build

@@ -23,11 +23,11 @@ from aotc.base.evidence import Evidence
 from aotc.base.source_locations import read_locations
 from aotc.base.stages import CompileJob, Executable, Module
 from aotc.bundle.read.bundle_review import Claim
-from aotc.bundle.read.host_matches import read_hosts
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.model_archive import Damaged
 from aotc.capture.weight_files import ZIP_BEGINS, WeightsFile, npz_tensors
+from aotc.commands.compat.host_matches import read_hosts
 from aotc.commands.dask.executor_backend import _executable
 from aotc.commands.dask.executor_messages import _digest, decode_answer
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic

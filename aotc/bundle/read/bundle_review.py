@@ -17,7 +17,15 @@ from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE, Statement, open_envelope
-from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, Mesh, ProfileRecord
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    EntryPoint,
+    Mesh,
+    ProfileRecord,
+    engine_of,
+)
+from aotc_runtime.schema.certified_releases import JAXLIB
 from aotc_runtime.schema.manifest_labels import label
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
@@ -186,6 +194,19 @@ def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: date
         predicate_type=statement.predicateType,
         stated=bytes(statement.predicate),
     )
+
+
+def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
+    """Return the accepted versions by package, one for each engine of the target."""
+    requires = manifest.requires
+    needs = {requires.platform: requires.device, **(requires.engines or {})}
+    found: dict[str, tuple[str, ...]] = {}
+    for platform, device in needs.items():
+        if engine_of(platform) == XLA or device is UNSET:
+            found[JAXLIB] = manifest.accepts_jaxlib
+        else:
+            found[device.plugin] = device.accepts_plugin
+    return found
 
 
 KINDS = {

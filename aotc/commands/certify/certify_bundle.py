@@ -14,7 +14,7 @@ import msgspec
 from aotc.base.child_processes import Processes
 from aotc.base.errors import refusal
 from aotc.base.package_install import install
-from aotc.bundle.compat.compat_matrix import accepted_versions
+from aotc.bundle.read.bundle_review import accepted_versions
 from aotc.bundle.read.opened_bundle import attributed
 from aotc.bundle.sign.attestation import attest, certificate_by
 from aotc.bundle.sign.signer import Signer

@@ -59,9 +59,9 @@ def compat(
     """
     import time
 
-    from aotc.bundle.read.host_matches import match_hosts, read_hosts
     from aotc.bundle.read.opened_bundle import attributed
     from aotc.commands.compat.compat_text import compat_document, compat_findings, compat_lines
+    from aotc.commands.compat.host_matches import match_hosts, read_hosts
     from aotc.compile.target_files import known_targets
     from aotc_runtime.engines.engine_survey import detect_all
     from aotc_runtime.verification.policy_reader import read_policy

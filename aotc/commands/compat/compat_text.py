@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from aotc.base.errors import finding
-from aotc.bundle.compat.compat_matrix import Cell, Evidence, Level, Row
 from aotc.bundle.read.opened_bundle import Opened
+from aotc.commands.compat.compat_matrix import Cell, Evidence, Level, Row
 from aotc.report.report_text import count
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.rendering import printable

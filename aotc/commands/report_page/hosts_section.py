@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET
 
-from aotc.bundle.compat.compat_matrix import accepted_versions
-from aotc.bundle.read.bundle_review import Review
+from aotc.bundle.read.bundle_review import Review, accepted_versions
 from aotc.bundle.sign.attestation import claimed
 from aotc.commands.report_page.page_parts import Cell, Mark, Part, Text, listed, table
 from aotc.report.report_text import size

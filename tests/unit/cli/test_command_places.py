@@ -8,7 +8,7 @@ from threading import Timer
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.bundle.read.host_matches import read_hosts
+from aotc.commands.compat.host_matches import read_hosts
 from tests.conftest import Run
 
 HANGS_SECONDS = 30

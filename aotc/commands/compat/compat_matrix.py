@@ -23,7 +23,7 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_name,
     engine_of,
 )
-from aotc_runtime.schema.certified_releases import JAXLIB, AskCertificates, Certified, Release
+from aotc_runtime.schema.certified_releases import AskCertificates, Certified, Release
 from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system import processor_check
 from aotc_runtime.verification.engine_releases import not_accepted, running
@@ -297,16 +297,3 @@ def _fits(target: Target, facts: HostFacts) -> bool:
 
 def _vector_features(target: Target) -> frozenset[str]:
     return frozenset(feature for feature in target.features if VECTOR.match(feature))
-
-
-def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:
-    """Return the accepted versions by package, one for each engine of the target."""
-    requires = manifest.requires
-    needs = {requires.platform: requires.device, **(requires.engines or {})}
-    found: dict[str, tuple[str, ...]] = {}
-    for platform, device in needs.items():
-        if engine_of(platform) == XLA or device is UNSET:
-            found[JAXLIB] = manifest.accepts_jaxlib
-        else:
-            found[device.plugin] = device.accepts_plugin
-    return found

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from aotc.base.errors import finding, raise_if
-from aotc.bundle.compat.compat_matrix import NO_POLICY, Claim, PolicyChecks, Row, matrix
 from aotc.bundle.read.opened_bundle import Opened
 from aotc.bundle.sign.attestation import claimed
+from aotc.commands.compat.compat_matrix import NO_POLICY, Claim, PolicyChecks, Row, matrix
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.formats.host_facts_json import KIND, SCHEMA, HostDocument

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from unit.runtime.samples import PROFILE, host, manifest
 
-from aotc.bundle.compat.compat_matrix import BuildParity, Claim, Level, PolicyChecks, Row, matrix
+from aotc.commands.compat.compat_matrix import BuildParity, Claim, Level, PolicyChecks, Row, matrix
 from aotc.commands.compat.compat_text import compat_findings
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, Target

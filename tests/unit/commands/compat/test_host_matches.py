@@ -9,7 +9,7 @@ import pytest
 from unit.runtime.samples import host
 
 from aotc.base.errors import UsageError
-from aotc.bundle.read.host_matches import SIZE_BYTES_MAX, read_hosts
+from aotc.commands.compat.host_matches import SIZE_BYTES_MAX, read_hosts
 from aotc_runtime.formats.host_facts_json import host_document
 
 FACTS = host(isa=frozenset({"sse2", "avx2", "fma"}))

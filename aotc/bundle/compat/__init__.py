@@ -1,1 +1,0 @@
-"""Compatibility of a bundle's targets with processors and devices, told before deployment."""
