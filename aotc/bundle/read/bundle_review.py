@@ -26,7 +26,7 @@ from aotc_runtime.schema.bundle_manifest import (
     engine_of,
 )
 from aotc_runtime.schema.certified_releases import JAXLIB
-from aotc_runtime.schema.manifest_labels import label
+from aotc_runtime.schema.manifest_labels import label, sizes_text
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.verification.bundle_contents import ALL_READ, Contents
 from aotc_runtime.verification.policy_reader import policy_keys
@@ -194,6 +194,41 @@ def _claim(data: bytes, keys: Mapping[str, PublicKey], trials: Trials, now: date
         predicate_type=statement.predicateType,
         stated=bytes(statement.predicate),
     )
+
+
+def chosen(
+    review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
+) -> list[ReviewedExecutable]:
+    """Return the executables of an entry point that are named. Raises UsageError (AOTC-E055).
+
+    Args:
+        review: The bundle.
+        entry_point: Its name.
+        sizes: Of the profiles, as far as needed to tell them from others; None for all.
+        target: Their target; None for all.
+    """
+    names = sorted({executable.entry_point for executable in review.executables()})
+    if entry_point not in names:
+        expected = f"one of: {', '.join(names)}"
+        raise refusal("AOTC-E055", review.bundle, entry_point, expected=expected)
+    if target is not None and target not in review.targets:
+        cause, expected = "target-not-found-in-the-bundle", f"one of: {', '.join(review.targets)}"
+        raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
+    every = [e for e in review.executables() if e.entry_point == entry_point]
+    found = [
+        executable
+        for executable in every
+        if target in (None, executable.target)
+        and (sizes or {}).items() <= executable.record.sizes.items()
+    ]
+    if not found:
+        profiles = dict.fromkeys(sizes_text(e.record.sizes) for e in every)
+        if "" in profiles:
+            raise refusal("AOTC-E055", "--profile", "", cause="entry-point-has-no-sizes")
+        cause, expected = "profile-not-found", f"one of: {', '.join(profiles)}"
+        wanted = sizes_text(sizes or {})
+        raise refusal("AOTC-E055", "--profile", wanted, cause=cause, expected=expected)
+    return found
 
 
 def accepted_versions(manifest: BundleManifest) -> Mapping[str, tuple[str, ...]]:

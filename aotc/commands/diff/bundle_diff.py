@@ -323,7 +323,7 @@ _SEEN: dict[tuple[Part, str], Callable[[Any], Any]] = {
     (Part.ENTRY_POINT, "profiles"): lambda all: {each or "without sizes": "there" for each in all},
     (Part.EXECUTABLE, "parity"): _parity,
 }
-"""What of a fact's value is compared, where it is not the value itself."""
+"""Parts of facts' values that are compared, where not the whole value is."""
 
 
 def _remaining(before: Review, after: Review, changes: Sequence[Change]) -> Iterator[Change]:

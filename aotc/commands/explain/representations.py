@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from aotc.base.errors import refusal
-from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
+from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, chosen
 from aotc.compile.mlir.module_texts import Form, texts
 from aotc.compile.xla import xla_objects
-from aotc_runtime.schema.manifest_labels import label, sizes_text
+from aotc_runtime.schema.manifest_labels import label
 
 NO_HLO = "the executable holds no optimized HLO in a layout that is known"
 
@@ -66,7 +65,7 @@ def explain(
         target: the only one to show; None for all.
     """
     grouped: dict[str, list[ReviewedExecutable]] = {}
-    for executable in _chosen(review, entry_point, sizes, target):
+    for executable in chosen(review, entry_point, sizes, target):
         record = executable.record
         read = record.module if stage is Stage.STABLEHLO else record.executable
         grouped.setdefault(read.digest, []).append(executable)
@@ -89,33 +88,6 @@ def explain(
         )
         for digest, executables in grouped.items()
     )
-
-
-def _chosen(
-    review: Review, entry_point: str, sizes: Mapping[str, int] | None, target: str | None
-) -> list[ReviewedExecutable]:
-    names = sorted({executable.entry_point for executable in review.executables()})
-    if entry_point not in names:
-        expected = f"one of: {', '.join(names)}"
-        raise refusal("AOTC-E055", review.bundle, entry_point, expected=expected)
-    if target is not None and target not in review.targets:
-        cause, expected = "target-not-found-in-the-bundle", f"one of: {', '.join(review.targets)}"
-        raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
-    every = [e for e in review.executables() if e.entry_point == entry_point]
-    found = [
-        executable
-        for executable in every
-        if target in (None, executable.target)
-        and (sizes or {}).items() <= executable.record.sizes.items()
-    ]
-    if not found:
-        profiles = dict.fromkeys(sizes_text(e.record.sizes) for e in every)
-        if "" in profiles:
-            raise refusal("AOTC-E055", "--profile", "", cause="entry-point-has-no-sizes")
-        cause, expected = "profile-not-found", f"one of: {', '.join(profiles)}"
-        wanted = sizes_text(sizes or {})
-        raise refusal("AOTC-E055", "--profile", wanted, cause=cause, expected=expected)
-    return found
 
 
 def explain_report(review: Review, explained: Sequence[Representation]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def export(
     from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_runtime.verification.policy_reader import read_policy
 
-    sizes = parse_profile(profile) if profile is not None else {}
+    sizes = parse_profile(profile) if profile is not None else None
     read = review(open_streamed(bundle), read_policy(trust), datetime.now(UTC))
     report = write(choose(read, entry_point, form, sizes, target), output)
     out.result(report, lambda: say(*export_lines(report, output)))

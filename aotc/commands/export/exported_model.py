@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from aotc.base.errors import refusal
-from aotc.bundle.read.bundle_review import Review, ReviewedExecutable
+from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, chosen
 from aotc.bundle.write.atomic_files import write_folder_atomically
 from aotc.commands.export.model_formats import FORMATS, Array, Model, NotRunError, Tensor
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.safetensors_reader import tensor_views
-from aotc_runtime.schema.bundle_manifest import InputArgument
-from aotc_runtime.schema.manifest_labels import sizes_text
+from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 from aotc_runtime.serving.readiness import compare, over_all
 
 SIGNATURE_FILE, FIXTURE_FILE = "signature.json", "fixture.safetensors"
@@ -34,7 +32,11 @@ class Chosen:
 
 
 def choose(
-    review: Review, entry_point: str, format: str, sizes: Mapping[str, int], target: str | None
+    review: Review,
+    entry_point: str,
+    format: str,
+    sizes: Mapping[str, int] | None,
+    target: str | None,
 ) -> Chosen:
     """Return the only executable of an entry point that has this format.
 
@@ -44,37 +46,21 @@ def choose(
         review: A bundle that a policy accepts.
         entry_point: Its name.
         format: A key of `FORMATS`.
-        sizes: Of the profile, as far as needed to tell it from others.
+        sizes: Of the profile, as far as needed to tell it from others; None for any.
         target: Its target; None for any.
     """
-    every = [each for each in review.executables() if each.entry_point == entry_point]
-    if not every:
-        names = {each.entry_point for each in review.executables()}
-        raise refusal("AOTC-E055", review.bundle, entry_point, expected=_one_of(names))
-    if target is not None and target not in review.targets:
-        cause, expected = "target-not-found-in-the-bundle", _one_of(review.targets)
-        raise refusal("AOTC-E055", "--target", target, cause=cause, expected=expected)
-    of_target = [each for each in every if target in (None, each.target)]
-    found = [each for each in of_target if sizes.items() <= each.record.sizes.items()]
-    if not found:
-        cause = "profile-not-found"
-        expected = _one_of(sizes_text(each.record.sizes) for each in of_target)
-        raise refusal("AOTC-E055", "--profile", sizes_text(sizes), cause=cause, expected=expected)
+    found = chosen(review, entry_point, sizes, target)
     wanted = FORMATS[format].platform
     suited = [each for each in found if wanted in (None, _platform(review, each))]
     if not suited:
-        cause, engines = "format-not-found", _one_of(_platform(review, each) for each in found)
-        expected = f"an executable for {wanted}; these are for {engines}"
+        engines = ", ".join(sorted({_platform(review, each) for each in found}))
+        cause, expected = "format-not-found", f"an executable for {wanted}; these are for {engines}"
         raise refusal("AOTC-E055", "--as", format, cause=cause, expected=expected)
     if len(suited) > 1:
         cause = "several-executables-match"
         found_text = ", ".join(f"{each.label} for {each.target}" for each in suited)
         raise refusal("AOTC-E055", review.bundle, found_text, cause=cause)
     return Chosen(review, suited[0], format)
-
-
-def _one_of(names: Iterable[str]) -> str:
-    return f"one of: {', '.join(sorted(set(names)))}"
 
 
 def _platform(review: Review, executable: ReviewedExecutable) -> str:
@@ -101,7 +87,8 @@ def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
             check = _check(chosen, model, temporary, fixture)
         except ImportError as error:
             raise refusal("AOTC-E059", f"--as {chosen.format}", str(error)) from error
-        files = sorted(temporary.iterdir())
+        files = {file.name: file.read_bytes() for file in sorted(temporary.iterdir())}
+        files[FIXTURE_FILE] = bytes(fixture)
         document = {
             "schema": 1,
             "format": chosen.format,
@@ -116,8 +103,7 @@ def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
             "sizes": dict(executable.record.sizes),
             "inputs": [_described(tensor) for tensor in model.inputs],
             "outputs": [_described(tensor) for tensor in model.outputs],
-            "files": {file.name: sha256(file.read_bytes()) for file in files}
-            | {FIXTURE_FILE: executable.record.fixture.digest},
+            "files": {name: sha256(data) for name, data in files.items()},
             "runtime": {
                 "package": form.runtime,
                 "version": version(form.runtime),
@@ -125,11 +111,8 @@ def write(chosen: Chosen, folder: Path) -> dict[str, Any]:
             },
             "check": check,
         }
-        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        last = [(FIXTURE_FILE, bytes(fixture)), (SIGNATURE_FILE, text.encode())]
-        write_folder_atomically(
-            folder, chain(((file.name, file.read_bytes()) for file in files), last)
-        )
+        files[SIGNATURE_FILE] = (json.dumps(document, indent=2, sort_keys=True) + "\n").encode()
+        write_folder_atomically(folder, files.items())
     return document
 
 
@@ -138,6 +121,13 @@ def _model_of(chosen: Chosen) -> Model:
     executable, record = chosen.executable, chosen.executable.record
     manifest = chosen.review.targets[executable.target].manifest
     blobs, described = chosen.review.contents.blobs, executable.description
+    sets = {argument.set for argument in record.arguments if isinstance(argument, WeightArgument)}
+    tensors = {
+        (name, tensor): array
+        for name in sets
+        for blob in manifest.weights[name].blobs
+        for tensor, (array, _) in tensor_views(blobs[blob.digest], name).items()
+    }
     weights, inputs, taken = {}, [], set[str]()
     for place, argument in enumerate(record.arguments):
         if isinstance(argument, InputArgument):
@@ -145,10 +135,7 @@ def _model_of(chosen: Chosen) -> Model:
             name = _free_name(spec.path, taken)
             inputs.append(Tensor(place, name, spec.path, spec.dtype.value, shape))
         else:
-            for blob in manifest.weights[argument.set].blobs:
-                views = tensor_views(blobs[blob.digest], argument.set)
-                if argument.tensor in views:
-                    weights[place] = views[argument.tensor][0]
+            weights[place] = tensors[argument.set, argument.tensor]
     outputs = [
         Tensor(place, _free_name(spec.path or "output", taken), spec.path, spec.dtype.value, shape)
         for place, (spec, shape) in enumerate(

@@ -20,7 +20,7 @@ from aotc_runtime.engines import graph_names
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.engines.iree import iree_names
 from aotc_runtime.engines.onnxruntime import onnxruntime_names
-from aotc_runtime.engines.openvino import openvino_names
+from aotc_runtime.engines.openvino import openvino_compilation, openvino_names
 from aotc_runtime.schema.bundle_manifest import Requirements
 
 type Array = np.ndarray[Any, Any]
@@ -36,8 +36,11 @@ INTERPRETED_MAX = 1e7
 ONNX_FILE, OPENVINO_FILE, IREE_FILE = "model.onnx", "model.xml", "model.vmfb"
 STABLEHLO_FILE, WEIGHTS_FILE = "model.mlirbc", "weights.safetensors"
 
-OPENVINO_OPTIONS = {"INFERENCE_PRECISION_HINT": "f32", "EXECUTION_MODE_HINT": "ACCURACY"}
-"""Without these, OpenVINO computes float32 in bfloat16 on processors that have it."""
+OPENVINO_OPTIONS = {
+    name: openvino_compilation.PROPERTIES[name]
+    for name in ("INFERENCE_PRECISION_HINT", "EXECUTION_MODE_HINT")
+}
+"""The loader's properties that decide on results."""
 
 
 class NotRunError(Exception):
@@ -148,7 +151,7 @@ def _call_onnx(model: Model, folder: Path, arrays: Sequence[Array]) -> list[Arra
 
 
 def _write_openvino(model: Model, folder: Path) -> None:
-    from aotc_runtime.engines.openvino import openvino_compilation, openvino_engine, openvino_reader
+    from aotc_runtime.engines.openvino import openvino_engine, openvino_reader
 
     package = openvino_engine.package()
     library, graph = package._pyopenvino, openvino_reader.read(memoryview(model.executable))
@@ -221,6 +224,8 @@ def _put_weights(module: Any, model: Model) -> None:
     """Make weights constants of a module, which then takes the inputs alone."""
     from jaxlib.mlir import ir
 
+    from aotc.compile.mlir.jax_functions import state_type
+
     with module.context, ir.Location.unknown():
         main = ir.SymbolTable(module.operation)["main"]
         block = main.regions[0].blocks[0]
@@ -240,9 +245,7 @@ def _put_weights(module: Any, model: Model) -> None:
             )
             argument.replace_all_uses_with(constant.result)
             block.erase_argument(place)
-        given = [argument.type for argument in block.arguments]
-        results = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).results
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(given, results))
+        state_type(main)
         if "arg_attrs" in main.attributes:
             kept = ir.ArrayAttr(main.attributes["arg_attrs"])
             main.attributes["arg_attrs"] = ir.ArrayAttr.get(

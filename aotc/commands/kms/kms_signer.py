@@ -15,7 +15,7 @@ becomes a finding of `signer_plugins`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -49,25 +49,20 @@ class ServiceKey:
 
 
 def open_key(uri: str, ask: Ask) -> ServiceKey:
-    """Return the key that a URI names. Raises ValueError, and what the services' libraries raise.
+    """Return the key that a URI names. Raises what the services' libraries raise.
 
     Example: `open_key("awskms:///alias/release", ask).public_key()`
     """
     from securesystemslib.signer import AWSSigner, AzureSigner, GCPSigner, VaultSigner
 
     scheme, _, name = uri.partition("://")
-    match scheme.lower():
-        case "awskms":
-            found, public = AWSSigner.import_(name.lstrip("/"))
-            return ServiceKey(AWSSigner.from_priv_key_uri(found, public), public)
-        case "gcpkms":
-            found, public = GCPSigner.import_(name)
-            return ServiceKey(GCPSigner.from_priv_key_uri(found, public), public)
-        case "azurekms":
-            vault, _, key = name.partition("/")
-            found, public = AzureSigner.import_(vault.partition(".")[0], key)
-            return ServiceKey(AzureSigner.from_priv_key_uri(found, public), public)
-        case "hashivault":
-            found, public = VaultSigner.import_(name)
-            return ServiceKey(VaultSigner.from_priv_key_uri(found, public), public)
-    raise ValueError(f"no key management service has the scheme {scheme}")
+    vault, _, key = name.partition("/")
+    known: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "awskms": (AWSSigner, (name.lstrip("/"),)),
+        "gcpkms": (GCPSigner, (name,)),
+        "azurekms": (AzureSigner, (vault.partition(".")[0], key)),
+        "hashivault": (VaultSigner, (name,)),
+    }
+    service, arguments = known[scheme.lower()]
+    found, public = service.import_(*arguments)
+    return ServiceKey(service.from_priv_key_uri(found, public), public)

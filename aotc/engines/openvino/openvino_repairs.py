@@ -503,7 +503,7 @@ _REPAIRS: Sequence[Repairs] = (
 
 
 _UNFOLDED = "Bitwise"
-"""How types of nodes begin that OpenVINO does not compute before it moves constants."""
+"""Beginnings of the types of nodes that OpenVINO does not compute before it moves constants."""
 
 
 def repair(model: Any, within: bool = False) -> None:

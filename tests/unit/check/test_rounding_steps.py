@@ -39,7 +39,7 @@ def two_layers(x: Any, w: Any, v: Any) -> Any:
 
 
 def with_zero_points(x: Any, w: Any, v: Any) -> Any:
-    """As models with QuantizeLinear are: unsigned steps of a range that was calibrated."""
+    """Quantize as models with QuantizeLinear do: unsigned steps of a range that was calibrated."""
 
     def rounded(x: Any) -> Any:
         steps = jnp.clip(jnp.round(x / np.float32(1 / 32)) + 128, 0, 255).astype(np.uint8)

@@ -114,7 +114,7 @@ def test_choices_that_do_not_fit_are_measured_again_with_a_note(tmp_path: Path) 
 
 
 def test_a_file_without_choices_is_no_choice(tmp_path: Path) -> None:
-    """As a host writes that can run none of the targets."""
+    """A host that can run none of the targets writes such a file."""
     saved(tmp_path / "m.tuning.json", empty=True)
     build = Building()
     Measure.automatic(tmp_path / "m.toml", build)
