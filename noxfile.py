@@ -223,7 +223,7 @@ def engines_search(session: nox.Session) -> None:
     only = ("--engine", engine) if engine else ("--share", "iree=8", "--share", "xla=4")
     found = str(OUT / "engines" / f"found-{seed}.jsonl")
     count, quantized = os.environ.get("COUNT", "20000"), os.environ.get("QUANTIZED", "2000")
-    command = ("-m", "tests.engines.search", "run", found, "--seed", seed, "--count", count)
+    command = ("-m", "scripts.search", "run", found, "--seed", seed, "--count", count)
     run(session, python, *command, "--quantized", quantized, *only, OMP_NUM_THREADS="1")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.mutation.mutants import KINDS, LISTED
+from scripts.mutation.mutants import KINDS, LISTED
 from tests.hostile.test_mistakes_are_noticed import MISTAKES, Mistake
 
 ROOT = Path(__file__).parents[2]

@@ -25,8 +25,8 @@ from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.pipeline.build import build
+from scripts.search.engine_calls import Case, Loaded, Lowered
 from tests.engines.conftest import ENGINES
-from tests.engines.search import Case, Loaded, Lowered
 from tests.hostile.tampering import policy_for
 
 RANDOM = np.random.default_rng(0)
