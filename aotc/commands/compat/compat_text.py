@@ -1,7 +1,5 @@
 """The result of `aotc compat`, as data and as text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The client's side: a backend whose executables are compiled by the workers of an executor."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait

@@ -3,8 +3,6 @@
 `aotc diff --help` lists the kinds of changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """`aotc diff`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The differences of two bundles, for people and as a document."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby

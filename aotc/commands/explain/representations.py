@@ -3,8 +3,6 @@
 Both are read from the bundle's bytes; nothing is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """`aotc profiles`: shape profiles from observed traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

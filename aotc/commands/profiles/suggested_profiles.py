@@ -1,7 +1,5 @@
 """`aotc profiles suggest`: the profiles that serve the calls of a traffic log best."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Has an environment with a model's framework run it on recorded inputs, at every profile."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile

@@ -6,8 +6,6 @@ whose result this is, and the digest of the data. So only somebody with a builde
 make, change, shorten or move an entry: neither the operator of the storage nor its other users can.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ not relied
 on: when nobody answers, or after a few failures in a row, it is given up for the rest of the build.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable

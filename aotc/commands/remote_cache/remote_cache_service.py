@@ -1,7 +1,5 @@
 """From `--remote-cache URL` to the store behind it, and whose entries in it are used."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ It has no script, and its content security policy allows only the one style shee
 text that escaped the escaping could not run or send anything.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from functools import cache

@@ -1,7 +1,5 @@
 """Finds differences of two bundles in the order of build stages; the first may cause the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Target files for processors that IREE compiles for."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate

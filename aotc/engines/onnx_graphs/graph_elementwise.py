@@ -1,7 +1,5 @@
 """Operations on each number: arithmetic, comparisons, conversions, and functions of one number."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

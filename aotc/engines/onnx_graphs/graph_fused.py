@@ -1,7 +1,5 @@
 """Operations of our own (`patterns`), each one of ONNX's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gathers and scatters, by places counted in the flattened array, with StableHLO's bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -1,7 +1,5 @@
 """Target files for processors on which an engine runs graphs."""
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate, plugin_requirements

@@ -1,7 +1,5 @@
 """Sums, extremes and other reductions along axes and over windows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import inf, prod
 

@@ -1,7 +1,5 @@
 """Rules of the translation: from an operation and its operands to its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ ONNX's convolutions and pools have channels first. A program that has them last 
 before and behind each of them, and what lies between computes each number alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The weights stay where the loader maps them. As they are parameters, optimizatio
 their numbers (folding, layouts, packing) happen at load.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Target files for processors that ONNX Runtime runs on."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from aotc.compile.cpu.cpu_kind import ProcessorModel

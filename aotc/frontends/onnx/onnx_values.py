@@ -1,7 +1,5 @@
 """Values that are known while tracing, and sizes that are symbolic."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """If, Loop and Scan: by what is known while tracing, or as jax's cond, while_loop and scan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

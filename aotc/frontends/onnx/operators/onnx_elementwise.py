@@ -1,7 +1,5 @@
 """Operators that compute each element by itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

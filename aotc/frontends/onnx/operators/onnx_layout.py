@@ -1,7 +1,5 @@
 """Operators that move elements and compute none: shapes, axes, slices, copies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

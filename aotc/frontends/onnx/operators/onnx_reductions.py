@@ -1,7 +1,5 @@
 """Operators that combine the elements of axes, and those that scale by what was combined."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

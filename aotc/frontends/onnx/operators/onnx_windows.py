@@ -1,7 +1,5 @@
 """Convolutions and pooling: operators that move a window over the axes of space."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

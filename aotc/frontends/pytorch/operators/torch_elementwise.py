@@ -1,7 +1,5 @@
 """Functions of each element: arithmetic, comparisons, bits, elementary functions, activations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

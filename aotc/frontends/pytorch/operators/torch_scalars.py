@@ -1,7 +1,5 @@
 """Arithmetic with sizes: Python numbers where sizes are known, jax's dimensions where they vary."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
