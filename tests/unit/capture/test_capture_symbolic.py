@@ -92,6 +92,7 @@ def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -
         ("x + jnp.zeros(x.shape)", None),
         ("x.reshape(-1, 2).reshape(x.shape)", None),
         ("x * x.shape[1]", None),
+        ("x + jnp.ones((64, 4))[: x.shape[0]]", None),
     ],
 )
 def test_padded_size_is_told_with_line(capture: Capture, result: str, function: str | None) -> None:
