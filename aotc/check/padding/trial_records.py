@@ -65,6 +65,7 @@ class EntryTrials(Struct, frozen=True):
             padding keeps.
         marks: Paths of inputs that may be the caller's own mask and whose fill is not declared, to
             the fill that a message names.
+        rounds: Whether a precision of the entry point rounds activations to 8 bits.
     """
 
     entry_point: str
@@ -77,6 +78,7 @@ class EntryTrials(Struct, frozen=True):
     trials: tuple[PlannedTrial, ...]
     ranges: dict[int, tuple[int, int]] = {}
     marks: dict[str, str] = {}
+    rounds: bool = False
 
 
 type Array = np.ndarray[Any, Any]

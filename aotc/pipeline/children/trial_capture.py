@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
+from msgspec import structs
 
 from aotc.base.stages import UNTRACED, CapturedEntryPoint
 from aotc.bundle.write.safetensors_writer import write_tensors
@@ -74,12 +75,14 @@ def _plan(
         return {}
     fixtures = (trial_files.read_arrays(scratch.inputs(key)) for key in captured.by_key)
     held = ranges(captured.inputs, spec, fixtures)
+    precisions = (manifest.precision.get(each) for each in spec.precision)
+    rounds = any(each is not None and each.activations != "none" for each in precisions)
     planned: dict[str, EntryTrials] = {}
     for target, keys in wanted.items():
         profiles = [dict(key.sizes) for key in keys if key.entry_point == captured.name]
         entry = plan_trials(captured, spec, manifest.dimensions, profiles, held)
         if entry.trials:
-            planned[target] = entry
+            planned[target] = structs.replace(entry, rounds=rounds)
     return planned
 
 

@@ -1,8 +1,11 @@
 """All sizes at once: axes by inference, programs that decide by a size, modules for any size."""
 
+from textwrap import dedent
+
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
+from aotc.check.padding.trial_files import plan_file
 from aotc.pipeline.build_notes import counted
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 
@@ -92,6 +95,7 @@ def test_only_the_dimension_that_is_asked_for_is_specialised(capture: Capture) -
         ("x + jnp.zeros(x.shape)", None),
         ("x.reshape(-1, 2).reshape(x.shape)", None),
         ("x * x.shape[1]", None),
+        ("x + jnp.ones((64, 4))[: x.shape[0]]", None),
     ],
 )
 def test_padded_size_is_told_with_line(capture: Capture, result: str, function: str | None) -> None:
@@ -164,3 +168,23 @@ out_of_profile.batch = {{ policy = "compile", most = 2 }}
 
 def test_without_a_policy_that_compiles_there_is_no_such_module(capture: Capture) -> None:
     assert capture("def f(x):\n    return x\n", BATCHED).f.symbolic is None
+
+
+@pytest.mark.parametrize("activations", ["none", "dynamic"])
+def test_trials_know_that_activations_are_rounded(capture: Capture, activations: str) -> None:
+    more = f"""
+        bind = {{ w = "w" }}
+        precision = "small"
+        out_of_profile.batch = "pad"
+
+        [weights.w]
+        init = "program:init"
+
+        [precision.small]
+        weights = "int8"
+        activations = "{activations}"
+    """
+    source = "def init(): return jnp.ones((4, 1024))\ndef f(w, x): return x @ w\n"
+    scratch = capture(source, BATCHED + dedent(more)).scratch
+    (planned,) = plan_file(scratch.folder).read()["cpu-x86-64-v3"]
+    assert planned.rounds == (activations == "dynamic")

@@ -228,10 +228,9 @@ def test_the_evidence_says_what_ran() -> None:
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)
 
 
-def hint(trial: PlannedTrial, max_rel: float) -> str:
-    (finding,) = refusals(
-        replace(ENTRY, rtol=1e-5, atol=1e-6), [(trial, replace(BAD, max_rel=max_rel))], "t", at
-    )
+def hint(trial: PlannedTrial, max_rel: float, *, rounds: bool = False) -> str:
+    entry = replace(ENTRY, rtol=1e-5, atol=1e-6, rounds=rounds)
+    (finding,) = refusals(entry, [(trial, replace(BAD, max_rel=max_rel))], "t", at)
     return finding.hint
 
 
@@ -245,3 +244,7 @@ def test_rounding_difference_is_told_with_tolerance(trial: PlannedTrial, advice:
     for large in (0.5, float("inf")):
         assert "tolerance" not in hint(trial, large)
         assert advice in hint(trial, large)
+    assert "another 8-bit step: if it is that, raise `tolerance` of f" in hint(
+        trial, 0.5, rounds=True
+    )
+    assert "tolerance" not in hint(trial, float("inf"), rounds=True)
