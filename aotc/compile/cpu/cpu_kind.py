@@ -153,6 +153,7 @@ class CpuKind(ProcessorKind[CpuModel]):
     model = CpuModel
     platform = "cpu"
     checked = "run"
+    kernels = ("8-bit activations",)
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return options of XLA, with and without weights as constants."""

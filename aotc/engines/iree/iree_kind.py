@@ -24,6 +24,7 @@ class IreeKind(ProcessorKind[IreeModel]):
     platform = IREE
     triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
     checked = "run; Arm in emulation"
+    kernels = ("8-bit activations",)
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int

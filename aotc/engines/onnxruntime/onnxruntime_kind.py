@@ -22,6 +22,7 @@ class OnnxKind(GraphKind[OnnxModel]):
 
     model = OnnxModel
     platform = ENGINE
+    kernels = ("int4 weights", "8-bit activations")
     engine = Engine(
         platform=ENGINE,
         name="ONNX Runtime",

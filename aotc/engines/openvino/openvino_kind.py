@@ -19,6 +19,7 @@ class OpenvinoKind(GraphKind[OpenvinoModel]):
 
     model = OpenvinoModel
     platform = ENGINE
+    kernels = ("int4 weights", "int8 weights")
     engine = Engine(
         platform=ENGINE,
         name="OpenVINO",
