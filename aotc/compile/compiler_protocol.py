@@ -80,7 +80,7 @@ class TargetKind[Model: TargetModel](ABC):
     lowered_for: ClassVar[str] = "cpu"
     checked: ClassVar[str] = "not checked"
     packs_weights: ClassVar[bool] = False
-    kernels: ClassVar[Collection[Kernels]] = get_args(Kernels.__value__)
+    kernels: ClassVar[Collection[str]] = get_args(Kernels.__value__)
 
     @abstractmethod
     def target(self, model: Model) -> Target:
