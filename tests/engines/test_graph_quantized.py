@@ -485,20 +485,25 @@ tolerance = {{ rtol = 1e-4, atol = 1e-5 }}
 """
 
 
+def write_small(folder: Path, engine: str, bits: str) -> Path:
+    """Write a program with quantized weights, and return its manifest."""
+    shapes = {"first": (64, 128), "second": (128, 32)}
+    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
+    (folder / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    manifest = folder / "small.toml"
+    manifest.write_text(MANIFEST.format(engine=engine, bits=bits), encoding="utf-8")
+    return manifest
+
+
 @pytest.mark.parametrize("bits", ["int4", "int8"])
 @pytest.mark.parametrize("engine", ["xla", *ON_GRAPHS])
 def test_bundle_of_quantized_weights_says_what_its_engine_widens(
     bits: str, engine: Any, tmp_path: Path
 ) -> None:
     name = getattr(engine, "name", engine)
-    shapes = {"first": (64, 128), "second": (128, 32)}
-    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
-    (tmp_path / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
-    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    manifest = tmp_path / "small.toml"
-    manifest.write_text(MANIFEST.format(engine=name, bits=bits), encoding="utf-8")
     signer, bundle = LocalSigner.ephemeral(), tmp_path / "small.aotb"
-    made = build(manifest, output=bundle, signer=signer)
+    made = build(write_small(tmp_path, name, bits), output=bundle, signer=signer)
     (target,) = made.bundle.manifests.values()
     (profile,) = target.entry_points["predict"].profiles
     if name == "onnxruntime" and bits == "int4":
