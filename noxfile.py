@@ -209,8 +209,8 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def arm(session: nox.Session) -> None:
-    """Run bundles built here on emulated Arm processors (0.2 GB)."""
-    python = environment(session, "iree", *CONSTRAINTS, *toolchain("iree"))
+    """Run bundles built here on emulated Arm processors (0.4 GB)."""
+    python = environment(session, "engines", *CONSTRAINTS, *_every_engine())
     run(session, "scripts/arm", str(OUT / "arm"), python)
     run(session, python, "-m", "pytest", "-m", "arm", "tests/e2e/test_arm.py", AOTC_ARM="1")
 

@@ -486,6 +486,18 @@ tolerance = {{ rtol = 1e-4, atol = 1e-5 }}
 """
 
 
+def write_small(folder: Path, engines: list[str], bits: str, activations: str = "none") -> Path:
+    """Write a program with quantized weights, and return its manifest."""
+    shapes = {"first": (64, 128), "second": (128, 32)}
+    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
+    (folder / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    manifest = folder / "small.toml"
+    text = MANIFEST.format(engines=engines, bits=bits, activations=activations)
+    manifest.write_text(text, encoding="utf-8")
+    return manifest
+
+
 NOTES = {
     ("int4", "none"): {"xla": "openvino"},
     ("int8", "none"): {"xla": "openvino", "onnxruntime": "openvino"},
@@ -500,15 +512,8 @@ def test_bundle_of_quantized_weights_says_which_engine_has_kernels(
     bits: str, activations: str, engine: Any, tmp_path: Path
 ) -> None:
     name = getattr(engine, "name", engine)
-    shapes = {"first": (64, 128), "second": (128, 32)}
-    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
-    (tmp_path / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
-    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    manifest = tmp_path / "small.toml"
     better = NOTES[bits, activations].get(name, "")
-    engines = [name, *filter(None, [better])]
-    text = MANIFEST.format(engines=engines, bits=bits, activations=activations)
-    manifest.write_text(text, encoding="utf-8")
+    manifest = write_small(tmp_path, [name, *filter(None, [better])], bits, activations)
     signer, bundle = LocalSigner.ephemeral(), tmp_path / "small.aotb"
     made = build(manifest, output=bundle, signer=signer)
     (target,) = made.bundle.manifests.values()

@@ -3,9 +3,7 @@
 from typing import Literal
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate
-from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
-from aotc.compile.target_model import TRIPLES
 from aotc.engines.iree.iree_job import COMPILER, DRIVER
 from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
@@ -22,7 +20,6 @@ class IreeKind(ProcessorKind[IreeModel]):
 
     model = IreeModel
     platform = IREE
-    triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
     checked = "run; Arm in emulation"
     kernels = ("8-bit activations",)
 

@@ -34,7 +34,7 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
     """Processors as an engine runs graphs on them."""
 
     engine: ClassVar[Engine]
-    checked = "run"
+    checked = "run; Arm in emulation"
     packs_weights = True
 
     def requirements(

@@ -146,6 +146,7 @@ REFUSED = {
     "an unknown engine": ("cpu-x86-64-v3", ["irre"], '"irre"'),
     "a platform": ("nvidia-h100", ["cuda"], '"cuda"'),
     "no code for Arm": ("cpu-neoverse-n1", ["xla"], "xla: it compiles for x86_64"),
+    "wrong code for Arm": ("cpu-neoverse-n1", ["openvino"], "openvino: it compiles for x86_64"),
     "no code for GPUs": ("nvidia-h100", ["iree"], "iree: it has no code for cuda"),
 }
 
