@@ -5,12 +5,7 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.reference_options import (
-    BUNDLE_FILE,
-    profile_option,
-    refuse_both,
-    verified_options,
-)
+from aotc.cli.reference_options import BUNDLE_FILE, profile_option, refuse_both, verified_options
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 

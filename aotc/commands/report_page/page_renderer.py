@@ -17,15 +17,7 @@ from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
 from aotc.commands.report_page.hosts_section import compatibility
-from aotc.commands.report_page.page_parts import (
-    Facts,
-    Folded,
-    Group,
-    Page,
-    Section,
-    Table,
-    Text,
-)
+from aotc.commands.report_page.page_parts import Facts, Folded, Group, Page, Section, Table, Text
 from aotc_runtime.base.rendering import printable
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
