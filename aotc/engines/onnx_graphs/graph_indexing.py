@@ -16,7 +16,7 @@ from aotc.engines.onnx_graphs.graph_elementwise import (
 from aotc.engines.onnx_graphs.graph_layout import start_within
 from aotc.engines.onnx_graphs.graph_reductions import body_of
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
 
 
 def _gather(rule: Rule) -> list[Tensor]:
@@ -223,8 +223,6 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
 
 
 def _limit(graph: Graph, highest: int, like: Tensor) -> Tensor:
-    from aotc.engines.onnx_graphs.stablehlo_program import DTYPES
-
     most = np.iinfo(DTYPES[like.element]).max
     return graph.constant(min(max(highest, 0), int(most)), like.element)
 

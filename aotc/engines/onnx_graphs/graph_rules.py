@@ -32,5 +32,10 @@ class Rule:
         return tuple(int(each) for each in self.operation.attributes.get(name, default))
 
 
+def of_operands(make: Callable[..., Tensor]) -> Callable[[Rule], list[Tensor]]:
+    """Return the rule of a function of the graph and the operands as they are."""
+    return lambda rule: [make(rule.graph, *rule.operands)]
+
+
 type Rules = Mapping[str, Callable[[Rule], list[Tensor]]]
 """By the name of the operation."""
