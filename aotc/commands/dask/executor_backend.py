@@ -74,8 +74,8 @@ class ExecutorBackend:
         if not self._stopped.done():
             self._stopped.set_result(None)
         # Workers of others may be threads of this process, or finish what they have begun.
-        elsewhere = isinstance(self._executor, Cluster)
-        (self._executor if elsewhere else executor_worker).stop_build(self._build)
+        found = self._executor if isinstance(self._executor, Cluster) else executor_worker
+        found.stop_build(self._build)
 
     def _ask(self, job: CompileJob, request: bytes) -> Answer:
         if self._stopped.done():

@@ -25,12 +25,12 @@ from aotc_serve.inference.server_options import Limits
 from aotc_serve.service import request_service as module
 from aotc_serve.service.bundle_repository import Repository
 from aotc_serve.service.request_service import (
-    Asked,
     BARRED_TIMES,
     HELD_SECONDS,
     QUICK_BYTES,
     QUICK_MOST,
     QUICK_SECONDS,
+    Asked,
     Quick,
     Service,
 )
