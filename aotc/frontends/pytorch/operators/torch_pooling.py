@@ -156,13 +156,11 @@ def _adaptive(x: Array, sizes: Sequence[Any], reduce: Callable[..., Array]) -> A
     return x
 
 
-def _adaptive_average(self: Array, output_size: Numbers, *, rank: int) -> Array:
-    x = self.astype(wide(self.dtype))
-    return _adaptive(x, each(output_size, rank), jnp.mean).astype(self.dtype)
-
-
-def _adaptive_max(self: Array, output_size: Numbers, *, rank: int) -> Array:
-    return _adaptive(self, each(output_size, rank), jnp.max)
+def _adaptive_pool(
+    self: Array, output_size: Numbers, *, rank: int, reduce: Callable[..., Array]
+) -> Array:
+    x = self.astype(wide(self.dtype)) if reduce is jnp.mean else self
+    return _adaptive(x, each(output_size, rank), reduce).astype(self.dtype)
 
 
 def _without_places(function: Callable[..., Array]) -> Callable[..., tuple[Array, None]]:
@@ -179,10 +177,11 @@ for _rank in (1, 2, 3):
     op(f"max_pool{_rank}d")(partial(_max_pool, rank=_rank))
     op(f"max_pool{_rank}d_with_indices")(_without_places(partial(_max_pool, rank=_rank)))
     op(f"avg_pool{_rank}d")(partial(_avg_pool, rank=_rank))
-    op(f"adaptive_avg_pool{_rank}d")(partial(_adaptive_average, rank=_rank))
-    op(f"adaptive_max_pool{_rank}d")(_without_places(partial(_adaptive_max, rank=_rank)))
-op("_adaptive_avg_pool2d")(partial(_adaptive_average, rank=2))
-op("_adaptive_avg_pool3d")(partial(_adaptive_average, rank=3))
+    _mean, _max = (partial(_adaptive_pool, rank=_rank, reduce=f) for f in (jnp.mean, jnp.max))
+    op(f"adaptive_avg_pool{_rank}d")(_mean)
+    if _rank > 1:
+        op(f"_adaptive_avg_pool{_rank}d")(_mean)
+    op(f"adaptive_max_pool{_rank}d")(_without_places(_max))
 
 
 # Resizing.
