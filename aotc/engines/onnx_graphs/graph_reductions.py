@@ -180,11 +180,7 @@ def _reduce_window(rule: Rule) -> list[Tensor]:
     window = rule.numbers("window_dimensions")
     strides = rule.numbers("window_strides", ones)
     between = rule.numbers("window_dilations", ones)
-    pads = operation.attributes.get("padding")
-    edges = [(0, 0)] * rank
-    if pads is not None:
-        spread = np.broadcast_to(pads, (rank, 2))
-        edges = [(int(low), int(high)) for low, high in spread]
+    edges = rule.edges(rank)
     graph, value = rule.graph, rule.whole(0)
     inside = tuple(each - 1 for each in rule.numbers("base_dilations", ones))
     running = _running(name, value, window, edges)
