@@ -9,6 +9,7 @@ from aotc.cli.command_output import DIR, HELP_OPTION, Output, command, print_not
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.commands.channel.channel_key_options import (
     Roles,
+    days_option,
     role_options,
     signers_of,
     signing_options,
@@ -98,14 +99,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 )
 @signing_options
 @click.option("--online-key", default="", metavar="FILE|URI", help="Private key of the online role")
-@click.option(
-    "--days",
-    default=7,
-    show_default=True,
-    type=click.IntRange(1, 365),
-    metavar="N",
-    help="Days until the channel must be renewed",
-)
+@days_option(7, 365, "Days until the channel must be renewed")
 @trust_option("Trust policy that must accept the bundle")
 @command
 def publish(

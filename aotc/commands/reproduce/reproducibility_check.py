@@ -63,7 +63,7 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
         target = f"{difference.target} " if difference.target else ""
         yield finding(
             "AOTC-E940",
-            f"{difference.stage.value}: {target}{difference.what}",
+            f"{difference.stage}: {target}{difference.what}",
             quoted(f"{difference.second} in {second}", difference.lines),
             expected=f"{difference.first}, as in {first}",
             hint="start with the earliest stage: later differences follow from it",

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from aotc.base.errors import UsageError
 from aotc.base.evidence import Evidence
-from aotc.bundle.read.bundle_facts import Changed, Part, compare
+from aotc.bundle.read.bundle_facts import Changed, Fact, compare
 from aotc.bundle.read.bundle_review import ReviewedTarget
 from aotc.bundle.read.differences import compared, differing
 from aotc.compile.mlir.module_texts import Form, texts
@@ -25,20 +24,23 @@ VALUE_SHOWN = 80
 
 ABSENT = "none"
 
+STAGES = {
+    "target": ("target",),
+    "toolchain": ("built_with", "compilation"),
+    "capture": (),
+    "module": ("module",),
+    "weights": ("blobs", "tensors", "origin", "weights"),
+    "fixture": ("fixture",),
+    "executable": ("executable", "platform", "tuned"),
+    "parity": ("parity",),
+    "evidence": ("evidence",),
+    "manifest": (),
+}
+"""The makers of the parts of a bundle, in order, with the facts that they are told by. The capture
+has what else is said of the program; the manifest has what no stage looks at.
+"""
 
-class Stage(StrEnum):
-    """The makers of the parts of a bundle, in order."""
-
-    TARGET = "target"
-    TOOLCHAIN = "toolchain"
-    CAPTURE = "capture"
-    MODULE = "module"
-    WEIGHTS = "weights"
-    FIXTURE = "fixture"
-    EXECUTABLE = "executable"
-    PARITY = "parity"
-    EVIDENCE = "evidence"
-    MANIFEST = "manifest"
+_STAGE_OF = {field: stage for stage, fields in STAGES.items() for field in fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Difference:
     are values or digests; `lines` has details, such as the difference of two texts.
     """
 
-    stage: Stage
+    stage: str
     target: str
     what: str
     first: str
@@ -66,19 +68,6 @@ def module_text(artifact: bytes) -> str:
     return text
 
 
-_LEAVES = {
-    (Part.MANIFEST, "target"): (Stage.TARGET, ""),
-    (Part.MANIFEST, "built_with"): (Stage.TOOLCHAIN, "built_with"),
-    (Part.MANIFEST, "compilation"): (Stage.TOOLCHAIN, "compilation"),
-    (Part.EXECUTABLE, "platform"): (Stage.EXECUTABLE, "platform"),
-    (Part.EXECUTABLE, "tuned"): (Stage.EXECUTABLE, "tuned"),
-    (Part.EXECUTABLE, "parity"): (Stage.PARITY, "parity"),
-}
-"""Facts of a target that are told field by field: their stages and names."""
-
-_BLOBS = {"fixture": Stage.FIXTURE, "executable": Stage.EXECUTABLE}
-
-
 def differences(
     first: Contents, second: Contents, text_of: Callable[[bytes], str] = module_text
 ) -> tuple[Difference, ...]:
@@ -86,91 +75,58 @@ def differences(
     found: list[Difference] = []
     names = (sorted(first.manifests), sorted(second.manifests))
     if names[0] != names[1]:
-        texts = [", ".join(each) or ABSENT for each in names]
-        found.append(Difference(Stage.TARGET, "", "targets", texts[0], texts[1]))
+        found.append(Difference("target", "", "targets", *(", ".join(n) or ABSENT for n in names)))
     sides = [{n: ReviewedTarget(m, None) for n, m in s.manifests.items()} for s in (first, second)]
-    changed = list(compare(sides[0], sides[1]))
+    for changed in compare(sides[0], sides[1]):
+        found += _told(changed, first, second, text_of)
     for name in names[0]:
-        if name in second.manifests:
-            comparison = _Comparison(name, first, second, text_of)
-            told = [d for each in changed if each.target == name for d in comparison.told(each)]
+        if name in second.manifests and all(each.target != name for each in found):
             one, two = first.manifests[name], second.manifests[name]
-            # Anything that no stage looks at.
-            found += told or comparison.values(Stage.MANIFEST, "", one, two)
-    order = list(Stage)
+            found += _values("manifest", name, "", one, two)
+    order = list(STAGES)
     return tuple(sorted(found, key=lambda each: order.index(each.stage)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    target: str
-    first: Contents
-    second: Contents
-    text_of: Callable[[bytes], str]
-
-    def told(self, changed: Changed) -> Iterator[Difference]:
-        fact, before, after = changed.fact, changed.before, changed.after
-        if (fact.part, fact.field) == (Part.MANIFEST, "evidence"):
-            yield from self._evidence(before, after)
-        elif fact.of_program:
-            yield from self._of_program(changed)
-        elif changed.in_both and (fact.part, fact.field) in _LEAVES:
-            stage, name = _LEAVES[fact.part, fact.field]
-            yield from self.values(stage, f"{fact.owner} {name}".strip(), before, after)
-        elif changed.in_both and fact.field in _BLOBS:
-            what = f"{fact.field} {fact.owner}"
-            yield self._blobs(_BLOBS[fact.field], what, before, after)
-
-    def _of_program(self, changed: Changed) -> Iterator[Difference]:
-        fact = changed.fact
-        what = fact.name(self.first.manifests[self.target].target.platform)
-        values = changed.before, changed.after
-        one, two = (ABSENT if value is None else fact.text(value) for value in values)
-        if fact.field == "module" and changed.in_both:
-            yield self._said(Stage.MODULE, what, one, two, lines=self._module_lines(one, two))
-        elif one != two:
-            is_weights = fact.part is Part.WEIGHTS or fact.field == "weights"
-            yield self._said(Stage.WEIGHTS if is_weights else Stage.CAPTURE, what, one, two)
-
-    def _evidence(self, one: BlobRef | UnsetType, two: BlobRef | UnsetType) -> Iterator[Difference]:
-        if one is UNSET or two is UNSET:
-            yield from self.values(Stage.EVIDENCE, "evidence", one, two)
-            return
-        data = self.first.blobs[one.digest], self.second.blobs[two.digest]
+def _told(
+    changed: Changed, first: Contents, second: Contents, text_of: Callable[[bytes], str]
+) -> Iterator[Difference]:
+    """Yield the differences of a fact, unless it follows from others or only one side has it."""
+    fact, stage = changed.fact, _stage(changed.fact)
+    if not stage or not (fact.of_program or changed.in_both):
+        return
+    what = fact.name(first.manifests[changed.target].target.platform)
+    one, two = changed.before, changed.after
+    if not isinstance(one, BlobRef) or not isinstance(two, BlobRef):
+        yield from _values(stage, changed.target, what, one, two)
+        return
+    data = bytes(first.blobs[one.digest]), bytes(second.blobs[two.digest])
+    if stage == "evidence":
         try:
-            documents = [canonical_json.decode(each, Evidence, where="evidence") for each in data]
-        except BundleFormatError:  # that of a bundle which nobody has vouched for, or a newer one
-            yield self._blobs(Stage.EVIDENCE, "evidence", one, two)
+            decoded = [canonical_json.decode(each, Evidence, where=stage) for each in data]
+            yield from _values(stage, changed.target, what, *decoded)
             return
-        yield from self.values(Stage.EVIDENCE, "evidence", *documents)
+        except BundleFormatError:
+            pass  # that of a bundle which nobody has vouched for, or a newer one
+    if stage == "module":
+        lines, note = compared(*map(text_of, data))
+        more = [f"… {len(lines) - LINES_SHOWN} more lines"] if len(lines) > LINES_SHOWN else []
+        lines = [note] if note else [*lines[:LINES_SHOWN], *more]
+    else:
+        parted = (n for n, (a, b) in enumerate(zip(*data, strict=False)) if a != b)
+        same = next(parted, min(map(len, data)))
+        lines = [f"{one.size} and {two.size} bytes, the same up to byte {same}"]
+    yield Difference(stage, changed.target, what, one.digest, two.digest, tuple(lines))
 
-    def values(self, stage: Stage, what: str, one: Any, two: Any) -> Iterator[Difference]:
-        """Yield the differences of two values, field by field."""
-        first, second = (
-            None if value is UNSET else msgspec.to_builtins(value) for value in (one, two)
-        )
-        for path, a, b in differing(first, second, what):
-            yield self._said(stage, path, _shown(a), _shown(b))
 
-    def _blobs(self, stage: Stage, what: str, one: BlobRef, two: BlobRef) -> Difference:
-        data = self.first.blobs[one.digest], self.second.blobs[two.digest]
-        differing_at = (n for n, (a, b) in enumerate(zip(*data, strict=False)) if a != b)
-        same = next(differing_at, min(map(len, data)))
-        line = f"{one.size} and {two.size} bytes, the same up to byte {same}"
-        return self._said(stage, what, one.digest, two.digest, lines=(line,))
+def _stage(fact: Fact) -> str:
+    return _STAGE_OF.get(fact.field, "capture" if fact.of_program else "")
 
-    def _module_lines(self, one: str, two: str) -> tuple[str, ...]:
-        blobs = self.first.blobs[one], self.second.blobs[two]
-        old, new = (self.text_of(bytes(blob)) for blob in blobs)
-        lines, note = compared(old, new)
-        more = len(lines) - LINES_SHOWN
-        rest = [f"… {more} more lines"] if more > 0 else []
-        return (note,) if note else (*lines[:LINES_SHOWN], *rest)
 
-    def _said(
-        self, stage: Stage, what: str, first: str, second: str, *, lines: tuple[str, ...] = ()
-    ) -> Difference:
-        return Difference(stage, self.target, what, first, second, lines)
+def _values(stage: str, target: str, what: str, one: Any, two: Any) -> Iterator[Difference]:
+    """Yield the differences of two values, field by field."""
+    plain = (UNSET if each in (None, UNSET) else msgspec.to_builtins(each) for each in (one, two))
+    for path, *values in differing(*plain, what):
+        yield Difference(stage, target, path, *map(_shown, values))
 
 
 def _shown(value: Any) -> str:
