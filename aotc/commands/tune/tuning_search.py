@@ -5,7 +5,7 @@ bundle, which the runtime loads and calls as in production. The chosen ones go t
 executable does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -108,13 +108,15 @@ def search(
     ]
     plan = _planned(engines, defaults, program, weights, effort)
     tries, steps = _compiled(engines, defaults, plan, workers, on_step)
-    left_out = dict(_unmade(engines, tries))
+    made = {key: {one.name: one.reason for one in each} for key, each in tries.items()}
+    compiled = {key: [o.name for o in each if o.executable] for key, each in tries.items()}
+    left_out = dict(_without_default(engines, compiled, made))
     # Whoever may have single executables only need not have made all of them.
     measured_engines = [each for each in engines if mixed or each.name not in left_out]
     measuring = _Measuring(assemble, scratch.folder, processes, effort)
     found = _measure(measured_engines, tries, measuring, steps)
     steps.complete()
-    left_out |= _unmeasured(measured_engines, tries, found)
+    left_out |= _without_default(measured_engines, found.rounds, found.reasons)
     fit = [each for each in engines if each.name not in left_out]
     picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
     choice: EngineChoice | None = None
@@ -257,13 +259,17 @@ def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
             yield each
 
 
-def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
-    """Yield engines whose default did not compile for some executable, with the reason."""
+def _without_default(
+    engines: Sequence[_Engine],
+    had: Mapping[ExecutableKey, Collection[str]],
+    reasons: Mapping[ExecutableKey, Mapping[str, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield engines whose default is not had for some executable, with the first reason."""
     for engine in engines:
-        for key, each in tries.items():
-            default = next(one for one in each if one.name == engine.default)
-            if default.executable is None:
-                yield engine.name, f"{key.label}: {default.reason}"
+        for key, known in reasons.items():
+            if engine.default not in had.get(key, ()):
+                reason = known.get(engine.default, "the first engine was not measured")
+                yield engine.name, f"{key.label}: {reason}"
                 break
 
 
@@ -331,18 +337,6 @@ def _measure(
             for key, each in tries.items()
         },
     )
-
-
-def _unmeasured(
-    engines: Sequence[_Engine], tries: _Tries, found: _Findings
-) -> Iterator[tuple[str, str]]:
-    """Yield engines whose default was not measured for some executable, with the reason."""
-    for engine in engines:
-        for key in tries:
-            if engine.default not in found.rounds.get(key, {}):
-                reason = found.reasons[key].get(engine.default, "the first engine was not measured")
-                yield engine.name, f"{key.label}: {reason}"
-                break
 
 
 def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
