@@ -56,7 +56,7 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
         builders = {manifest.built_with.jaxlib, *manifest.built_with.tools.values()}
         for package, versions in accepted_versions(manifest).items():
             for version in versions:
-                known = "the bundle manifest, which accepts it", "-"
+                known: tuple[Cell, Cell] = "the bundle manifest, which accepts it", "-"
                 if version in builders:
                     known = "the build, which ran it", outcome
                 yield name, f"{package} {version}", *known, "yes, by itself"

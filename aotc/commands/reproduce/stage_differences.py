@@ -75,14 +75,14 @@ def differences(
     found: list[Difference] = []
     names = (sorted(first.manifests), sorted(second.manifests))
     if names[0] != names[1]:
-        found.append(Difference("target", "", "targets", *(", ".join(n) or ABSENT for n in names)))
+        one, two = (", ".join(each) or ABSENT for each in names)
+        found.append(Difference("target", "", "targets", one, two))
     sides = [{n: ReviewedTarget(m, None) for n, m in s.manifests.items()} for s in (first, second)]
     for changed in compare(sides[0], sides[1]):
         found += _told(changed, first, second, text_of)
     for name in names[0]:
         if name in second.manifests and all(each.target != name for each in found):
-            one, two = first.manifests[name], second.manifests[name]
-            found += _values("manifest", name, "", one, two)
+            found += _values("manifest", name, "", first.manifests[name], second.manifests[name])
     order = list(STAGES)
     return tuple(sorted(found, key=lambda each: order.index(each.stage)))
 
@@ -124,9 +124,11 @@ def _stage(fact: Fact) -> str:
 
 def _values(stage: str, target: str, what: str, one: Any, two: Any) -> Iterator[Difference]:
     """Yield the differences of two values, field by field."""
-    plain = (UNSET if each in (None, UNSET) else msgspec.to_builtins(each) for each in (one, two))
-    for path, *values in differing(*plain, what):
-        yield Difference(stage, target, path, *map(_shown, values))
+    before, after = (
+        UNSET if each is None or each is UNSET else msgspec.to_builtins(each) for each in (one, two)
+    )
+    for path, a, b in differing(before, after, what):
+        yield Difference(stage, target, path, _shown(a), _shown(b))
 
 
 def _shown(value: Any) -> str:
