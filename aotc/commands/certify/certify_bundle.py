@@ -166,10 +166,7 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
 
 
 def targets_run_by(
-    package: str,
-    manifests: Mapping[str, BundleManifest],
-    target: str | None,
-    absent: Sequence[str],
+    package: str, manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
 ) -> list[BundleManifest]:
     """Return the requested targets all of whose executables a package runs.
 

@@ -102,11 +102,9 @@ def days_option[F: Callable[..., Any]](default: int, most: int, help: str) -> Ca
 
 def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
     """Add a repeatable `--key`, as the argument `name`, and `--passphrase-file` to a command."""
-    function = click.option(
-        "--passphrase-file",
-        type=FILE,
-        help="File with the keys' passphrase",
-    )(function)
+    function = click.option("--passphrase-file", type=FILE, help="File with the keys' passphrase")(
+        function
+    )
     return click.option(
         "--key",
         name,

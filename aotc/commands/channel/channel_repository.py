@@ -207,13 +207,7 @@ class Repository:
             self._write(f"{number}{role}.json", metadata)
         return {role: metadata.signed.version for role, metadata in written.items()}
 
-    def rotate(
-        self,
-        change: Roles,
-        signers: Sequence[Signer],
-        now: datetime,
-        days: int,
-    ) -> Root:
+    def rotate(self, change: Roles, signers: Sequence[Signer], now: datetime, days: int) -> Root:
         """Write the next root metadata.
 
         `change` has the roles that get other keys, `signers` enough of the old and new root keys.

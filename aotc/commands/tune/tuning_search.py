@@ -182,9 +182,7 @@ def _planned(
             for engine in engines
             for job in [engine.compilation.jobs[key]]
             for candidate in candidates_for(
-                job.target,
-                weight_bytes=weights.size(profile),
-                narrow=weights.are_narrow(profile),
+                job.target, weight_bytes=weights.size(profile), narrow=weights.are_narrow(profile)
             )
             if effort.variants or candidate.name == DEFAULT
             for name in [engine.prefix + candidate.name]

@@ -224,7 +224,4 @@ def _limit(graph: Graph, highest: int, like: Tensor) -> Tensor:
     return graph.constant(min(max(highest, 0), int(most)), like.element)
 
 
-RULES: Rules = {
-    "stablehlo.gather": _gather,
-    "stablehlo.scatter": _scatter,
-}
+RULES: Rules = {"stablehlo.gather": _gather, "stablehlo.scatter": _scatter}

@@ -147,12 +147,7 @@ def _tree(rule: Rule, axes: tuple[int, ...]) -> list[Tensor]:
         # Neighbours, so that the order stays: the function need not commute.
         low, high = (
             [
-                graph.slice(
-                    each,
-                    [start, *[0] * len(out)],
-                    [2 * half, *out],
-                    [2, *[1] * len(out)],
-                )
+                graph.slice(each, [start, *[0] * len(out)], [2 * half, *out], [2, *[1] * len(out)])
                 for each in values
             ]
             for start in (0, 1)
@@ -253,11 +248,7 @@ def _max_pool(
 
 
 def _positions(
-    rule: Rule,
-    value: Tensor,
-    window: Sequence[int],
-    strides: Sequence[int],
-    between: Sequence[int],
+    rule: Rule, value: Tensor, window: Sequence[int], strides: Sequence[int], between: Sequence[int]
 ) -> Tensor:
     """Any function of two numbers, over the places of the window one after the other."""
     graph, result = rule.graph, rule.operation.result
@@ -329,7 +320,4 @@ def _running_sum(graph: Graph, value: Tensor, axis: int, reverse: bool, exclusiv
     return graph.part(graph.reshape(made, whole.shape), axis, 0, size)
 
 
-RULES: Rules = {
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
-}
+RULES: Rules = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}

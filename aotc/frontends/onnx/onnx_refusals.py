@@ -23,13 +23,7 @@ def damaged(
     return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
 
 
-def lacks(
-    where: str,
-    found: str,
-    *,
-    expected: str | None = None,
-    hint: str = UNREAD,
-) -> Finding:
+def lacks(where: str, found: str, *, expected: str | None = None, hint: str = UNREAD) -> Finding:
     """Return AOTC-E844, to be raised with others."""
     return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 

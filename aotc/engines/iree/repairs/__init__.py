@@ -30,12 +30,7 @@ def _refuse(operation: Any) -> None:
     raise UnrepairableError(f"{operation.name}, which XLA has: name xla after iree in `engines`")
 
 
-_REFUSED = (
-    "stablehlo.atan2",
-    "stablehlo.cbrt",
-    "stablehlo.select_and_scatter",
-    "stablehlo.tan",
-)
+_REFUSED = ("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.select_and_scatter", "stablehlo.tan")
 
 
 _FIRST: Repairs = {

@@ -27,8 +27,7 @@ def labels_of(call: Call, *names: str) -> np.ndarray[Any, Any]:
         stated = call.attribute(name)
         if stated and isinstance(stated[0], bytes):
             call.lacks(
-                "string class labels",
-                hint="train with numbers as labels, or export without labels",
+                "string class labels", hint="train with numbers as labels, or export without labels"
             )
         if stated:
             return np.asarray(stated, np.int64)

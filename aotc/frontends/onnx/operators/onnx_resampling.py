@@ -141,11 +141,7 @@ LARGEST_AXIS = 1 << 16
 
 
 def _resized(
-    call: Call,
-    x: Any,
-    axes: Sequence[int],
-    new: Sequence[int],
-    scales: Sequence[float],
+    call: Call, x: Any, axes: Sequence[int], new: Sequence[int], scales: Sequence[float]
 ) -> Any:
     mode = call.attribute("mode")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)

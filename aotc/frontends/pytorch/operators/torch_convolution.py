@@ -56,12 +56,7 @@ def convolution(
         made = _transposed(x, weight, strides, pads, dilations, more, groups)
     else:
         made = lax.conv_general_dilated(
-            x,
-            weight,
-            strides,
-            pads,
-            rhs_dilation=dilations,
-            feature_group_count=groups,
+            x, weight, strides, pads, rhs_dilation=dilations, feature_group_count=groups
         )
     made = made if bias is None else made + bias.reshape((1, -1) + (1,) * rank)
     return made if input.ndim == weight.ndim else made[0]

@@ -265,7 +265,7 @@ op.table(
     {
         "cholesky_inverse": lambda self, upper=False: cholesky_solve(
             jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
-        ),
+        )
     }
 )
 
