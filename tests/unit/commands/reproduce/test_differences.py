@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from aotc.commands.reproduce.stage_differences import STAGES, differences
+from aotc.commands.reproduce.reproducibility_check import STAGES, differences
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest
 from aotc_runtime.system.bundle_files import open_bundle
