@@ -19,7 +19,6 @@ from aotc_serve.channel.channel_options import require_tuf
 
 HELP_SECTION = "Ship"
 
-
 _folder_argument = click.argument("folder", type=DIR, help="Channel directory")
 
 

@@ -41,7 +41,6 @@ early is the timestamp.
 RENEWED_BEFORE = timedelta(days=90)
 """How long before its end a snapshot is signed anew."""
 
-
 type Roles = Mapping[str, tuple[Mapping[str, str], int]]
 """By role its public keys (PEM, by id), and how many of them have to sign."""
 

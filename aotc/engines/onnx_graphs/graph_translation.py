@@ -89,7 +89,6 @@ CONTROL_RULES: Rules = {
     "stablehlo.while": _while,
 }
 
-
 RULES: Rules = {
     **CONTROL_RULES,
     **graph_elementwise.RULES,

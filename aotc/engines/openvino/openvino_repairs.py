@@ -494,7 +494,6 @@ _REPAIRS: Sequence[Repairs] = (
 )
 """Repairs one after the other, each of the whole model."""
 
-
 _UNFOLDED = "Bitwise"
 """Beginnings of the types of nodes that OpenVINO does not compute before it moves constants."""
 

@@ -6,7 +6,6 @@ from aotc_runtime.base.errors import AotcError, Finding
 LONGEST = 80
 """How much of a name of the file a message shows, in characters."""
 
-
 UNREAD = "docs/reference/model-files.md says what is read; export the model without it"
 
 

@@ -32,7 +32,6 @@ def _refuse(operation: Any) -> None:
 
 _REFUSED = ("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.select_and_scatter", "stablehlo.tan")
 
-
 _FIRST: Repairs = {
     "stablehlo.dot_general": sum_repairs.long_product,
     "stablehlo.multiply": float_repairs.masked,

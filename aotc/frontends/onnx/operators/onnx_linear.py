@@ -16,7 +16,6 @@ expanded(
 )
 expanded("FlexAttention", domain=PREVIEW)
 
-
 operator("MatMul")(lambda call, a, b: jnp.matmul(call.traced(a), call.traced(b)))
 operator("Det")(lambda call, x: jnp.linalg.det(call.traced(x)))
 
