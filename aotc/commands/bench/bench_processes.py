@@ -174,10 +174,7 @@ def _document(
             ),
         },
         "executables": [_executable(steady, colds) for steady in run.steady],
-        "peak_memory_bytes": {
-            "first_result": max(peaks, default=None),
-            "measured": run.peak_bytes,
-        },
+        "peak_memory_bytes": {"first_result": max(peaks, default=None), "measured": run.peak_bytes},
         "compilations": run.compilations,
     }
 

@@ -96,10 +96,7 @@ class TokenKey:
             pkcs11.PinLocked,
         ) as error:
             raise refusal(
-                "AOTC-E019",
-                TOKEN,
-                type(error).__name__,
-                cause="pkcs-11-pin-is-wrong",
+                "AOTC-E019", TOKEN, type(error).__name__, cause="pkcs-11-pin-is-wrong"
             ) from error
         except pkcs11.PKCS11Error as error:
             found = f"{type(error).__name__} {error}".strip()
@@ -184,10 +181,7 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
     keys = list(session.get_objects(wanted))
     if len(keys) != 1:
         raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(keys)} matching keys",
-            cause="pkcs-11-private-key-not-found",
+            "AOTC-E018", TOKEN, f"{len(keys)} matching keys", cause="pkcs-11-private-key-not-found"
         )
     return keys[0]
 

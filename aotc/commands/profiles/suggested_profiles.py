@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.call_cost import CostModel, parse_cost
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import Points, Space, space_of_manifest
+from aotc.commands.profiles.size_space import (
+    CostModel,
+    Points,
+    Space,
+    parse_cost,
+    space_of_manifest,
+)
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target

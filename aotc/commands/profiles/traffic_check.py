@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from aotc.base.errors import finding, refusal
-from aotc.commands.profiles.call_cost import elements
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import Space, space_of_bundle
+from aotc.commands.profiles.size_space import Space, elements, space_of_bundle
 from aotc.commands.profiles.suggested_profiles import entry_point_of
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc_runtime.base.errors import Finding

@@ -42,7 +42,6 @@ SHOWN = 5
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
 type Key = tuple[int, ...]
 """The sizes of a call, in the order of the dimensions' names."""
 

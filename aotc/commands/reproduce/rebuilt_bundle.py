@@ -26,9 +26,8 @@ from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
 from aotc.capture.installed_packages import normalized
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
-from aotc.commands.reproduce.reproducibility_check import findings
+from aotc.commands.reproduce.reproducibility_check import differences, findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
-from aotc.commands.reproduce.stage_differences import differences
 from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
 from aotc.pipeline import code_identity

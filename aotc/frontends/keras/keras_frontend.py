@@ -65,11 +65,7 @@ def _require_jax(file: ModelFile) -> None:
     backend = keras_loading.imported().backend.backend()
     if backend != "jax":
         raise refusal(
-            "AOTC-E843",
-            file.text,
-            backend,
-            cause="keras-uses-another-backend",
-            expected="jax",
+            "AOTC-E843", file.text, backend, cause="keras-uses-another-backend", expected="jax"
         )
 
 

@@ -112,10 +112,7 @@ def _check_alike(made: Plan, name: str, output: Any) -> None:
 
 
 def shared_memory(
-    changes: Changes,
-    keys: Mapping[str, str],
-    places: Mapping[str, tuple[str, Payload]],
-    where: str,
+    changes: Changes, keys: Mapping[str, str], places: Mapping[str, tuple[str, Payload]], where: str
 ) -> Iterator[Finding]:
     """Yield AOTC-E844 for changed state in the memory of another tensor.
 
@@ -140,11 +137,7 @@ def shared_memory(
 
 
 def with_states(
-    result: Any,
-    outputs: Sequence[Any],
-    before: Mapping[str, Any],
-    changes: Changes,
-    state: str,
+    result: Any, outputs: Sequence[Any], before: Mapping[str, Any], changes: Changes, state: str
 ) -> Any:
     """Return the result of a call, together with new states if the graph changes any.
 
