@@ -107,16 +107,15 @@ def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
 def check_fixtures(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require ranges for existing leaves, and no policies with recorded results.
 
-    Leaves within a `like` input are not known yet; tests of policies have to run the program.
+    Parameters of the program, and leaves within a `like` input, are not known yet; tests of
+    policies have to run the program.
     """
     leaves = {path: leaf for path, leaf in entry.leaves.items() if isinstance(leaf, InputLeaf)}
     made = entry.leaves.keys() - leaves.keys()
     for leaf, ends in entry.fixtures.ranges.items():
         path = (*at, "fixtures", "ranges", leaf)
-        # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
-        is_of_file = entry.source is not None and not entry.inputs
         is_below = any(leaf == owner or leaf.startswith(f"{owner}/") for owner in made)
-        if not (leaf in leaves or is_of_file or is_below):
+        if leaf.split("/")[0] in entry.inputs and not (leaf in leaves or is_below):
             yield _unknown_array(path, leaf, leaves)
         yield from _check_range(path, ends, leaves[leaf].stated if leaf in leaves else None)
     for dimension, policy in [*entry.out_of_profile.items()][:1]:
