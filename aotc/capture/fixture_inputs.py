@@ -357,6 +357,10 @@ def _cut(
         leaf = InputLeaf((*leaf.shape, key_words(leaf.dtype)), DType.UINT32)
     assert isinstance(leaf.dtype, DType), "of keys, these are their data"
     array = typed(array, leaf.dtype)
+    if array.dtype.kind in "iu" and _narrowed(array, leaf.dtype):
+        # A framework records integers with 64 bits; what 32 hold as well is the same input.
+        narrow = array.astype(leaf.dtype.value)
+        array = narrow if (narrow == array).all() else array
     fits = array.dtype.name == leaf.dtype.value and array.ndim == len(leaf.shape)
     fits = fits and all(
         size > 0 if isinstance(axis, str) else size == axis
