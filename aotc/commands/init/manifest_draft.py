@@ -461,5 +461,5 @@ def _lines(draft: Draft) -> Iterator[str]:
         if draft.recorded.expected is not None:
             yield f"expected = {to_toml(draft.recorded.expected)}"
     if draft.ranges:
-        what = "edit" if draft.is_guessed else "seen in the example; widen"
-        yield f"ranges = {to_toml(dict(draft.ranges))}  # {what}: the numbers that callers pass"
+        what = "edit:" if draft.is_guessed else "as seen; widen to"
+        yield f"ranges = {to_toml(dict(draft.ranges))}  # {what} the numbers that callers pass"
