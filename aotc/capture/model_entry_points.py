@@ -18,9 +18,8 @@ from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
 from aotc.capture.file_digests import read_source
-from aotc.capture.model_files.axis_names import AxisNames
 from aotc.capture.model_files.custom_call_checks import require_known_calls
-from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
+from aotc.capture.model_files.frontend_protocol import AxisNames, Model, ModelFile, ModelInput
 from aotc.capture.model_files.frontend_registry import read_model
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
@@ -34,11 +33,10 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     all_leaves,
 )
-from aotc.config.manifest_relations import check_file_ranges
+from aotc.config.manifest_relations import check_fixtures
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import DType
-from aotc_runtime.schema.manifest_labels import sizes_text
 
 WEIGHTS = "weights"
 """The parameter that the weights of a model are bound to."""
@@ -136,30 +134,22 @@ class Models:
         return import_program.resolve(reference, root, where)
 
     @contextmanager
-    def at_profile(self, name: str, sizes: Mapping[str, int]) -> Iterator[None]:
-        """Move errors about sizes (AOTC-E846) to the manifest: its line, its names of axes."""
+    def sizes_told(self, name: str) -> Iterator[None]:
+        """Move an error about sizes (AOTC-E846) to the manifest's line, in its names of axes."""
         try:
             yield
         except AotcError as error:
-            if name not in self.opened:
+            first = error.findings[0]
+            if first.code != "AOTC-E846" or name not in self.opened:
                 raise
             spec, names = self.manifest.entry_points[name], AxisNames(self.opened[name].model)
             _rename(names, self.opened[name].model, all_leaves(spec.inputs))
-            own = spec.profiles or len(sizes) > 1
-            at = ("entry_points", name) if own else ("dimensions", *sizes)
-            where, text = self.manifest.where(*at, "profiles"), sizes_text(sizes)
-            placed = (
-                structs.replace(
-                    each,
-                    where=where,
-                    found=f"{text}: {each.found}" if each.found else text,
-                    expected=names.text(each.expected),
-                )
-                if each.code == "AOTC-E846"
-                else each
-                for each in error.findings
-            )
-            raise type(error)(*placed) from error
+            own = spec.profiles or len(spec.dimensions) != 1
+            at = ("entry_points", name) if own else ("dimensions", *spec.dimensions)
+            where, found = self.manifest.where(*at, "profiles"), f"{first.where}: {first.found}"
+            expected = names.text(first.expected)
+            told = structs.replace(first, where=where, found=found, expected=expected)
+            raise type(error)(told) from error
 
 
 def open_models(
@@ -302,10 +292,9 @@ class _Completing:
                 expected = f"{path} = {_example(path, each, self.names)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
         problems += self._undonated({path.split("/")[0] for path in leaves} | likes)
-        problems += self._out_of_range(dtypes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
-        return replace(
+        completed = replace(
             spec,
             function=source.text if spec.signature is None else f"{source.text}#{spec.signature}",
             source=None,
@@ -314,6 +303,18 @@ class _Completing:
             inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
             bind={**bound, **spec.bind},
         )
+        raise_if(
+            finding(
+                each.code,
+                self.manifest.where(*each.path),
+                each.found,
+                cause=each.cause,
+                expected=each.expected,
+                hint=each.hint,
+            )
+            for each in check_fixtures(self.manifest, completed, self.at[:2])
+        )
+        return completed
 
     def _misnamed(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
         """Yield findings for inputs that the file does not have, or else for those left out."""
@@ -327,8 +328,7 @@ class _Completing:
             yield finding("AOTC-E846", where, path, expected=expected, hint=meant)
         if lacking and not unknown:
             where = self.manifest.where(*(self.at if self.spec.inputs else self.at[:2]))
-            found = f"no {', '.join(sorted(lacking))}"
-            yield finding("AOTC-E846", where, found, expected=expected, hint=hint)
+            yield finding("AOTC-E846", where, "", expected=expected, hint=hint)
 
     def _states(self) -> dict[str, InputTree]:
         """Return the inputs that have values in the file and are not in the manifest."""
@@ -348,14 +348,6 @@ class _Completing:
             if parameter not in self.spec.inputs
             and all(key and each.initial is not None for key, each in items.items())
         }
-
-    def _out_of_range(self, dtypes: Mapping[str, DType]) -> Iterator[Finding]:
-        """Yield what is wrong with `ranges` now that the dtypes of the inputs are known."""
-        at = (*self.at[:2], "fixtures", "ranges")
-        for problem in check_file_ranges(at, self.spec.fixtures.ranges, dtypes):
-            where = self.manifest.where(*problem.path)
-            expected, hint = problem.expected, problem.hint
-            yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
 
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """Yield findings for state that is not donated, and for names that are no inputs.
@@ -413,14 +405,12 @@ class _Completing:
     def _excluded(self) -> Iterator[Finding]:
         """Yield findings for sizes that the file does not take, at the line that states them."""
         for wanted, axis in self.names.renamed.items():
-            at: tuple[str, ...] = self.at
-            if isinstance(axis, str):
-                accepted = self.manifest.dimensions[axis].accepted
-                least, most, at = accepted.smallest, accepted.largest, ("dimensions", axis, "range")
-            else:
-                least = most = axis
+            known = self.manifest.dimensions.get(str(axis))
+            at = self.at if known is None else ("dimensions", str(axis), "range")
+            least = axis if known is None else known.accepted.smallest
+            most = axis if known is None else known.accepted.largest
             smallest, largest = self.model.ranges.get(wanted, (None, None))
-            if least < (smallest or 0) or (largest is not None and most > largest):
+            if int(least) < (smallest or 0) or (largest is not None and int(most) > largest):
                 ends = f"{smallest or 0} to {'any' if largest is None else largest}"
                 where, expected = self.manifest.where(*at), f"{ends}, which the model file accepts"
                 yield finding("AOTC-E846", where, f"{least} to {most}", expected=expected)

@@ -101,14 +101,6 @@ def trace_entry_point(
     def call_at(sizes: Mapping[str, Any]) -> FlatCall:
         return flat_call(plan, weights, manifest, sizes)
 
-    def trace_at(call: FlatCall, sizes: dict[str, int]) -> TracedProfile:
-        with models.at_profile(name, sizes):
-            return trace_profile(call, sizes, manifest.root, on_mesh, platforms)
-
-    def capture_at(profile: TracedProfile) -> CapturedProfile:
-        with models.at_profile(name, profile.sizes):
-            return _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
-
     where = manifest.where("entry_points", name)
     raise_if(
         found
@@ -120,7 +112,9 @@ def trace_entry_point(
     calls = [(call_at(sizes), dict(sizes)) for sizes in all_sizes]
     on_mesh = shardings_of(manifest, name, weight_shardings, calls)
     with line_coverage.recording(manifest.root) as recorded:
-        profiles = tuple(trace_at(call, sizes) for call, sizes in calls)
+        profiles = tuple(
+            trace_profile(call, sizes, manifest.root, on_mesh, platforms) for call, sizes in calls
+        )
     covered, functions = recorded.coverage()
     first = profiles[0]
     # Before the profiles are compared, so that what no bundle can describe is named by where it
@@ -173,7 +167,10 @@ def trace_entry_point(
         coverage=covered,
         lines=EntryPointLines(functions, _decisions(symbolic), models.lines(name)),
         symbolic=exported,
-        profiles=tuple(map(capture_at, profiles)),
+        profiles=tuple(
+            _captured(profile, label(name, profile.sizes), manifest.root, is_file=is_file)
+            for profile in profiles
+        ),
         calls={call: line for p in reversed(profiles) for call, line in p.calls.items()},
         recorded=spec.fixtures.results is not None,
         model=models.origin(name, first.traced.jaxpr.jaxpr),

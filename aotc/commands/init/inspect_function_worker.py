@@ -22,7 +22,7 @@ from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
 from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
-from aotc.capture.model_files.axis_names import AxisNames
+from aotc.capture.model_files.frontend_protocol import AxisNames
 from aotc.commands.init.init_request import (
     DTYPES,
     Answer,

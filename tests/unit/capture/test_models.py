@@ -187,7 +187,7 @@ def test_unexported_profiles_are_refused(capture: Capture, files: dict[str, byte
     manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
     refusal = capture("", manifest, files=files).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E846", "dimensions.n.profiles")
-    assert refusal.found.startswith("n=1")
+    assert refusal.found.startswith("f[n=1]")
 
 
 SIZES = """
@@ -207,8 +207,8 @@ inputs.z = { shape = ["c", 2] }
 @pytest.mark.parametrize(
     ("old", "new", "key", "found", "expected"),
     [
-        ("", "", "entry_points.f.profiles", "a=8,b=3,c=3: z [3, 2]", "z [b + 1, 2]"),
-        ("[8]", "[10]", "entry_points.f.profiles", "a=10,b=3,c=3: x [10, 2]", "x [4*n, 2]"),
+        ("", "", "entry_points.f.profiles", "sizes.pt2: z [3, 2]", "z [b + 1, 2]"),
+        ("[8]", "[10]", "entry_points.f.profiles", "sizes.pt2: x [10, 2]", "x [4*size_0, 2]"),
         (
             "[2, 9]",
             "[1, 9]",
