@@ -151,7 +151,7 @@ def _mismatches(
     at, spec = ("entry_points", name), manifest.entry_points[name]
     parameters = signature.parameters.values()
     named = {p.name: p for p in parameters if p.kind in _KINDS}
-    lacking = [p.name for p in named.values() if p.name not in passed]
+    lacking = [name for name in named if name not in passed]
     required = [each for each in lacking if named[each].default is inspect.Parameter.empty]
     for each in required:
         found = f"{each} of {spec.function}{signature}"

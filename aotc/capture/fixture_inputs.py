@@ -136,13 +136,13 @@ def fixture_inputs(
             found[path] = _cut(recorded, path, leaf, sizes, where)
         else:
             found[path] = _draw(spec, path, leaf, sizes, where)
+    expected = f"one of: {', '.join(found)}"
     for path in sorted(spec.ranges.keys() - found.keys()):
-        cause, expected = "range-for-an-unknown-input", f"one of: {', '.join(found)}"
+        cause = "range-for-an-unknown-input"
         raise refusal("AOTC-E831", where("ranges", path), path, cause=cause, expected=expected)
-    if recorded is not None:
-        for extra in sorted(recorded.keys() - found.keys()):
-            cause, expected = "fixtures-file-has-an-unknown-array", f"one of: {', '.join(found)}"
-            raise refusal("AOTC-E831", where("file"), extra, cause=cause, expected=expected)
+    for extra in sorted((recorded or found).keys() - found.keys()):
+        cause = "fixtures-file-has-an-unknown-array"
+        raise refusal("AOTC-E831", where("file"), extra, cause=cause, expected=expected)
     return found
 
 

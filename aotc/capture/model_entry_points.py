@@ -34,6 +34,7 @@ from aotc.config.build_manifest import (
     all_leaves,
 )
 from aotc.config.manifest_relations import check_fixtures
+from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import DType
@@ -303,32 +304,24 @@ class _Completing:
             inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
             bind={**bound, **spec.bind},
         )
-        raise_if(
-            finding(
-                each.code,
-                self.manifest.where(*each.path),
-                each.found,
-                cause=each.cause,
-                expected=each.expected,
-                hint=each.hint,
-            )
-            for each in check_fixtures(self.manifest, completed, self.at[:2])
-        )
+        document = Document(self.manifest.path, b"", {}, self.manifest.lines)
+        document.refuse(check_fixtures(self.manifest, completed, self.at[:2]))
         return completed
 
     def _misnamed(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
         """Yield findings for inputs that the file does not have, or else for those left out."""
-        lines = [(path, _example(path, each, self.names)) for path, each in self.known.items()]
-        hint = "write " + "; ".join(f"inputs.{p.replace('/', '.')} = {text}" for p, text in lines)
+        examples = {
+            path: f"inputs.{path.replace('/', '.')} = {_example(path, each, self.names)}"
+            for path, each in self.known.items()
+        }
         expected = f"the inputs {', '.join(paths_of(self.model))}"
-        for path in sorted(unknown):
+        for path in sorted(unknown or lacking):
             table = "bind" if path in self.spec.bind else "inputs"
             where = self.manifest.where(*self.at[:2], table, *path.split("/"))
-            meant = did_you_mean(path, lacking, hint)
-            yield finding("AOTC-E846", where, path, expected=expected, hint=meant)
-        if lacking and not unknown:
-            where = self.manifest.where(*(self.at if self.spec.inputs else self.at[:2]))
-            yield finding("AOTC-E846", where, "", expected=expected, hint=hint)
+            hint = f"write {examples.get(path) or '; '.join(examples.values())}"
+            hint = did_you_mean(path, lacking, hint) if unknown else hint
+            found = path if unknown else ""
+            yield finding("AOTC-E846", where, found, expected=expected, hint=hint)
 
     def _states(self) -> dict[str, InputTree]:
         """Return the inputs that have values in the file and are not in the manifest."""
