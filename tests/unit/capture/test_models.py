@@ -210,6 +210,13 @@ inputs.z = { shape = ["c", 2] }
         ("", "", "entry_points.f.profiles", "sizes.pt2: z [3, 2]", "z [b + 1, 2]"),
         ("[8]", "[10]", "entry_points.f.profiles", "sizes.pt2: x [10, 2]", "x [4*size_0, 2]"),
         (
+            "c = { range = [3, 10], profiles = [3]",
+            "c = { range = [3, 10], profiles = [5]",
+            "entry_points.f.profiles",
+            "sizes.pt2: z [5, 2]",
+            "z [b + 1, 2]",
+        ),
+        (
             "[2, 9]",
             "[1, 9]",
             "dimensions.b.range",
