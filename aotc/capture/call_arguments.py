@@ -21,6 +21,7 @@ from aotc.capture.like_inputs import like_value, shapes
 from aotc.capture.weight_sets import Weights
 from aotc.config.build_manifest import BuildManifest, InputLeaf, InputLike, InputTree, with_leaves
 from aotc_runtime.base.errors import Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import KeyImpl, ParameterKind
 
@@ -144,29 +145,36 @@ def _mismatches(
 ) -> Iterator[Finding]:
     """Yield AOTC-E821 for parameters without a value, and for values without a parameter.
 
-    `passed` has the parameters that the manifest gives a value, each with the table that does.
+    E806 is for ranges of such names. `passed` has the parameters that the manifest gives a value,
+    each with the table that does.
     """
-    at = ("entry_points", name)
-    function = manifest.entry_points[name].function
+    at, spec = ("entry_points", name), manifest.entry_points[name]
     parameters = signature.parameters.values()
     named = {p.name: p for p in parameters if p.kind in _KINDS}
-    for parameter in named.values():
-        if parameter.name not in passed and parameter.default is parameter.empty:
-            found = f"{parameter.name} of {function}{signature}"
-            hint = f"add `inputs.{parameter.name}`, `bind`, or `static` for it"
-            yield finding("AOTC-E821", manifest.where(*at), found, hint=hint)
-    takes_any = next((p for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    lacking = [name for name in named if name not in passed]
+    required = [each for each in lacking if named[each].default is inspect.Parameter.empty]
+    for each in required:
+        found = f"{each} of {spec.function}{signature}"
+        hint = f"add `inputs.{each}`, `bind`, or `static` for it"
+        yield finding("AOTC-E821", manifest.where(*at), found, hint=hint)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for extra in sorted(passed.keys() - named.keys()):
+        wrap = f"add it to the signature, or wrap the function: `def f({extra}, ...)`"
         yield finding(
             "AOTC-E821",
             manifest.where(*at, passed[extra], extra),
             extra,
             cause="unknown-parameter",
-            expected=f"a named parameter of {function}{signature}",
-            hint=f"add it to the signature, or wrap the function: `def f({extra}, ...)`"
-            if takes_any
-            else None,
+            expected=f"a named parameter of {spec.function}{signature}",
+            hint=did_you_mean(extra, lacking, wrap if takes_any else "") or None,
         )
+    for path in spec.fixtures.ranges:
+        parameter = path.split("/")[0]
+        if parameter not in spec.inputs and parameter not in required:
+            where, cause = manifest.where(*at, "fixtures", "ranges", path), "unknown-input-array"
+            meant = did_you_mean(path, spec.inputs, "") or None
+            expected = f"one of: {', '.join(spec.inputs)}"
+            yield finding("AOTC-E806", where, path, cause=cause, expected=expected, hint=meant)
 
 
 def _positional(parameters: Iterable[inspect.Parameter], passed: Container[str]) -> tuple[str, ...]:

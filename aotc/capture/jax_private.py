@@ -221,8 +221,8 @@ def counted_sizes(jaxpr: Any) -> Iterator[tuple[str, Chain]]:
     """Yield the symbolic sizes that a jaxpr computes with as numbers, with their equations.
 
     Sizes are text ("2*batch + 1"), and each equation comes with those around it. Sizes that are
-    only shapes are left out, and so are numbers that no result depends on, which `table[:size]`
-    leaves behind. jax names the equation `dim_as_value`.
+    only shapes are left out, as are numbers without a use, which `table[:size]` leaves. jax names
+    the equation `dim_as_value`.
     """
     with _private("interpreters.partial_eval.dce_jaxpr"):
         from jax._src.interpreters.partial_eval import dce_jaxpr

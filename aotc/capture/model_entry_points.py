@@ -6,6 +6,7 @@ From here on they are ordinary functions of the weights, which are bound, and of
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -18,7 +19,7 @@ from aotc.base.evidence import ExpectedWithin, ModelOrigin
 from aotc.capture import import_program, jax_private, jax_trees, line_coverage, trace_refusals
 from aotc.capture.file_digests import read_source
 from aotc.capture.model_files.custom_call_checks import require_known_calls
-from aotc.capture.model_files.frontend_protocol import Model, ModelFile, ModelInput
+from aotc.capture.model_files.frontend_protocol import AxisNames, Model, ModelFile, ModelInput
 from aotc.capture.model_files.frontend_registry import read_model
 from aotc.capture.weight_sets import Weights, in_tree, load
 from aotc.config.build_manifest import (
@@ -32,8 +33,10 @@ from aotc.config.build_manifest import (
     WeightsSpec,
     all_leaves,
 )
-from aotc.config.manifest_relations import check_file_ranges
+from aotc.config.manifest_relations import check_fixtures
+from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import DType
 
 WEIGHTS = "weights"
@@ -130,6 +133,24 @@ class Models:
             if self.manifest.entry_points[name].function == reference:
                 return _callable(each.model, where)
         return import_program.resolve(reference, root, where)
+
+    @contextmanager
+    def sizes_told(self, name: str) -> Iterator[None]:
+        """Move an error about sizes (AOTC-E846) to the manifest's line, in its names of axes."""
+        try:
+            yield
+        except AotcError as error:
+            first = error.findings[0]
+            if first.code != "AOTC-E846" or name not in self.opened:
+                raise
+            spec, names = self.manifest.entry_points[name], AxisNames(self.opened[name].model)
+            _rename(names, self.opened[name].model, all_leaves(spec.inputs))
+            own = spec.profiles or len(spec.dimensions) != 1
+            at = ("entry_points", name) if own else ("dimensions", *spec.dimensions)
+            where, found = self.manifest.where(*at, "profiles"), f"{first.where}: {first.found}"
+            expected = names.text(first.expected)
+            told = structs.replace(first, where=where, found=found, expected=expected)
+            raise type(error)(told) from error
 
 
 def open_models(
@@ -235,6 +256,7 @@ class _Completing:
     ) -> None:
         self.name, self.spec, self.model, self.manifest = name, spec, model, manifest
         self.at = ("entry_points", name, "inputs")
+        self.names = AxisNames(model)
         self.known = {
             path: each
             for path, each in zip(paths_of(model), model.inputs, strict=True)
@@ -257,33 +279,23 @@ class _Completing:
         leaves = all_leaves({name: tree for name, tree in trees.items() if name not in likes})
         known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
         unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
-        if leaves.keys() != known.keys() or unknown:
-            lines = [(path.replace("/", "."), each) for path, each in self.known.items()]
-            wanted = "; ".join(f"inputs.{path} = {_example(each)}" for path, each in lines)
-            raise refusal(
-                "AOTC-E846",
-                self.manifest.where(*(self.at if spec.inputs else self.at[:2])),
-                ", ".join([*leaves, *unknown]) or "no inputs",
-                expected=f"the inputs {', '.join(paths)}",
-                hint=f"write {wanted}",
-            )
-        problems: list[Finding] = []
-        axes: dict[str, int | str] = {}
+        _rename(self.names, self.model, leaves)
+        problems = [*self._excluded()]
+        raise_if(self._misnamed({*leaves} - {*known} | unknown, {*known} - {*leaves}))
         dtypes: dict[str, DType] = {}
         for path, each in known.items():
             leaf, where = leaves[path], self.manifest.where(*self.at, *path.split("/"))
             why = "a function"
             if isinstance(leaf, InputLeaf):
                 dtypes[path] = self._dtype(leaf, each, where, problems)
-                why = self._misfit(leaf, each, axes)
+                why = self._misfit(leaf, each)
             if why:
-                expected = f"{path} = {_example(each)}, as the file has it"
+                expected = f"{path} = {_example(path, each, self.names)}, as the file has it"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
         problems += self._undonated({path.split("/")[0] for path in leaves} | likes)
-        problems += self._out_of_range(dtypes)
         raise_if(problems)
         bound = {WEIGHTS: spec.weights or self.name} if self.model.weights else {}
-        return replace(
+        completed = replace(
             spec,
             function=source.text if spec.signature is None else f"{source.text}#{spec.signature}",
             source=None,
@@ -292,6 +304,24 @@ class _Completing:
             inputs={name: _typed(tree, name, dtypes) for name, tree in trees.items()},
             bind={**bound, **spec.bind},
         )
+        document = Document(self.manifest.path, b"", {}, self.manifest.lines)
+        document.refuse(check_fixtures(self.manifest, completed, self.at[:2]))
+        return completed
+
+    def _misnamed(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
+        """Yield findings for inputs that the file does not have, or else for those left out."""
+        examples = {
+            path: f"inputs.{path.replace('/', '.')} = {_example(path, each, self.names)}"
+            for path, each in self.known.items()
+        }
+        expected = f"the inputs {', '.join(paths_of(self.model))}"
+        for path in sorted(unknown or lacking):
+            table = "bind" if path in self.spec.bind else "inputs"
+            where = self.manifest.where(*self.at[:2], table, *path.split("/"))
+            hint = f"write {examples.get(path) or '; '.join(examples.values())}"
+            hint = did_you_mean(path, lacking, hint) if unknown else hint
+            found = path if unknown else ""
+            yield finding("AOTC-E846", where, found, expected=expected, hint=hint)
 
     def _states(self) -> dict[str, InputTree]:
         """Return the inputs that have values in the file and are not in the manifest."""
@@ -311,14 +341,6 @@ class _Completing:
             if parameter not in self.spec.inputs
             and all(key and each.initial is not None for key, each in items.items())
         }
-
-    def _out_of_range(self, dtypes: Mapping[str, DType]) -> Iterator[Finding]:
-        """Yield what is wrong with `ranges` now that the dtypes of the inputs are known."""
-        at = (*self.at[:2], "fixtures", "ranges")
-        for problem in check_file_ranges(at, self.spec.fixtures.ranges, dtypes):
-            where = self.manifest.where(*problem.path)
-            expected, hint = problem.expected, problem.hint
-            yield finding(problem.code, where, problem.found, expected=expected, hint=hint)
 
     def _undonated(self, parameters: Collection[str]) -> Iterator[Finding]:
         """Yield findings for state that is not donated, and for names that are no inputs.
@@ -361,37 +383,30 @@ class _Completing:
             trees[path] = InputLeaf(axes)
         return trees
 
-    def _misfit(self, leaf: InputLeaf, each: ModelInput, axes: dict[str, int | str]) -> str:
-        """Return how an input of the manifest differs from the file's; "" if it does not.
-
-        `axes` maps the file's varying axes to the manifest's, as far as earlier inputs tell.
-        """
+    def _misfit(self, leaf: InputLeaf, each: ModelInput) -> str:
+        """Return how an input of the manifest differs from the file's; "" if it does not."""
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
         if stated not in (each.dtype.name, NARROWER.get(each.dtype, each.dtype).name):
             return f"dtype {stated}"
         if len(leaf.shape) != len(each.shape):
             return f"{len(leaf.shape)} axes"
         for number, (axis, wanted) in enumerate(zip(leaf.shape, each.shape, strict=True)):
-            if isinstance(wanted, int):
-                if axis != wanted:
-                    return f"axis {number} is {axis}"
-                continue
-            if wanted is None:
-                continue
-            if axes.setdefault(wanted, axis) != axis:
-                return f"axis {number} is {axis}, where {wanted} was {axes[wanted]} before"
-            least, most = self._range(axis)
-            smallest, largest = self.model.ranges.get(wanted, (None, None))
-            if least < (smallest or 0) or (largest is not None and most > largest):
-                ends = f"{smallest or 0} to {'any' if largest is None else largest}"
-                return f"axis {number} is {least} to {most}, where the file takes {ends}"
+            if wanted is not None and axis != self.names.renamed.get(str(wanted), wanted):
+                return f"axis {number} is {axis}"
         return ""
 
-    def _range(self, axis: int | str) -> tuple[int, int]:
-        if isinstance(axis, int):
-            return axis, axis
-        accepted = self.manifest.dimensions[axis].accepted
-        return accepted.smallest, accepted.largest
+    def _excluded(self) -> Iterator[Finding]:
+        """Yield findings for sizes that the file does not take, at the line that states them."""
+        for wanted, axis in self.names.renamed.items():
+            known = self.manifest.dimensions.get(str(axis))
+            at = self.at if known is None else ("dimensions", str(axis), "range")
+            least = axis if known is None else known.accepted.smallest
+            most = axis if known is None else known.accepted.largest
+            smallest, largest = self.model.ranges.get(wanted, (None, None))
+            if int(least) < (smallest or 0) or (largest is not None and int(most) > largest):
+                ends = f"{smallest or 0} to {'any' if largest is None else largest}"
+                where, expected = self.manifest.where(*at), f"{ends}, which the model file accepts"
+                yield finding("AOTC-E846", where, f"{least} to {most}", expected=expected)
 
     def _dtype(
         self, leaf: InputLeaf, each: ModelInput, where: str, problems: list[Finding]
@@ -428,9 +443,19 @@ def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree
     return tree
 
 
-def _example(each: ModelInput) -> str:
-    axes = ", ".join(str(n) if isinstance(n, int) else f'"{n or "n"}"' for n in each.shape)
-    return f'{{ shape = [{axes}], dtype = "{each.dtype.name}" }}'
+def _rename(names: AxisNames, model: Model, leaves: Mapping[str, InputLeaf | InputLike]) -> None:
+    """Name the axes of a model as the inputs of the manifest do; the first that has one counts."""
+    for path, each in zip(paths_of(model), model.inputs, strict=True):
+        if isinstance(leaf := leaves.get(path), InputLeaf):
+            for axis, wanted in zip(leaf.shape, each.shape, strict=False):
+                if isinstance(wanted, str):
+                    names.renamed.setdefault(wanted, axis)
+
+
+def _example(path: str, each: ModelInput, names: AxisNames) -> str:
+    axes = names.of(path.replace("/", "_"), each.shape)
+    shape = ", ".join(str(n) if isinstance(n, int) else f'"{n}"' for n in axes)
+    return f'{{ shape = [{shape}], dtype = "{each.dtype.name}" }}'
 
 
 def _weights(
@@ -467,7 +492,7 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
 
 def _callable(model: Model, where: str) -> Callable[..., Any]:
     """Return the model as a function of its weights, if it has any, and of each input."""
-    paths = paths_of(model)
+    paths, axes = paths_of(model), AxisNames(model)
     parameters = [WEIGHTS] if model.weights else []
     parameters += dict.fromkeys(path.split("/")[0] for path in paths)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -479,7 +504,7 @@ def _callable(model: Model, where: str) -> Callable[..., Any]:
         found = dict(jax_trees.leaf_paths(given))
         for path, each in zip(paths, model.inputs, strict=True):
             if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
-                expected = f"{path} = {_example(each)}, as the file has it"
+                expected = f"{path} = {_example(path, each, axes)}, as the file has it"
                 names = ", ".join(
                     f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in found.items()
                 )

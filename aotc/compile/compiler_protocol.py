@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.target_model import TRIPLES, TargetModel
-from aotc.config.manifest_problem import spell
+from aotc.config.manifest_problem import Problem, spell
 from aotc.config.precision_specs import Kernels
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
@@ -135,14 +135,11 @@ def unknown_name(
     document: Document, path: KeyPath, what: str, known: Sequence[str], found: str
 ) -> Finding:
     """Return a finding (AOTC-E812); `what` is the expected thing, `known` the valid names."""
-    return document.finding(
-        "AOTC-E812",
-        path,
-        expected=f"{what}: {', '.join(known)}",
-        found=spell(found),
-        hint=did_you_mean(found.lstrip("+-"), known, "correct the name"),
-        cause="" if path[0] == "cpu" else "unknown-target-option",
-    )
+    hint = did_you_mean(found.lstrip("+-"), known, "correct the name")
+    cause = "" if path[0] == "cpu" else "unknown-target-option"
+    expected, found = f"{what}: {', '.join(known)}", spell(found)
+    problem = Problem("AOTC-E812", path, hint, expected=expected, found=found, cause=cause)
+    return document.finding(problem)
 
 
 def device_target(model: TargetModel, device: TargetDevice | UnsetType = UNSET) -> Target:

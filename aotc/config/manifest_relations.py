@@ -3,7 +3,7 @@
 Each key of the manifest is valid by itself.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from aotc.config.input_specs import InputLeaf, check_input
@@ -107,17 +107,17 @@ def check_shardings(manifest: ManifestKeys) -> Iterator[Problem]:
 def check_fixtures(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Iterator[Problem]:
     """Require ranges for existing leaves, and no policies with recorded results.
 
-    Leaves within a `like` input are not known yet; tests of policies have to run the program.
+    An entry point of a model file is checked again once its inputs are known. The program's
+    parameters and leaves of a `like` input are not known yet; tests of policies have to run it.
     """
     leaves = {path: leaf for path, leaf in entry.leaves.items() if isinstance(leaf, InputLeaf)}
     made = entry.leaves.keys() - leaves.keys()
     for leaf, ends in entry.fixtures.ranges.items():
         path = (*at, "fixtures", "ranges", leaf)
-        # A model file has its inputs, where the manifest writes none: `check_file_ranges`.
-        is_of_file = entry.source is not None and not entry.inputs
         is_below = any(leaf == owner or leaf.startswith(f"{owner}/") for owner in made)
-        if not (leaf in leaves or is_of_file or is_below):
-            yield _unknown_array(path, leaf, leaves)
+        if leaf.split("/")[0] in entry.inputs and not (leaf in leaves or is_below):
+            hint = "name an array by its path"
+            yield unknown_reference(path, "input array", leaf, leaves, hint)
         yield from _check_range(path, ends, leaves[leaf].stated if leaf in leaves else None)
     for dimension, policy in [*entry.out_of_profile.items()][:1]:
         if entry.fixtures.results is not None:
@@ -128,21 +128,6 @@ def check_fixtures(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Itera
                 expected=f"the policy fail for {dimension}",
                 found=f"recorded results with the policy {policy.__struct_config__.tag}",
             )
-
-
-def check_file_ranges(
-    path: KeyPath, ranges: Mapping[str, tuple[float, float]], dtypes: Mapping[str, DType | KeyImpl]
-) -> Iterator[Problem]:
-    """Check `ranges` (at `path`) against the inputs' dtypes, once a model file was read."""
-    for leaf, ends in ranges.items():
-        if leaf in dtypes:
-            yield from _check_range((*path, leaf), ends, dtypes[leaf])
-        else:
-            yield _unknown_array((*path, leaf), leaf, dtypes)
-
-
-def _unknown_array(path: KeyPath, leaf: str, known: Collection[str]) -> Problem:
-    return unknown_reference(path, "input array", leaf, known, "name an array by its path")
 
 
 def _check_range(

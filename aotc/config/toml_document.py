@@ -37,17 +37,16 @@ class Document:
     path: Path
     source: bytes
     data: Mapping[str, object]
-    lines: dict[KeyPath, int]
+    lines: Mapping[KeyPath, int]
 
     def where(self, path: KeyPath) -> str:
         """Return a location: "manifests/digits.toml:12 entry_points.predict.function"."""
         return toml_source.place(self.path, self.lines, path)
 
-    def finding(
-        self, code: str, path: KeyPath, *, expected: str, found: str, hint: str, cause: str = ""
-    ) -> Finding:
-        """Return a finding at a key path."""
-        return finding(code, self.where(path), found, cause=cause, expected=expected, hint=hint)
+    def finding(self, problem: Problem) -> Finding:
+        """Return the finding of a problem."""
+        where, p = self.where(problem.path), problem
+        return finding(p.code, where, p.found, cause=p.cause, expected=p.expected, hint=p.hint)
 
     def findings(self, problems: Iterable[Problem]) -> list[Finding]:
         """Return the problems in the order of the file, without those that another explains."""
@@ -55,12 +54,7 @@ class Document:
         explained = {problem.names for problem in everything}
         left = [p for p in everything if p.code != "AOTC-E804" or p.path not in explained]
         left.sort(key=lambda p: (toml_source.line_of(self.lines, p.path), self.where(p.path)))
-        return [
-            self.finding(
-                p.code, p.path, expected=p.expected, found=p.found, hint=p.hint, cause=p.cause
-            )
-            for p in left
-        ]
+        return [*map(self.finding, left)]
 
     def refuse(self, problems: Iterable[Problem]) -> None:
         """Raise BuildManifestError with all problems together, if there are any."""
@@ -138,14 +132,10 @@ def require_schema(document: Document, version: int) -> None:
     """
     found = document.data.get("schema")
     if type(found) is int and found != version:
-        raise BuildManifestError(
-            document.finding(
-                "AOTC-E810",
-                ("schema",),
-                expected=f"schema = {version}",
-                found=str(found),
-                hint="use the version of aotc that the file was written for, or rewrite it",
-            )
+        hint = "use the version of aotc that the file was written for, or rewrite it"
+        expected = f"schema = {version}"
+        document.refuse(
+            [Problem("AOTC-E810", ("schema",), hint, expected=expected, found=str(found))]
         )
 
 

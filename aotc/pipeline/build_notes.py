@@ -96,9 +96,9 @@ def counted(program: CapturedProgram) -> Iterator[str]:
     for name, entry_point in program.entry_points.items():
         for dimension, place in entry_point.counted.items():
             yield (
-                f"{name} computes with the size of {dimension} at {place}: in a call that is "
-                "padded or split, that is the size of a profile. Check that the line may use it; "
-                "the caller's size comes with `mask` or `length` of the policy"
+                f"{name} computes with the size of {dimension} at {place}: in a padded or split "
+                "call, that is a profile's size. Check that the line may use it; the caller's size "
+                "comes with `mask` or `length` of the policy"
             )
 
 

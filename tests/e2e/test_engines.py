@@ -283,6 +283,6 @@ def test_a_program_that_it_computes_wrongly_does_not_pass(said: dict[str, Said])
 
 def test_bundle_without_its_engine_is_incompatible(without: dict[str, Said]) -> None:
     refused, shown = (without[name].document for name in ("verify", "show"))
-    assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E403"]
+    assert [finding["code"] for finding in refused["findings"]] == ["AOTC-E501", "AOTC-E405"]
     (finding,) = shown["findings"]
     assert finding["code"] == "AOTC-E805" and finding["where"].endswith("wooden.toml:5 platform")

@@ -242,7 +242,7 @@ def test_without_the_package_its_name_and_version_are_told(sums: Path, other: Ot
         sums / "trust.toml",
     )
     assert done.returncode == 6, done.stdout + done.stderr
-    assert "AOTC-E403" in done.stderr
+    assert "AOTC-E405" in done.stderr
     assert f"pip install {other.runtime}==" in done.stderr
 
 

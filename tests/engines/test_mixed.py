@@ -139,8 +139,8 @@ def test_verify_names_every_package_that_lacks(mixed: Path, other: Other, lackin
     program = WITHOUT_PACKAGE.replace("PACKAGE", package)
     done = run("-c", program, "verify", mixed / "mixed.aotb", "--trust", mixed / "trust.toml")
     assert done.returncode == 6, done.stdout + done.stderr
-    code, named = ("AOTC-E405", "jaxlib==") if lacking == "jaxlib" else ("AOTC-E403", other.runtime)
-    assert code in done.stderr and named in done.stderr
+    named = "jaxlib==" if lacking == "jaxlib" else other.runtime
+    assert "AOTC-E405" in done.stderr and named in done.stderr
 
 
 def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:

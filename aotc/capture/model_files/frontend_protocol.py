@@ -4,7 +4,8 @@ A frontend returns a `Model`: a function that jax can trace, and its weights. Fr
 like any program: profiles, policies, parity, targets, trust and reports know no frontends.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,6 +88,45 @@ class Model:
     narrowed: tuple[str, ...] = ()
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_NUMBERED = re.compile(r"[su]\d+")
+"""Names that PyTorch numbers, since a file has lost those of its `Dim`s."""
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
+
+
+class AxisNames:
+    """Names of a model file's axes for a manifest: those of the file, unless they are numbers.
+
+    The first axis of all inputs is called `batch`, others by an input that has them. `renamed` maps
+    names of the file to those given so far, and may be filled before.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.renamed: dict[str, int | str] = {}
+        given = [each for each in model.inputs if each.initial is None]
+        stated = {axis for each in given for axis in each.shape}
+        firsts = {each.shape[0] if each.shape else 1 for each in given}
+        self._first = firsts.pop() if len(firsts) == 1 else 1
+        self._batch = "batch" not in stated and (self._first is not None or len(given) == 1)
+
+    def of(self, name: str, shape: Sequence[int | str | None]) -> list[int | str]:
+        """Return the axes of the input `name`."""
+        return [self._axis(name, number, axis) for number, axis in enumerate(shape)]
+
+    def text(self, expression: str) -> str:
+        """Return an expression of the file's names with those of the manifest."""
+        return _NAME.sub(lambda found: str(self._axis("size", 0, found[0])), expression)
+
+    def _axis(self, name: str, number: int, axis: int | str | None) -> int | str:
+        if isinstance(axis, int) or axis in self.renamed:
+            return self.renamed.get(str(axis), axis)
+        if axis is not None and not _NUMBERED.fullmatch(axis):
+            return axis
+        own = f"{name}_{number}"
+        if axis == self._first and self._batch and (axis is not None or number == 0):
+            own = "batch"
+        return own if axis is None else self.renamed.setdefault(axis, own)
 
 
 class Frontend(Protocol):

@@ -134,9 +134,8 @@ def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) ->
     )
     if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
         hint = (
-            "an index beyond its table gives NaN, which a mask of the results does not stop: say "
-            "in fixtures.ranges which numbers an integer input holds, or mask it before it is an "
-            f"index; else keep the padding out of sums and maxima over {names}"
+            "an index beyond its table gives NaN, also where results are masked: state the numbers "
+            f"of the input in fixtures.ranges; else keep the padding out of sums over {names}"
         )
     elif trial.fill and (marks := [path for path in trial.filled if path in entry.marks]):
         stated = ", ".join(f"{path} = {entry.marks[path]}" for path in marks)
@@ -153,7 +152,6 @@ def _hint(entry: EntryTrials, trial: PlannedTrial, failed: Tried, names: str) ->
     else:
         hint = f"entries along {names} depend on each other: leave the policy at fail"
     # XLA adds up in another order at every size; what leaks is seldom so small with every fill.
-    # Activations that are rounded to 8 bits go to another step by such a difference.
     if largest > ROUNDING and not (entry.rounds and largest < inf):
         return hint
     cause = "activations may go to another 8-bit step" if entry.rounds else "as small as rounding"

@@ -20,7 +20,9 @@ HELP_SECTION = "Build"
 
 
 @click.command()
-@click.argument("function", help="Function (package.module:name) or model file")
+@click.argument(
+    "function", metavar="FILE|FUNCTION", help="Model file, or function (package.module:name)"
+)
 @click.option("--example", metavar="FUNCTION", help="Function that returns example arguments")
 @click.option(
     "--input",

@@ -131,8 +131,8 @@ def read_request(
         UsageError: AOTC-E080, with all problems together.
     """
     problems: list[Finding] = []
-    for option, reference in (("FUNCTION", function), ("--example", example)):
-        if reference is None or (option == "FUNCTION" and is_model_file(reference)):
+    for option, reference in (("FILE|FUNCTION", function), ("--example", example)):
+        if reference is None or (option != "--example" and is_model_file(reference)):
             continue
         if not is_function_reference(reference):
             cause, hint = "function-reference-is-invalid", _meant(reference)

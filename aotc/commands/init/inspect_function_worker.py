@@ -5,9 +5,8 @@ Run as `python -m aotc.commands.init.inspect_function_worker FOLDER`.
 
 import inspect
 import math
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from aotc.base.workers.worker_child import Progress, answer
 from aotc.capture import import_program, random_keys, user_exceptions
 from aotc.capture.like_inputs import missing
 from aotc.capture.model_entry_points import NARROWER, open_file, paths_of
-from aotc.capture.model_files.frontend_protocol import Model
+from aotc.capture.model_files.frontend_protocol import AxisNames
 from aotc.commands.init.init_request import (
     DTYPES,
     Answer,
@@ -217,13 +216,13 @@ def _of_file(source: SourceFile) -> Answer:
     Raises the errors of `open_file`, and UsageError (AOTC-E080) for a file that cannot be read.
     """
     try:
-        model = open_file(source, None, "FUNCTION", False).model
+        model = open_file(source, None, "FILE", False).model
     except OSError as error:
         found = error.strerror or str(error)
         cause = "model-file-is-not-readable"
         raise refusal("AOTC-E080", source.text, found, cause=cause) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
-    names = _Names(model)
+    names = AxisNames(model)
     parameters: list[Parameter] = []
     donate: list[str] = []
     for path, each in zip(paths_of(model), model.inputs, strict=True):
@@ -240,39 +239,8 @@ def _of_file(source: SourceFile) -> Answer:
         stated = None if below else f"{dtype}[{','.join(axes)}]"
         if first not in {parameter.name for parameter in parameters}:
             parameters.append(Parameter(first, has_default=False, annotation=stated))
-    sizes = {names.renamed.get(name, name): found for name, found in model.sizes.items()}
+    sizes = {str(names.renamed.get(name, name)): found for name, found in model.sizes.items()}
     return Answer(parameters, enable_x64=False, ranges=ranges, sizes=sizes, donate=donate)
-
-
-_NUMBERED = re.compile(r"[su]\d+")
-"""Names that PyTorch numbers, since a file has lost those of its `Dim`s."""
-
-
-class _Names:
-    """Names of a model file's axes for a manifest: those of the file, unless they are numbers.
-
-    The first axis of all inputs is called `batch`, others by an input that has them.
-    """
-
-    def __init__(self, model: Model) -> None:
-        self.renamed: dict[str, str] = {}
-        given = [each for each in model.inputs if each.initial is None]
-        stated = {axis for each in given for axis in each.shape}
-        firsts = {each.shape[0] if each.shape else 1 for each in given}
-        self._first = firsts.pop() if len(firsts) == 1 else 1
-        self._batch = "batch" not in stated and (self._first is not None or len(given) == 1)
-
-    def of(self, name: str, shape: Sequence[int | str | None]) -> list[int | str]:
-        """Return the axes of the input `name`."""
-        return [self._axis(name, number, axis) for number, axis in enumerate(shape)]
-
-    def _axis(self, name: str, number: int, axis: int | str | None) -> int | str:
-        if isinstance(axis, int) or (axis is not None and not _NUMBERED.fullmatch(axis)):
-            return axis
-        own = f"{name}_{number}"
-        if axis == self._first and self._batch and (axis is not None or number == 0):
-            own = "batch"
-        return own if axis is None else self.renamed.setdefault(axis, own)
 
 
 def _annotation(annotation: Any) -> str | None:

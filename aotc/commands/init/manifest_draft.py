@@ -452,5 +452,5 @@ def _lines(draft: Draft) -> Iterator[str]:
         if draft.recorded.expected is not None:
             yield f"expected = {to_toml(draft.recorded.expected)}"
     if draft.ranges:
-        comment = "  # edit: the numbers that callers pass" if draft.is_guessed else ""
-        yield f"ranges = {to_toml(dict(draft.ranges))}{comment}"
+        what = "edit:" if draft.is_guessed else "as seen; widen to"
+        yield f"ranges = {to_toml(dict(draft.ranges))}  # {what} the numbers that callers pass"

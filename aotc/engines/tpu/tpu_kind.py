@@ -6,7 +6,7 @@ from typing import Literal
 
 from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, plugin_requirements
 from aotc.compile.target_model import Kinds, TargetModel, Text
-from aotc.config.manifest_problem import spell
+from aotc.config.manifest_problem import Problem, spell
 from aotc.config.toml_document import Document
 from aotc.engines.tpu import tpu_topologies
 from aotc.engines.tpu.tpu_wheels import PLUGIN
@@ -42,21 +42,24 @@ class TpuKind(TargetKind[TpuModel]):
     def check(self, document: Document, model: TpuModel) -> Iterator[Finding]:
         """Topologies that there are not, with more devices than they have, or of other kinds."""
         yield from super().check(document, model)
-        wrong = partial(document.finding, "AOTC-E812", cause="tpu-topology-is-invalid")
+        wrong = partial(Problem, "AOTC-E812", cause="tpu-topology-is-invalid")
         name, kinds = spell(model.topology), ", ".join(map(spell, model.kinds))
         try:
             topology = tpu_topologies.parse(model.topology)
         except tpu_topologies.UnknownTopologyError as error:
-            yield wrong(("topology",), expected=error.expected, found=name, hint=error.hint)
+            problem = wrong(("topology",), error.hint, expected=error.expected, found=name)
+            yield document.finding(problem)
             return
         if model.devices > topology.devices:
             expected = f"at most the {topology.devices} of {model.topology}"
             hint = "correct the number, or name a larger topology"
-            yield wrong(("devices",), expected=expected, found=str(model.devices), hint=hint)
+            problem = wrong(("devices",), hint, expected=expected, found=str(model.devices))
+            yield document.finding(problem)
         kind = spell(topology.generation.kind)
         if topology.generation.kind not in model.kinds:
             expected = f"{kind}, the devices of {model.topology}"
-            yield wrong(("kinds",), expected=expected, found=kinds, hint=f"add {kind}")
+            problem = wrong(("kinds",), f"add {kind}", expected=expected, found=kinds)
+            yield document.finding(problem)
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int

@@ -101,7 +101,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
         sizes = [dict(key.sizes) for key in job.executables if key.entry_point == name]
         lowered_for = Platforms(platforms, is_recorded=spec.fixtures.results is not None)
         try:
-            with traced_shardings.under_mesh(manifest.mesh):
+            with traced_shardings.under_mesh(manifest.mesh), models.sizes_told(name):
                 traced = trace_entry_point(
                     name, manifest, models, weights, sizes, cuts, lowered_for
                 )

@@ -15,7 +15,7 @@ from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequiremen
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, HostFacts, version_numbers
 from aotc_runtime.schema.manifest_labels import without_compiling
 
-PLUGIN_MISSING = "AOTC-E403 engine-package-is-not-installed"
+PLUGIN_MISSING = "AOTC-E405 engine-package-is-not-installed"
 FEW_STARTED = "AOTC-E503 xla-was-started-with-too-few-devices"
 CAPABILITY = "AOTC-E508 compute-capability-does-not-match"
 
@@ -23,9 +23,9 @@ TITLES = {
     "AOTC-E401": "jaxlib version is not accepted",
     "AOTC-E402": "runtime does not read this format",
     "AOTC-E403": "engine version is not accepted",
-    PLUGIN_MISSING: "engine package is not installed",
     "AOTC-E404": "jaxlib is too old for a module",
     "AOTC-E405": "jaxlib is not installed",
+    PLUGIN_MISSING: "engine package is not installed",
     "AOTC-E501": "host platform does not match",
     "AOTC-E502": "processor features are missing",
     "AOTC-E503": "too few devices",
@@ -135,7 +135,7 @@ def device_findings(
 ) -> Iterator[Finding]:
     """Yield every reason why the devices of a platform cannot run a target.
 
-    The codes are AOTC-E403 plugin, E508 kind, E509 driver, E554 memory.
+    The codes are AOTC-E403 and E405 plugin, E508 kind, E509 driver, E554 memory.
     """
     has = host.accelerator(platform)
     if has.plugin not in needs.accepts_plugin:

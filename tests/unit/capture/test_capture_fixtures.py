@@ -73,12 +73,20 @@ def test_unfit_recorded_inputs(capture: Capture, arrays: dict[str, object], foun
     assert found in refusal.found
 
 
+def test_recorded_64_bit_integers_that_32_bits_hold_are_taken(capture: Capture) -> None:
+    recorded = {"x.npz": npz(x=np.full((3, 4), 2**31 - 1, "int64"))}
+    taken = inputs(capture(IDENTITY, INTEGERS + FIXTURES + 'file = "x.npz"', files=recorded), 0)[
+        "x"
+    ]
+    assert (taken.dtype.name, taken.min()) == ("int32", 2**31 - 1)
+
+
 @pytest.mark.parametrize(("dtype", "is_narrowed"), [("int64", True), ("int16", False)])
 def test_hint_for_a_64_bit_recording_names_enable_x64(
     capture: Capture, dtype: str, is_narrowed: bool
 ) -> None:
     manifest = INTEGERS + FIXTURES + 'file = "x.npz"'
-    recorded = {"x.npz": npz(x=np.zeros((3, 4), dtype))}
+    recorded = {"x.npz": npz(x=np.full((3, 4), np.iinfo(dtype).max, dtype))}
     refusal = capture(IDENTITY, manifest, files=recorded).refusal
     assert (refusal.code, refusal.found) == ("AOTC-E831", f"{dtype}[3, 4]")
     narrowed = "record it as int32: without `enable_x64 = true` a model's int64 is int32"

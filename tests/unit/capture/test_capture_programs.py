@@ -145,6 +145,24 @@ def test_parameters_must_match(capture: Capture, definition: str, where: str, na
     assert named in refusal.expected + refusal.found
 
 
+def test_a_misspelt_input_is_told_at_its_line(capture: Capture) -> None:
+    misspelt = (
+        ONE_INPUT.replace("inputs.x", "inputs.imgae") + "fixtures.ranges = { image = [0, 1] }"
+    )
+    _, unknown = capture("def f(image): return image", misspelt).findings
+    assert (key_path(unknown), unknown.hint) == (
+        "entry_points.f.inputs.imgae",
+        "did you mean `image`?",
+    )
+    ranges = capture(
+        "def f(x): return x", f"{ONE_INPUT}fixtures.ranges = {{ y = [0, 1] }}", name="b"
+    )
+    assert (ranges.refusal.code, key_path(ranges.refusal)) == (
+        "AOTC-E806",
+        "entry_points.f.fixtures.ranges.y",
+    )
+
+
 def test_static_and_defaulted_parameters_are_recorded_with_their_values(capture: Capture) -> None:
     lines = [f"inputs.x = {LEAF}", 'static = { mode = "fast", sizes = [1, 2] }']
     source = "def f(x, mode, sizes, scale=2.0): return x * scale"

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from capturing import Capture, npz
+from capturing import Capture, key_path, npz
 from jax import export
 
 from aotc.capture.weight_sets import read_arrays
@@ -160,7 +160,9 @@ def changed(old: str, new: str) -> str:
 
 
 def misfits() -> Iterator[tuple[str, str, str]]:
-    yield changed("inputs.arg0", "inputs.x"), "AOTC-E846", "inputs"
+    yield changed("inputs.arg0", "inputs.x"), "AOTC-E846", "inputs.x"
+    misspelt = changed("inputs.arg0", "inputs.agr0") + "fixtures.ranges = { arg0 = [0, 1] }"
+    yield misspelt, "AOTC-E846", "inputs.agr0"
     yield changed('["n", 4]', '["n", 5]'), "AOTC-E846", "inputs.arg0"
     yield changed('["n", 4]', '["n"]'), "AOTC-E846", "inputs.arg0"
     yield changed("4] }", '4], dtype = "int32" }'), "AOTC-E846", "inputs.arg0"
@@ -184,7 +186,53 @@ def test_unexported_profiles_are_refused(capture: Capture, files: dict[str, byte
     two = '"two.jax"\ninputs.arg1 = { shape = [4, 3] }'
     manifest = changed('"any.jax"', two).replace("[2, 8]", "[1, 8]")
     refusal = capture("", manifest, files=files).refusal
-    assert (refusal.code, refusal.where) == ("AOTC-E846", "f[n=1]")
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E846", "dimensions.n.profiles")
+    assert refusal.found.startswith("f[n=1]")
+
+
+SIZES = """
+[dimensions]
+a = { range = [4, 64], profiles = [8] }
+b = { range = [2, 9], profiles = [3] }
+c = { range = [3, 10], profiles = [3] }
+
+[entry_points.f]
+source = "sizes.pt2"
+inputs.x = { shape = ["a", 2] }
+inputs.y = { shape = ["b", 2] }
+inputs.z = { shape = ["c", 2] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "found", "expected"),
+    [
+        ("", "", "entry_points.f.profiles", "sizes.pt2: z [3, 2]", "z [b + 1, 2]"),
+        ("[8]", "[10]", "entry_points.f.profiles", "sizes.pt2: x [10, 2]", "x [4*size_0, 2]"),
+        (
+            "c = { range = [3, 10], profiles = [3]",
+            "c = { range = [3, 10], profiles = [5]",
+            "entry_points.f.profiles",
+            "sizes.pt2: z [5, 2]",
+            "z [b + 1, 2]",
+        ),
+        (
+            "[2, 9]",
+            "[1, 9]",
+            "dimensions.b.range",
+            "1 to 9",
+            "2 to 9, which the model file accepts",
+        ),
+    ],
+)
+def test_sizes_of_a_torch_file_are_told_in_the_words_of_the_manifest(
+    capture: Capture, old: str, new: str, key: str, found: str, expected: str
+) -> None:
+    path = Path(__file__).parents[1] / "frontends/pytorch/files/related.pt2"
+    manifest = SIZES.replace(old, new) if old else SIZES
+    refusal = capture("", manifest, files={"sizes.pt2": path.read_bytes()}).refusal
+    assert (refusal.code, key_path(refusal)) == ("AOTC-E846", key)
+    assert (refusal.found, refusal.expected) == (found, expected)
 
 
 def test_framework_results_are_kept_by_profile(capture: Capture, files: dict[str, bytes]) -> None:

@@ -14,7 +14,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.formats.tar_archive import read_members
 from aotc_runtime.schema.trust_policy import TrustedKey, TrustPolicy
 from aotc_runtime.verification.bundle_contents import _check_root
 from aotc_runtime.verification.public_keys import load_public_key
@@ -25,7 +24,7 @@ from .samples import refused
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "bundle-format.md").read_text()
 SECTION = PAGE[PAGE.index("## Example, byte by byte") :]
 BLOCKS = re.findall(r"```(?:text|json)\n(.*?)\n```", SECTION, re.DOTALL)
-ARCHIVE, ROOT, PEM, DER, STATEMENT, ENCODED, SIGNATURE, ENVELOPE = BLOCKS
+ROOT, PEM, DER, STATEMENT, ENCODED, SIGNATURE, ENVELOPE = BLOCKS
 
 SEED = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"
 """RFC 8032, 7.1, TEST 1."""
@@ -37,23 +36,6 @@ def joined(block: str) -> bytes:
 
 def to_json(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def archive() -> bytes:
-    """The bytes of the hex dump, and zeros where it has no line."""
-    data = bytearray(1024)
-    for line in ARCHIVE.splitlines():
-        place, rest = line.split(": ")
-        data[int(place, 16) : int(place, 16) + 16] = bytes.fromhex(rest[:39])
-        shown = "".join(chr(b) if 32 <= b < 127 else "." for b in bytes.fromhex(rest[:39]))
-        assert rest[39:] == f"  {shown}"
-    return bytes(data)
-
-
-def test_the_archive_begins_as_a_bundle_does(digits_bundle: tuple[Path, Path]) -> None:
-    assert digits_bundle[0].read_bytes()[:1024] == archive()
-    (member,) = read_members(memoryview(archive() + bytes(1024)), where="x").values()
-    assert (member.offset, member.size) == (512, 30)
 
 
 def test_every_digest_and_length_is_what_the_page_says() -> None:

@@ -110,7 +110,9 @@ def test_recorded_function(aotc: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     np.savez("in.npz", x=np.ones((5, 8), "f4"), ids=np.arange(2, 7, dtype="i4"))
     done = aotc("init", "scorer:score", "--inputs", "in.npz")
     assert done.exit_code == 0, done.stderr
-    written = tomllib.loads(Path("scorer.toml").read_text(encoding="utf-8"))
+    text = Path("scorer.toml").read_text(encoding="utf-8")
+    assert "ranges = { ids = [2, 6] }  # as seen; widen to" in text
+    written = tomllib.loads(text)
     assert written["dimensions"]["batch"]["profiles"] == [1, 5, 8, 64]
     (entry,) = written["entry_points"].values()
     assert entry["inputs"] == {

@@ -126,10 +126,10 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
             },
             ["AOTC-E503", "AOTC-E403", "AOTC-E508", "AOTC-E554", "AOTC-E504"],
         ),
-        ({"requires": CUDA}, {}, ["AOTC-E501", "AOTC-E403"]),
+        ({"requires": CUDA}, {}, ["AOTC-E501", "AOTC-E405"]),
         ({"requires": CUDA}, {"accelerators": (gpus(devices=0),)}, ["AOTC-E501"]),
         ({"requires": {**CUDA, "devices": 3}}, {"accelerators": (GPUS,)}, ["AOTC-E503"]),
-        ({"requires": CUDA}, {"accelerators": (gpus(plugin=""),)}, ["AOTC-E403"]),
+        ({"requires": CUDA}, {"accelerators": (gpus(plugin=""),)}, ["AOTC-E405"]),
         ({"requires": CUDA}, {"accelerators": (gpus(plugin="0.12.1"),)}, ["AOTC-E403"]),
         ({"requires": CUDA}, {"accelerators": (gpus(kinds=("H100", "L4")),)}, ["AOTC-E508"]),
         ({"requires": CUDA}, {"accelerators": (gpus(kinds=()),)}, ["AOTC-E508"]),
@@ -141,7 +141,7 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
         (
             {"requires": CUDA},
             {"accelerators": (gpus(platform="rocm"),)},
-            ["AOTC-E501", "AOTC-E403"],
+            ["AOTC-E501", "AOTC-E405"],
         ),
         ({}, {"os": "linux", "libc": "glibc 2.27"}, []),
         ({}, {"os": "darwin"}, ["AOTC-E501"]),
@@ -178,7 +178,7 @@ def codes(change: dict[str, Any], **facts: Any) -> list[str]:
         (IREE, ON_IREE | {"accelerators": (iree(plugin="3.12.0"),)}, ["AOTC-E403"]),
         (IREE, ON_IREE | {"accelerators": (iree(kinds=("geforce",)),)}, ["AOTC-E508"]),
         (IREE, ON_IREE | {"accelerators": (iree(devices=0),)}, ["AOTC-E501"]),
-        (IREE, ON_IREE, ["AOTC-E501", "AOTC-E403"]),
+        (IREE, ON_IREE, ["AOTC-E501", "AOTC-E405"]),
         ({}, {"memory_bytes": 999}, ["AOTC-E551"]),
         ({"requires": {"memory_bytes": 0}}, {"memory_bytes": 0}, []),
     ],
@@ -290,7 +290,7 @@ def test_every_field_of_requires_and_built_with_is_checked_or_ignored_with_a_rea
 def test_every_engine_that_lacks_is_named_with_its_package() -> None:
     both = {"iree": NEEDS_IREE, "slate": {**NEEDS_IREE, "plugin": "slate", "accepts_plugin": ["1"]}}
     found = check_host(manifest(requires={"engines": both}), host())
-    assert [each.code for each in found] == ["AOTC-E403", "AOTC-E403"]
+    assert [each.code for each in found] == ["AOTC-E405", "AOTC-E405"]
     hints = [each.hint for each in found]
     assert hints == ["run `pip install iree-base-runtime==3.13.0`", "run `pip install slate==1`"]
     iree = Accelerator(platform="iree", devices=1, kinds=("local-sync",), plugin="3.13.0")
