@@ -201,9 +201,5 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
         )
     more = len(found) - SHOWN_MAX
     if more > 0:
-        yield finding(
-            "AOTC-E940",
-            "further differences",
-            f"{more} more",
-            hint="find the cause of the first differences",
-        )
+        hint = "find the cause of the first differences"
+        yield finding("AOTC-E940", "further differences", f"{more} more", hint=hint)
