@@ -178,13 +178,9 @@ def targets_run_by(
     packages = {name: sorted(accepted_versions(manifests[name])) for name in asked}
     wanted = [manifests[name] for name in asked if packages[name] == [package]]
     if not wanted:
-        raise refusal(
-            "AOTC-E505",
-            ", ".join(asked),
-            "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
-            cause="no-target-uses-this-package",
-            expected=f"executables that only {package} runs",
-        )
+        found = "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked))
+        cause, expected = "no-target-uses-this-package", f"executables that only {package} runs"
+        raise refusal("AOTC-E505", ", ".join(asked), found, cause=cause, expected=expected)
     return wanted
 
 

@@ -169,12 +169,8 @@ class Repository:
             proposed = waiting.signed.targets
             for path in sorted(proposed.keys() | settled.keys()):
                 if path != named.path and proposed.get(path) != settled.get(path):
-                    raise refusal(
-                        "AOTC-E028",
-                        f"{self._folder} {WAITING}",
-                        path,
-                        cause="another-channel-update-is-pending",
-                    )
+                    cause = "another-channel-update-is-pending"
+                    raise refusal("AOTC-E028", f"{self._folder} {WAITING}", path, cause=cause)
         changed.expires = end
         return Metadata(changed)
 

@@ -147,13 +147,9 @@ def _token(uri: Pkcs11Uri) -> pkcs11.Token:
     if len(matching) != 1:
         wanted = ", ".join(f"{name} {value}" for name, value in uri.token.items()) or "any"
         there = ", ".join(sorted(token.label for token in tokens)) or "none"
-        raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(matching)} matching tokens; present: {there}",
-            cause="pkcs-11-token-not-found",
-            expected=f"one token ({wanted})",
-        )
+        found = f"{len(matching)} matching tokens; present: {there}"
+        cause = "pkcs-11-token-not-found"
+        raise refusal("AOTC-E018", TOKEN, found, cause=cause, expected=f"one token ({wanted})")
     return matching[0]
 
 
@@ -196,12 +192,8 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
     if len(keys) != 1:
         keys = [k for k in keys or session.get_objects(kind) if k[pkcs11.Attribute.LABEL] == label]
     if len(keys) != 1:
-        raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(keys)} public keys with its id or label",
-            cause="pkcs-11-public-key-not-found",
-        )
+        found = f"{len(keys)} public keys with its id or label"
+        raise refusal("AOTC-E018", TOKEN, found, cause="pkcs-11-public-key-not-found")
     return keys[0]
 
 

@@ -110,14 +110,9 @@ def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | N
         cause = "entry-point-not-found"
     elif wanted is None and sized:
         cause = ""
-    raise refusal(
-        "AOTC-E042",
-        "--entry",
-        wanted or "",
-        cause=cause,
-        expected=f"one of: {', '.join(sized)}" if sized else "",
-        hint=did_you_mean(wanted, sized, "pass `--entry NAME`") if sized else None,
-    )
+    expected = f"one of: {', '.join(sized)}" if sized else ""
+    hint = did_you_mean(wanted, sized, "pass `--entry NAME`") if sized else None
+    raise refusal("AOTC-E042", "--entry", wanted or "", cause=cause, expected=expected, hint=hint)
 
 
 def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str, int]]:
@@ -125,10 +120,7 @@ def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str
     accepted, refused = within(space, traffic)
     outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}
     if not accepted.requests:
-        raise refusal(
-            "AOTC-E041",
-            str(log),
-            ", ".join(f"{reason}: {count}" for reason, count in outside.items()),
-            cause="all-logged-calls-exceed-the-accepted-sizes",
-        )
+        found = ", ".join(f"{reason}: {count}" for reason, count in outside.items())
+        cause = "all-logged-calls-exceed-the-accepted-sizes"
+        raise refusal("AOTC-E041", str(log), found, cause=cause)
     return accepted, outside

@@ -77,13 +77,8 @@ def check_bundle(
     contents, _ = read_unverified(open_streamed(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
-        raise refusal(
-            "AOTC-E045",
-            "--target",
-            target,
-            expected=f"one of: {', '.join(manifests)}",
-            hint=did_you_mean(target, manifests, ""),
-        )
+        expected, hint = f"one of: {', '.join(manifests)}", did_you_mean(target, manifests, "")
+        raise refusal("AOTC-E045", "--target", target, expected=expected, hint=hint)
     first = next(iter(manifests.values()))
     sized = [each for each, entry in first.entry_points.items() if entry.dimensions]
     name = entry_point_of(first.entry_points, sized, entry_point)

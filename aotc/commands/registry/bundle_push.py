@@ -175,12 +175,8 @@ def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
     except RegistryError as error:
         if not absent:
             raise
-        raise refusal(
-            "AOTC-E775",
-            repository.where,
-            f"no {', '.join(absent)}",
-            cause="registry-lacks-the-other-targets",
-        ) from error
+        where, cause = repository.where, "registry-lacks-the-other-targets"
+        raise refusal("AOTC-E775", where, f"no {', '.join(absent)}", cause=cause) from error
 
 
 def _attach(

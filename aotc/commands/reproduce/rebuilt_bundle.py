@@ -191,14 +191,9 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
     for name, here in code_identity.code_digests().items():
         wanted = recipe.code.get(name, here)
         if here != wanted:
-            yield finding(
-                "AOTC-E944",
-                f"code of {name} {version(name)}",
-                here,
-                cause="aotc-code-does-not-match",
-                expected=wanted,
-                hint=f"run `aotc reproduce` of the {name} that built the bundle",
-            )
+            where, cause = f"code of {name} {version(name)}", "aotc-code-does-not-match"
+            hint = f"run `aotc reproduce` of the {name} that built the bundle"
+            yield finding("AOTC-E944", where, here, cause=cause, expected=wanted, hint=hint)
 
 
 def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
@@ -230,13 +225,9 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
     for name, here in changed.items():
         ours = name in OURS
-        yield finding(
-            "AOTC-E944",
-            f"package {name}",
-            here,
-            expected=recipe.packages[name],
-            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None,
-        )
+        where = f"package {name}"
+        hint = f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None
+        yield finding("AOTC-E944", where, here, expected=recipe.packages[name], hint=hint)
 
 
 @contextmanager

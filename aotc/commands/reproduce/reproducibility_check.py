@@ -1,4 +1,4 @@
-"""What differs between a build and another one of the same, in the order of build stages.
+"""Tells how two builds of one manifest differ, in the order of build stages.
 
 The first difference may cause the others. `aotc build --check-reproducible` builds a second time.
 """
@@ -201,9 +201,5 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
         )
     more = len(found) - SHOWN_MAX
     if more > 0:
-        yield finding(
-            "AOTC-E940",
-            "further differences",
-            f"{more} more",
-            hint="find the cause of the first differences",
-        )
+        hint = "find the cause of the first differences"
+        yield finding("AOTC-E940", "further differences", f"{more} more", hint=hint)

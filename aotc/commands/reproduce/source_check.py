@@ -34,13 +34,10 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
             if _digest(path) == recipe.manifest_digest:
                 return path
             others.append(path)
-    raise refusal(
-        "AOTC-E942",
-        str(source),
-        ", ".join(f"{path}, with another digest" for path in others) or "",
-        expected=f"{recipe.manifest} with {recipe.manifest_digest}",
-        hint=_checkout(recipe) or "name the directory it was built in with `--source`",
-    )
+    found = ", ".join(f"{path}, with another digest" for path in others)
+    expected = f"{recipe.manifest} with {recipe.manifest_digest}"
+    hint = _checkout(recipe) or "name the directory it was built in with `--source`"
+    raise refusal("AOTC-E942", str(source), found, expected=expected, hint=hint)
 
 
 def check_files(

@@ -128,12 +128,8 @@ def shared_memory(
         for name in names:
             others = [keys[other] for other in names if other != name]
             if name in changes.outputs and others:
-                yield finding(
-                    "AOTC-E844",
-                    where,
-                    f"{keys[name]!a} in the memory of {others[0]!a}"[:300],
-                    cause="write-to-shared-memory",
-                )
+                found = f"{keys[name]!a} in the memory of {others[0]!a}"[:300]
+                yield finding("AOTC-E844", where, found, cause="write-to-shared-memory")
 
 
 def with_states(
