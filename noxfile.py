@@ -209,8 +209,8 @@ def examples(session: nox.Session) -> None:
 
 @nox.session(python=False)
 def arm(session: nox.Session) -> None:
-    """Run bundles built here on emulated Arm processors (0.2 GB)."""
-    python = environment(session, "iree", *CONSTRAINTS, *toolchain("iree"))
+    """Run bundles built here on emulated Arm processors (0.4 GB)."""
+    python = environment(session, "engines", *CONSTRAINTS, *_every_engine())
     run(session, "scripts/arm", str(OUT / "arm"), python)
     run(session, python, "-m", "pytest", "-m", "arm", "tests/e2e/test_arm.py", AOTC_ARM="1")
 
@@ -223,7 +223,7 @@ def engines_search(session: nox.Session) -> None:
     only = ("--engine", engine) if engine else ("--share", "iree=8", "--share", "xla=4")
     found = str(OUT / "engines" / f"found-{seed}.jsonl")
     count, quantized = os.environ.get("COUNT", "20000"), os.environ.get("QUANTIZED", "2000")
-    command = ("-m", "tests.engines.search", "run", found, "--seed", seed, "--count", count)
+    command = ("-m", "scripts.search", "run", found, "--seed", seed, "--count", count)
     run(session, python, *command, "--quantized", quantized, *only, OMP_NUM_THREADS="1")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,9 +19,6 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 
 type Array = np.ndarray[Any, Any]
 
-type Call = Callable[[dict[str, Array], dict[str, int]], Array]
-"""Returns the scored result of inputs by path, at sizes by dimension."""
-
 PLAIN_JAX = ""
 """The name of plain JAX among the targets of `Prepared.scores`."""
 
@@ -31,6 +28,15 @@ class Block(Struct, frozen=True):
 
     samples: int
     sizes: dict[str, int]
+
+
+class Batch(NamedTuple):
+    """The samples of one call: inputs by path, labels, sizes by dimension, and their number."""
+
+    inputs: dict[str, Array]
+    labels: Array
+    sizes: dict[str, int]
+    samples: int
 
 
 class Prepared(Struct, frozen=True):
@@ -71,30 +77,30 @@ class Prepared(Struct, frozen=True):
         """Return the data with the rows of one more target."""
         return replace(self, scores={**self.scores, target: rows})
 
-    def batches(self, block: Block, profiles: Sequence[Mapping[str, int]]) -> list[int] | None:
+    def counts(self, block: Block, profiles: Sequence[Mapping[str, int]]) -> list[int] | None:
         """Return the number of samples of each call; None if no profiles serve all of them."""
         if isinstance(self.axis, int):
             return cut(block.samples, [self.axis], pads=False)
-        sizes = {
-            each[self.axis]
-            for each in profiles
-            if all(
-                each[name] == size or (name in self.pads and each[name] > size)
-                for name, size in block.sizes.items()
-            )
-        }
+        sizes = {each[self.axis] for each in profiles if self.serves(each, block.sizes)}
         return cut(block.samples, [*sizes], pads=self.axis in self.pads) if sizes else None
 
-    def results(
-        self, folder: Path, profiles: Sequence[Mapping[str, int]], call: Call, where: str
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield the results and labels of each batch.
+    def serves(self, profile: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
+        """Return whether a profile has these sizes, or larger ones that calls are padded to."""
+        return all(
+            profile[name] == size or (name in self.pads and 0 < size < profile[name])
+            for name, size in sizes.items()
+        )
+
+    def batches(
+        self, folder: Path, profiles: Sequence[Mapping[str, int]], where: str
+    ) -> Iterator[Batch]:
+        """Yield the samples of each call of these profiles.
 
         Raises CaptureError (AOTC-E847) for samples that do not fit into the profiles.
         """
         for number, block in enumerate(self.blocks):
-            batches = self.batches(block, profiles)
-            if batches is None:
+            counts = self.counts(block, profiles)
+            if counts is None:
                 at = f" at {sizes_text(block.sizes)}" if block.sizes else ""
                 found = f"{block.samples} samples{at}"
                 cause = "samples-do-not-fill-the-profiles"
@@ -103,15 +109,15 @@ class Prepared(Struct, frozen=True):
             arrays = read_arrays(block_file(folder, self.entry_point, number))
             labels = arrays.pop(LABELS)
             start = 0
-            for size in batches:
-                part = slice(start, start + size)
+            for count in counts:
+                part = slice(start, start + count)
                 inputs = {
                     path: array[part] if path in self.counted else array
                     for path, array in arrays.items()
                 }
-                samples = {self.axis: size} if isinstance(self.axis, str) else {}
-                yield call(inputs, {**block.sizes, **samples}), labels[part]
-                start += size
+                sizes = {self.axis: count} if isinstance(self.axis, str) else {}
+                yield Batch(inputs, labels[part], {**block.sizes, **sizes}, count)
+                start += count
 
 
 def cut(samples: int, sizes: Sequence[int], *, pads: bool) -> list[int] | None:

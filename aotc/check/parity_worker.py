@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
-from aotc.check.evaluation_files import Prepared, read_prepared, write_results
+from aotc.check.evaluation_files import Batch, Prepared, read_prepared, write_results
 from aotc.check.metrics import metric_of
 from aotc.check.padding.trial_files import call_file, plan_file, read_fixture
 from aotc.check.padding.trial_records import EntryTrials, Sizes
@@ -73,15 +73,16 @@ def score(
     entry_point = loaded[prepared.entry_point]
     spec, where = entry_point.spec, f"{prepared.where} for {target}"
 
-    def call(inputs: dict[str, Array], _: dict[str, int]) -> Array:
-        leaves = [inputs.get(each.path) for each in spec.inputs]
+    def call(batch: Batch) -> Array:
+        leaves = [batch.inputs.get(each.path) for each in spec.inputs]
         positional, named = arguments_of(entry_point.parameters, leaves)
         flat = dict(flatten(spec.result, entry_point(*positional, **named), "result"))
         progress.finished(prepared.entry_point)
         return np.asarray(flat[prepared.output])
 
     profiles = [profile.sizes for profile in spec.profiles]
-    results = prepared.results(folder, profiles, call, where)
+    batches = prepared.batches(folder, profiles, where)
+    results = ((call(batch), batch.labels) for batch in batches)
     metric = metric_of(prepared.metric)
     if metric.rows is None:
         write_results(folder, target, prepared.entry_point, results)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.base.rendering import document_text, refusal, render, warn, warn_of
+from aotc_runtime.base.rendering import document_text, refusal, render, say, warn, warn_of
 
 XLA_VARIABLES = ("TF_XLA_FLAGS", "XLA_FLAGS")
 """Read by XLA when it starts; an option that it does not know ends the process."""
@@ -30,6 +30,8 @@ FILE = _path_type("file")
 
 DIR = _path_type("dir")
 """The type of an option or argument that takes a directory's path."""
+
+type Findings = tuple[Finding, ...]
 
 HELP_OPTION = click.help_option("-h", "--help", help="Show this message and exit")
 
@@ -52,6 +54,18 @@ class Output:
             self.document({"ok": True, **document})
         else:
             text()
+
+    def checked(
+        self, document: dict[str, Any], lines: Iterable[str], findings: Findings, exit_code: int
+    ) -> int:
+        """Print the result, and the findings if what it is about does not pass; return the code."""
+        if not self.json:
+            say(*lines)
+        if findings:
+            return report_findings(self, findings, exit_code, **document)
+        if self.json:
+            self.document({"ok": True, **document, "findings": []})
+        return 0
 
     def document(self, document: dict[str, Any]) -> None:
         """Print a JSON document, the only one of this command."""
@@ -120,18 +134,16 @@ def fail(output: Output, error: AotcError) -> int:
     """Report an error, with `-v` also the exception behind it. Return its exit code."""
     if output.verbose and error.__cause__ is not None:
         warn_of(error)
-    report_findings(output, error.findings, error.exit_code)
-    return error.exit_code
+    return report_findings(output, error.findings, error.exit_code)
 
 
-def report_findings(
-    output: Output, findings: tuple[Finding, ...], exit_code: int, **extra: Any
-) -> None:
-    """Findings on stderr, or as a JSON document on stdout."""
+def report_findings(output: Output, findings: Findings, exit_code: int, **extra: Any) -> int:
+    """Print findings on stderr, or as a JSON document on stdout; return the exit code."""
     if output.json:
         output.document(refusal(findings, exit_code, extra))
     else:
         sys.stderr.write(render(findings) + "\n")
+    return exit_code
 
 
 def print_notes(notes: Iterable[str]) -> None:

@@ -92,7 +92,6 @@ def run(
     if outcome.findings:
         from aotc.cli.command_output import report_findings
 
-        report_findings(out, outcome.findings, 8, **outcome.document)
-        return 8
+        return report_findings(out, outcome.findings, 8, **outcome.document)
     out.result(outcome.document, lambda: print_run(outcome.document))
     return 0

@@ -29,7 +29,7 @@ def targets() -> None:
 
 @targets.command("list")
 @command
-def list_(out: Output) -> int | None:
+def list_(out: Output) -> int:
     """List the available targets.
 
     Lists the built-in targets and those in `targets` of the current directory, each with its
@@ -55,19 +55,16 @@ def list_(out: Output) -> int | None:
         for path, model in models.items()
     ]
 
-    def text() -> None:
-        for target in found:
-            checked = f"{target['platform']}: {target['platform_checked']}"
-            say(f"{target['name']:<20} {checked:<20} {target['description']}")
-        say(f"{'native':<20} {'cpu: run':<20} the host that builds, described by XLA")
-
-    if findings:
-        if not out.json:
-            text()
-        report_findings(out, tuple(findings), BuildManifestError.exit_code, targets=found)
-        return BuildManifestError.exit_code
-    out.result({"targets": found}, text)
-    return None
+    rows = [
+        *(
+            (t["name"], f"{t['platform']}: {t['platform_checked']}", t["description"])
+            for t in found
+        ),
+        ("native", "cpu: run", "the host that builds, described by XLA"),
+    ]
+    lines = [f"{name:<20} {checked:<20} {description}" for name, checked, description in rows]
+    code = BuildManifestError.exit_code
+    return out.checked({"targets": found}, lines, tuple(findings), code)
 
 
 @targets.command()
@@ -167,8 +164,7 @@ def check(out: Output, name: str) -> int | None:
         "notes": list(checked.notes),
     }
     if checked.compiler:
-        report_findings(out, checked.compiler, CompileError.exit_code, **document)
-        return CompileError.exit_code
+        return report_findings(out, checked.compiler, CompileError.exit_code, **document)
 
     def text() -> None:
         say(f"compiles   here, with jaxlib {checked.jaxlib}, in {checked.seconds:.1f} s")

@@ -298,7 +298,6 @@ def check(out: Output, policy: Path, bundle: Path | None, within: int) -> int:
 
     checked = check_policy(policy, bundle, within)
     if checked.findings:
-        report_findings(out, checked.findings, checked.exit_code, **checked.document)
-        return checked.exit_code
+        return report_findings(out, checked.findings, checked.exit_code, **checked.document)
     out.result({**checked.document, "findings": []}, lambda: say(*checked.lines))
     return 0

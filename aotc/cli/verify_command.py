@@ -62,7 +62,6 @@ def verify(
             bundle, trust, target, full=full, ca=ca, channel=channel, on_progress=on_progress
         )
     if report.findings:
-        report_findings(out, report.findings, report.exit_code, **report.document)
-        return report.exit_code
+        return report_findings(out, report.findings, report.exit_code, **report.document)
     out.result({**report.document, "findings": []}, lambda: say(*report.lines))
     return 0

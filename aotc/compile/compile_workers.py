@@ -33,8 +33,7 @@ class WorkerBackend:
     WORKER: str
 
     def __init__(self, worker: Sequence[str] = (), seconds_max: float = SECONDS_MAX) -> None:
-        self._worker = worker or self._default_worker()
-        self._seconds_max = seconds_max
+        self._worker, self._seconds_max = worker, seconds_max
         self._processes = Processes()
 
     def _default_worker(self) -> Sequence[str] | Zygotes:
@@ -55,7 +54,7 @@ class WorkerBackend:
         with temporary_folder(Path(tempfile.gettempdir()), "aotc-compile-", "") as folder:
             try:
                 result = worker_parent.run(
-                    self._worker,
+                    self._worker or self._default_worker(),
                     request,
                     Result,
                     within=folder,

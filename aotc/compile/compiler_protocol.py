@@ -6,15 +6,16 @@ A kind reads its part of target files, states what a host must offer, and has a 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, get_args
 
 from msgspec import UNSET, UnsetType
 
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.target_model import TRIPLES, TargetModel
 from aotc.config.manifest_problem import Problem, spell
+from aotc.config.precision_specs import Kernels
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
@@ -72,12 +73,14 @@ class TargetKind[Model: TargetModel](ABC):
     `model` is that of their files, its `platform` the name. `lowered_for` is the platform for which
     jax lowers the modules. `checked` describes how far programs were tested there, as
     `aotc targets list` shows. With `packs_weights`, a load copies the weights for each executable.
+    `kernels` are those for quantized numbers.
     """
 
     model: type[Model]
     lowered_for: ClassVar[str] = "cpu"
     checked: ClassVar[str] = "not checked"
     packs_weights: ClassVar[bool] = False
+    kernels: ClassVar[Collection[str]] = get_args(Kernels.__value__)
 
     @abstractmethod
     def target(self, model: Model) -> Target:

@@ -103,7 +103,7 @@ def counted(program: CapturedProgram) -> Iterator[str]:
 
 
 _QUANTIZED = ("int4", "uint4", "int8", "uint8")
-_WIDENING = {"onnxruntime": "at load", "xla": "in each call"}
+_WIDENING = {"iree": "in each call", "onnxruntime": "at load", "xla": "in each call"}
 _WHOLE = frozenset({
     "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits",
     "QGemm", "QLinearConv", "QLinearMatMul",
@@ -138,15 +138,21 @@ def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
                         f"cannot run it ({each.result.reason})"
                     )
             found = {
-                (engine_of(profile.platform or manifest.target.platform), quantized[key])
+                (engine_of(profile.platform or manifest.target.platform), quantized[key], rounds)
                 for profile in entry_point.profiles
                 for argument in profile.arguments
                 if isinstance(argument, WeightArgument)
                 and (key := (argument.set, argument.tensor)) in quantized
                 and _WHOLE.isdisjoint(profile.thunks)
+                for rounds in [bool(profile.precision and profile.precision.activations)]
             }
-            for engine, dtype in sorted(found):
-                if engine in _WIDENING:
+            for engine, dtype, rounds in sorted(found):
+                if rounds and engine == "openvino":
+                    yield (
+                        f"{name} for {target}: the engine {engine} multiplies 8-bit integers in "
+                        'float32; `engines = ["onnxruntime"]` multiplies them as they are'
+                    )
+                elif engine in _WIDENING and not rounds:
                     yield (
                         f"{name} for {target}: the engine {engine} widens weights of {dtype} "
                         f'{_WIDENING[engine]}; `engines = ["openvino"]` multiplies them as they are'

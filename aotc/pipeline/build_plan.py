@@ -47,10 +47,39 @@ def resolve_candidates(
     for index, target in enumerate(targets):
         if target.name in [other.name for other in targets[:index]]:
             raise refusal("AOTC-E813", wheres[index], target.name)
-    return tuple(
-        candidates(target, *_engines_of(name, manifest))
-        for name, target in zip(names, targets, strict=True)
-    )
+    found = []
+    for name, target in zip(names, targets, strict=True):
+        engines, where = _engines_of(name, manifest)
+        found.append(candidates(target, engines, where))
+        if engines:
+            _require_kernels(found[-1], manifest, where)
+    return tuple(found)
+
+
+def _require_kernels(targets: Sequence[Target], manifest: BuildManifest, where: str) -> None:
+    """Require that one of the listed engines has kernels for the precision of each entry point.
+
+    Of several precisions, tuning chooses by measurement. Raises BuildManifestError (AOTC-E816).
+    """
+    for name, entry in manifest.entry_points.items():
+        stated = manifest.precision_of(name)
+        if stated is None or len(entry.precision) > 1:
+            continue
+        kernels = stated[1].kernels
+        if not any(kernels in kind_of(each.platform).kernels for each in targets):
+            able = [
+                engine
+                for engine, platform in _able(targets[0]).items()
+                if kernels in kind_of(platform).kernels
+            ]
+            raise refusal(
+                "AOTC-E816",
+                where,
+                f"{', '.join(map(engine_name, targets))} for {kernels} of {name}",
+                cause="engine-has-no-kernels",
+                expected=f"one of: {', '.join(able)}",
+                hint=f"engines = {able}".replace("'", '"'),
+            )
 
 
 def _engines_of(name: str, manifest: BuildManifest) -> tuple[tuple[str, ...], str]:
@@ -195,11 +224,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
         except ValueError as error:
             reasons.append(f"{name}: {error}")
     if not found:
-        able = []
-        for name in sorted(known):
-            with suppress(ValueError):
-                _as_for(target, known[name])
-                able.append(name)
+        able = [*_able(target)]
         expected = f"one of: {', '.join(able)}" if able else ""
         hint = f"engines = {able}".replace("'", '"') if able else "name another target"
         raise refusal("AOTC-E816", where, "; ".join(reasons), expected=expected, hint=hint)
@@ -231,6 +256,16 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
             yield engine_name(replace(target, platform=platform)), platform
     if not isinstance(kind_of(target.platform), ProcessorKind):
         yield engine_name(target), target.platform
+
+
+def _able(target: Target) -> dict[str, str]:
+    """Return the platform of each installed engine that can compile for a target, by engine."""
+    found = {}
+    for name, platform in sorted(_known(target)):
+        with suppress(ValueError):
+            _as_for(target, platform)
+            found[name] = platform
+    return found
 
 
 def _as_for(target: Target, platform: str) -> Target:

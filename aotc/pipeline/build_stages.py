@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from aotc.base.call_memory import over_limit
 from aotc.base.errors import CaptureError, EngineFailedError, raise_if
 from aotc.base.evidence import EngineChoice
 from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, CompileJob, Executable
+from aotc.bundle.read.call_memory import over_limit
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import gates
 from aotc.check.padding.trial_files import count_trials

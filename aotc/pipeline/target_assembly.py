@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from aotc.base.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.base.errors import refusal
 from aotc.base.evidence import (
     EngineChoice,
@@ -19,6 +18,7 @@ from aotc.base.evidence import (
     ValueTrials,
 )
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile, CapturedProgram, Executable
+from aotc.bundle.read.call_memory import call_bytes, device_weight_bytes, host_weight_bytes
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran

@@ -190,12 +190,12 @@ class Source:
 
     def parts(self) -> dict[str, str]:
         """Return parts of the keys of both tasks: what the manifest says, and the toolchain."""
-        sections = program_sections(self.job.manifest.text)
+        code = code_identity.toolchain_code()
         chosen = {
             f"precision of {name}": sha256(repr((each.precision, each.keep)).encode())
             for name, each in self.job.manifest.chosen.items()
         }
-        return {**sections, **chosen, **code_identity.toolchain_code()}
+        return {**code, **program_sections(self.job.manifest.text), **chosen}
 
 
 def capture(

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from aotc.base.call_memory import call_bytes, total_bytes
 from aotc.base.evidence import EntryPointEvidence, Evidence
 from aotc.base.source_locations import EntryPointLines
 from aotc.bundle.read.bundle_review import Claim, Review
+from aotc.bundle.read.call_memory import call_bytes, total_bytes
 from aotc.report.sizes_report import shapes_report
 from aotc_runtime.base.canonical_json import decoder
 from aotc_runtime.formats.certificate_predicate import Certificate

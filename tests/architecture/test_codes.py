@@ -214,13 +214,7 @@ def test_every_cause_is_named_in_the_sources() -> None:
 
 
 REFERENCES = {
-    "dimension",
-    "entry-point",
-    "input",
-    "input-array",
-    "mesh-axis",
-    "precision",
-    "target",
+    *("dimension", "entry-point", "input", "input-array", "mesh-axis", "precision", "target"),
     "weights-set",
 }
 """Kinds of names, of which `aotc.config.manifest_problem.unknown_reference` makes causes."""

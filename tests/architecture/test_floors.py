@@ -16,16 +16,8 @@ RUNTIME = ROOT / "runtime" / "aotc_runtime"
 SERVE = ROOT / "runtime" / "serve" / "aotc_serve"
 TOOLCHAIN = ROOT / "aotc"
 ALLOWED = {
-    "aotc_runtime",
-    "aotc_serve",
-    "cryptography",
-    "iree",
-    "jaxlib",
-    "ml_dtypes",
-    "msgspec",
-    "numpy",
-    "onnxruntime",
-    "openvino",
+    *("aotc_runtime", "aotc_serve", "cryptography", "iree", "jaxlib", "ml_dtypes", "msgspec"),
+    *("numpy", "onnxruntime", "openvino"),
 }
 TIMESTAMPS = {"rfc3161_client"}
 """An extra: imported where a policy names authorities."""

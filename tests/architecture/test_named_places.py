@@ -7,26 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.mutation.mutants import KINDS, LISTED
+from scripts.mutation.mutants import KINDS, LISTED
 from tests.hostile.test_mistakes_are_noticed import MISTAKES, Mistake
 
 ROOT = Path(__file__).parents[2]
 
 
 PACKAGES = (
-    ROOT,
-    ROOT / "aotc",
-    ROOT / "runtime",
-    ROOT / "runtime" / "aotc_runtime",
-    ROOT / "runtime" / "serve",
-    ROOT / "runtime" / "serve" / "aotc_serve",
+    *(ROOT, ROOT / "aotc", ROOT / "runtime", ROOT / "runtime" / "aotc_runtime"),
+    *(ROOT / "runtime" / "serve", ROOT / "runtime" / "serve" / "aotc_serve"),
 )
 SHORT = (
-    "aotc/bundle",
-    "aotc/capture",
-    "aotc/check",
-    "aotc/compile",
-    "aotc/pipeline",
+    *("aotc/bundle", "aotc/capture", "aotc/check", "aotc/compile", "aotc/pipeline"),
     "runtime/aotc_runtime/serving",
 )
 """Folders whose own folders the page of the architecture names by their name alone."""

@@ -12,14 +12,8 @@ PACKAGES = (
 )
 
 WRITERS = {
-    "print",
-    "click.echo",
-    "sys.stdout.write",
-    "sys.stdout.writelines",
-    "sys.stderr.write",
-    "sys.stderr.writelines",
-    "traceback.print_exc",
-    "traceback.print_exception",
+    *("print", "click.echo", "sys.stdout.write", "sys.stdout.writelines", "sys.stderr.write"),
+    *("sys.stderr.writelines", "traceback.print_exc", "traceback.print_exception"),
 }
 
 RAW = {

@@ -1,6 +1,7 @@
 """Bundles that this x86-64 host builds for Arm, in the production loader on emulated processors."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
 from tests.conftest import MANIFESTS, Bundle, Once
+from tests.engines.conftest import ENGINES, Other
+from tests.engines.test_graph_quantized import write_small
 
 pytestmark = [pytest.mark.arm, pytest.mark.limit(3600)]
 
@@ -75,6 +78,49 @@ ABOVE = {
     "cpu-apple-m1": "complxnum, fp16fml, jsconv",
 }
 """What the code of these targets uses and a Neoverse N1 lacks."""
+
+
+GRAPHS = [each.as_param() for each in ENGINES if each.name == "onnxruntime"]
+FILES = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files"
+MODEL = """
+schema = 1
+name = "convolutions"
+version = "1.0.0"
+targets = ["cpu-neoverse-n1"]
+engines = [ENGINE]
+
+[dimensions.batch]
+range = [1, 8]
+profiles = [2, 8]
+
+[entry_points.forward]
+source = "convolutions.pt2"
+inputs.image = { shape = ["batch", 2, 6, 6], dtype = "float32" }
+"""
+
+
+@pytest.mark.parametrize("name", ["digits", "vision", "lm", "convolutions", "small"])
+@pytest.mark.parametrize("engine", GRAPHS)
+def test_graphs_give_plain_jax_results(engine: Other, name: str, on: On, tmp_path: Path) -> None:
+    targets = ["cpu-neoverse-n1", "cpu-neoverse-v1", "cpu-neoverse-v2"]
+    manifest = tmp_path / f"{name}.toml"
+    if name == "small":
+        write_small(tmp_path, [engine.name], "int8", "dynamic")
+    elif name == "convolutions":
+        shutil.copy(FILES / "convolutions.pt2", tmp_path)
+        manifest.write_text(MODEL.replace("ENGINE", engine.listed))
+    else:
+        shutil.copytree(MANIFESTS / name, tmp_path / name)
+        text = (MANIFESTS / f"{name}.toml").read_text()
+        manifest.write_text(text.replace("targets = ", f"engines = [{engine.listed}]\ntargets = "))
+    signer, bundle = LocalSigner.ephemeral(), (tmp_path / f"{name}.aotb", tmp_path / "trust.toml")
+    build(manifest, output=bundle[0], targets=targets, signer=signer)
+    bundle[1].write_text(policy_text(name, [signer.public_pem()]))
+    # The load calls every fixture, and compares.
+    for target in targets:
+        said = on(ON[target]).load(bundle, target=target)
+        assert not said.codes
+        assert said.document["report"]["engine"] == engine.name
 
 
 def test_missing_features_reject_targets(arm_bundle: Callable[[str], Bundle], on: On) -> None:

@@ -148,11 +148,12 @@ def built(
     cache: Cache | None = None,
     head: str = HEAD,
     tuning: Tuning | None = None,
+    shape: tuple[int, ...] = (16, 64),
 ) -> Built:
     (folder / "program.py").write_text(PROGRAM)
     (folder / "params.safetensors").write_bytes(write_tensors(params(), where="test"))
-    x = np.random.default_rng(1).standard_normal((16, 64)).astype(np.float32)
-    target = predicted(params(), x) if tuning else np.zeros((16, 32), np.float32)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    target = predicted(params(), x) if tuning else np.zeros((*shape[:-1], 32), np.float32)
     np.savez(folder / "data.npz", x=x, target=target)
     (folder / "m.toml").write_text(head + text)
     signer = LocalSigner.ephemeral()
@@ -322,13 +323,17 @@ def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
 
 
 def test_static_scales_are_calibrated_on_the_evaluation_data(tmp_path: Path) -> None:
-    text = entry_point() + precision("int8", 'activations = "static"') + EVALUATION
-    built(tmp_path, text)
+    text = entry_point(more='out_of_profile = { batch = "pad", length = "pad" }')
+    text = text.replace('["batch", 64]', '["batch", "length", 64]')
+    text += precision("int8", 'activations = "static"') + EVALUATION
+    head = f"{HEAD}dimensions.length = {{ range = [1, 4], profiles = [2, 4] }}\n"
+    head = head.replace("[1, 8]", "[8]")
+    built(tmp_path, text, head=head, shape=(14, 3, 64))
     found, bundle = applied(tmp_path), tmp_path / "small.aotb"
     assert (found.activations, found.products) == ("static", 3)
     calibration = found.calibration
     assert isinstance(calibration, Calibration)
-    assert calibration.samples == 16
+    assert calibration.samples == 14
     assert calibration.data == sha256((tmp_path / "data.npz").read_bytes())
     with np.load(tmp_path / "data.npz") as data:
         x = data["x"]

@@ -1,8 +1,8 @@
 """Engines in turns: a tuned build takes the one that is best for its objective, says why, and is
 built again from its choice.
 
-`slate` is a distribution of two modules (`tests/e2e/slate`), whose engine is faster than XLA for
-one program, and slow to start, large or wrong where the environment says so.
+`slate` of the distribution in `tests/e2e/abacus` is an engine that is faster than XLA for one
+program, and slow to start, large or wrong where the environment says so.
 """
 
 import json
@@ -20,7 +20,7 @@ from command_lines import Said, run_all
 
 from aotc.compile.target_files import builtin_folder
 
-SLATE = Path(__file__).parent / "slate"
+ABACUS = Path(__file__).parent / "abacus"
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -98,7 +98,7 @@ class Place:
     def run(self, *lines: Sequence[str], **variables: str) -> list[Said]:
         """Return what command lines say, one after another in a process with these variables."""
         every = [(self.folder, line) for line in lines]
-        return run_all(every, {"PYTHONPATH": str(SLATE), **variables})
+        return run_all(every, {"PYTHONPATH": str(ABACUS), **variables})
 
     def build(self, *options: str, manifest: str = "sums.toml") -> list[str]:
         """The command line that builds sums.aotb with the cache and says JSON."""
@@ -195,7 +195,7 @@ def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> 
 
 
 def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
-    paths = [str(SLATE), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ABACUS), os.environ.get("PYTHONPATH", "")]
     served = subprocess.run(
         [sys.executable, "-c", SERVER],
         cwd=tuned.place.folder,

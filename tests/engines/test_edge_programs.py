@@ -2,7 +2,7 @@
 bits or but for zeros and denormal numbers, some of which would be others without a repair of
 aotc's, and those that are refused by name. In children of `search`, since a crash is a finding.
 
-The whole table on an engine: `python -m tests.engines.search run out/edges.jsonl --engine iree`
+The whole table on an engine: `python -m scripts.search run out/edges.jsonl --engine iree`
 (half an hour), for OpenVINO with X64=0 (an hour). engines.md tells users what differs.
 """
 
@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
+from scripts.search.children import Child
+
 from .conftest import Other
 from .edge_programs import PROGRAMS
-from .search import Child
 
 
 class Edges(NamedTuple):

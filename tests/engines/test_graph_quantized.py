@@ -25,8 +25,8 @@ from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.pipeline.build import build
+from scripts.search.engine_calls import Case, Loaded, Lowered
 from tests.engines.conftest import ENGINES
-from tests.engines.search import Case, Loaded, Lowered
 from tests.hostile.tampering import policy_for
 
 RANDOM = np.random.default_rng(0)
@@ -470,11 +470,12 @@ schema = 1
 name = "small"
 version = "1.0.0"
 targets = ["cpu-x86-64-v3"]
-engines = ["{engine}"]
+engines = {engines}
 weights.params.source = "params.safetensors"
 
 [precision.small]
 weights = "{bits}"
+activations = "{activations}"
 
 [entry_points.predict]
 function = "program:predict"
@@ -485,28 +486,43 @@ tolerance = {{ rtol = 1e-4, atol = 1e-5 }}
 """
 
 
-@pytest.mark.parametrize("bits", ["int4", "int8"])
-@pytest.mark.parametrize("engine", ["xla", *ON_GRAPHS])
-def test_bundle_of_quantized_weights_says_what_its_engine_widens(
-    bits: str, engine: Any, tmp_path: Path
-) -> None:
-    name = getattr(engine, "name", engine)
+def write_small(folder: Path, engines: list[str], bits: str, activations: str = "none") -> Path:
+    """Write a program with quantized weights, and return its manifest."""
     shapes = {"first": (64, 128), "second": (128, 32)}
     arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
-    (tmp_path / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
-    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    manifest = tmp_path / "small.toml"
-    manifest.write_text(MANIFEST.format(engine=name, bits=bits), encoding="utf-8")
+    (folder / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
+    (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+    manifest = folder / "small.toml"
+    text = MANIFEST.format(engines=engines, bits=bits, activations=activations)
+    manifest.write_text(text, encoding="utf-8")
+    return manifest
+
+
+NOTES = {
+    ("int4", "none"): {"xla": "openvino"},
+    ("int8", "none"): {"xla": "openvino", "onnxruntime": "openvino"},
+    ("int8", "dynamic"): {"openvino": "onnxruntime"},
+}
+"""By precision, engines without kernels for it, and the one that the build names."""
+
+
+@pytest.mark.parametrize(("bits", "activations"), NOTES)
+@pytest.mark.parametrize("engine", ["xla", *ON_GRAPHS])
+def test_bundle_of_quantized_weights_says_which_engine_has_kernels(
+    bits: str, activations: str, engine: Any, tmp_path: Path
+) -> None:
+    name = getattr(engine, "name", engine)
+    better = NOTES[bits, activations].get(name, "")
+    manifest = write_small(tmp_path, [name, *filter(None, [better])], bits, activations)
     signer, bundle = LocalSigner.ephemeral(), tmp_path / "small.aotb"
     made = build(manifest, output=bundle, signer=signer)
     (target,) = made.bundle.manifests.values()
     (profile,) = target.entry_points["predict"].profiles
     if name == "onnxruntime" and bits == "int4":
         assert profile.thunks["MatMulNBits"] == 2
-    is_widened = name == "xla" or (name == "onnxruntime" and bits == "int8")
     notes = [each for each in made.notes if each.startswith("predict for")]
-    assert [f"the engine {name} widens weights of {bits}" in each for each in notes] == (
-        [True] if is_widened else []
+    assert [f"the engine {name} " in each and f'["{better}"]' in each for each in notes] == (
+        [True] if better else []
     )
     with aotc_runtime.load(bundle, trust=policy_for(signer, name="small")) as loaded:
         assert loaded["predict"](np.ones((3, 64), np.float32)).shape == (3, 32)

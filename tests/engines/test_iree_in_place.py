@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from .search import Case, Lowered, finding
+from scripts.search.engine_calls import Case, Lowered
+from scripts.search.findings import finding
 
 X = np.random.default_rng(0).normal(size=37).astype(np.float32)
 ROWS = X[:36].reshape(4, 9)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from .search import Case, Lowered, finding
+from scripts.search.engine_calls import Case, Lowered
+from scripts.search.findings import finding
 
 X = np.linspace(0.1, 1.0, 15, dtype=np.float32).reshape(3, 5)
 TWICE, NEVER = np.asarray(2, np.int32), np.asarray(0, np.int32)

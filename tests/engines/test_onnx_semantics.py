@@ -16,8 +16,7 @@ from jax import lax
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc.engines.onnxruntime.onnxruntime_worker import compile_job
 from aotc_runtime.engines.engine_arrays import Aval
-
-from .search import Case, Lowered, run_here
+from scripts.search.engine_calls import Case, Lowered, run_here
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,7 @@ from jax import lax
 from aotc.compile.worker_results import Result
 from aotc.engines.onnx_graphs.graph_job import Job
 from aotc_runtime.base.errors import BackendError
-
-from .search import Case, Loaded, Lowered
+from scripts.search.engine_calls import Case, Loaded, Lowered
 
 type Array = Any
 

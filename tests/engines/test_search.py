@@ -8,10 +8,12 @@ import jax
 import numpy as np
 import pytest
 
-from . import generated_programs
-from .generated_programs import STEPS, generated
-from .quantized_programs import quantized
-from .search import Case, Child, Loaded, Lowered, compared, finding, generated_case
+from scripts.search import generated_programs
+from scripts.search.children import Child, generated_case
+from scripts.search.engine_calls import Case, Loaded, Lowered
+from scripts.search.findings import compared, finding
+from scripts.search.generated_programs import STEPS, generated
+from scripts.search.quantized_programs import quantized
 
 SEED = 7
 

@@ -249,13 +249,8 @@ READERS: Mapping[str, Callable[[bytes], object]] = {
     **{
         reader.__name__: reader
         for reader in (
-            channel_first_root,
-            channel_state,
-            sigstore_material,
-            sigstore_root,
-            sigstore_file,
-            timestamp,
-            authority_certificates,
+            *(channel_first_root, channel_state, sigstore_material, sigstore_root, sigstore_file),
+            *(timestamp, authority_certificates),
         )
     },
 }

@@ -122,19 +122,8 @@ READERS: Mapping[str, Reader] = (
     {
         reader.__name__: reader
         for reader in (
-            tar,
-            index,
-            root,
-            image,
-            attestation,
-            manifest,
-            envelope,
-            statement,
-            certificate,
-            tensors,
-            policy,
-            key,
-            version,
+            *(tar, index, root, image, attestation, manifest, envelope, statement, certificate),
+            *(tensors, policy, key, version),
         )
     }
     | attribution.READERS

@@ -367,18 +367,8 @@ def seeds() -> Mapping[str, list[bytes]]:
 READERS: Mapping[str, Callable[[bytes], object]] = {
     reader.__name__: reader
     for reader in (
-        registry_answer,
-        registry_root,
-        registry_referrers,
-        registry_attestation,
-        registry_tags,
-        registry_token,
-        registry_challenge,
-        registry_login,
-        reference,
-        store_record,
-        store_blob,
-        inference_request,
-        grpc_request,
+        *(registry_answer, registry_root, registry_referrers, registry_attestation, registry_tags),
+        *(registry_token, registry_challenge, registry_login, reference, store_record, store_blob),
+        *(inference_request, grpc_request),
     )
 }

@@ -46,12 +46,7 @@ def unbounded(found: inspect.Type, path: str, seen: set[type]) -> Iterator[str]:
 @pytest.mark.parametrize(
     "document",
     [
-        AttestationManifest,
-        BundleManifest,
-        Certificate,
-        Evidence,
-        ImageManifest,
-        Provenance,
+        *(AttestationManifest, BundleManifest, Certificate, Evidence, ImageManifest, Provenance),
         RootIndex,
     ],
 )

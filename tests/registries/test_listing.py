@@ -15,7 +15,6 @@ from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import _retry_after
 from aotc_serve.oci.registry_listing import (
     CANDIDATES_MAX,
-    Documents,
     Listing,
     Memory,
     _next,
@@ -155,7 +154,7 @@ def test_a_next_page_is_one_of_the_same_list(link: str, path: str) -> None:
 
 def test_documents_that_a_listing_lacks_are_none() -> None:
     entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=ROOT_DIGEST, size=4)
-    documents = Documents("here", Listing(entry, (), (), (), {ROOT_DIGEST: b"root"}))
+    documents = Listing(entry, (), (), (), {ROOT_DIGEST: b"root"}).as_bundle("here")
     assert documents.blob(ROOT_DIGEST) == b"root" and documents.blob(DIGEST) is None
     assert documents.file(oci_layout.INDEX_FILE) is not None and documents.file("other") is None
 

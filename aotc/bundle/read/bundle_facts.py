@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from aotc.base.call_memory import call_bytes
 from aotc.base.evidence import XLA, Coverage, ExecutableEvidence
 from aotc.bundle.read.bundle_review import ReviewedExecutable, ReviewedTarget
+from aotc.bundle.read.call_memory import call_bytes
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint, ParityRan

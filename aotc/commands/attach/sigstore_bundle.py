@@ -1,7 +1,5 @@
 """A Sigstore bundle as an attestation: its envelope, with the material beside the signature."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

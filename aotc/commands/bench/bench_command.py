@@ -1,7 +1,5 @@
 """`aotc bench`."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

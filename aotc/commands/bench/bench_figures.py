@@ -1,7 +1,5 @@
 """Measured figures, as values: messages to the workers of `aotc bench`, and their answers."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from aotc_runtime.schema.manifest_labels import ExecutableKey

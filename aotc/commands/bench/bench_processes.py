@@ -1,7 +1,5 @@
 """Measures a bundle as a server would run it: fresh processes with the runtime alone."""
 
-from __future__ import annotations
-
 import os
 import platform
 import statistics

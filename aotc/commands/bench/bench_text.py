@@ -1,7 +1,5 @@
 """The text of `aotc bench`, within 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

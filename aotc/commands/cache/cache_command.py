@@ -1,7 +1,5 @@
 """`aotc cache`: the build cache."""
 
-from __future__ import annotations
-
 import click
 
 from aotc.cli.cache_options import cache_option, require_store, size_option

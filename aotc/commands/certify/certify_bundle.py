@@ -1,7 +1,5 @@
 """`aotc certify`: runs a bundle under other releases of what runs it, and adds certificates."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

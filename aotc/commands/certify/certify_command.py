@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.command_output import Output, command
 from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.cli.target_option import target_option
 from aotc.cli.version_options import jaxlib_option, versions
-from aotc_runtime.base.rendering import say, warn
+from aotc_runtime.base.rendering import warn
 from aotc_runtime.schema.certified_releases import JAXLIB, Release
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def certify(
     """
     import os
 
+    from aotc.base.errors import family_of
     from aotc.cli.command_progress import progress
     from aotc.commands.certify.certify_bundle import certify as run_certification
     from aotc.commands.certify.certify_text import certify_document, certify_findings, certify_lines
@@ -139,17 +140,9 @@ def certify(
                 f"note: {key} is no certifier of {trust}, so these certificates do not count there;"
             )
             note(f"  `aotc trust add-key {trust} --key KEY.pub --certifier` lets them")
-    if not out.json:
-        say(*certify_lines(made))
-    if findings := tuple(certify_findings(made)):
-        from aotc.base.errors import family_of
-
-        code = family_of(findings[0].code).exit_code
-        report_findings(out, findings, code, **document)
-        return code
-    if out.json:
-        out.document({"ok": True, **document, "findings": []})
-    return 0
+    findings = tuple(certify_findings(made))
+    code = family_of(findings[0].code).exit_code if findings else 0
+    return out.checked(document, certify_lines(made), findings, code)
 
 
 def _policy_of(signer: Signer) -> TrustPolicy:

@@ -1,7 +1,5 @@
 """Runs the worker in an environment and says how it ended: a crash there is a result."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

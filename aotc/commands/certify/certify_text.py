@@ -1,7 +1,5 @@
 """The result of `aotc certify`: as a document, as findings, and as text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

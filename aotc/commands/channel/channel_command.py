@@ -1,7 +1,5 @@
 """`aotc channel`."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The signer keeps the state of such a host: a writer of the folder cannot restore older metadata.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

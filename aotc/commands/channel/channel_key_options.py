@@ -1,7 +1,5 @@
 """Options of `aotc channel` that name keys."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields

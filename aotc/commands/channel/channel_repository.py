@@ -4,8 +4,6 @@
 nothing refers to yet.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

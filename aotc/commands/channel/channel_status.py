@@ -1,7 +1,5 @@
 """The document and the text of `aotc channel status`."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass

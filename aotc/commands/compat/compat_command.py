@@ -1,12 +1,10 @@
 """`aotc compat`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, Output, command, report_findings
+from aotc.cli.command_output import FILE, Output, command
 from aotc.cli.reference_options import (
     BUNDLE_REFERENCE,
     SOURCE_HELP,
@@ -16,7 +14,6 @@ from aotc.cli.reference_options import (
     trust_option,
 )
 from aotc.cli.version_options import jaxlib_option
-from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Inspect and verify"
 
@@ -75,11 +72,4 @@ def compat(
     rows = match_hosts(read, described, jaxlibs, known, policy, now)
     document = compat_document(found.shown, read, rows)
     document["weights_hashed"] = not found.unread
-    if not out.json:
-        say(*compat_lines(document))
-    if findings := tuple(compat_findings(rows)):
-        report_findings(out, findings, 7, **document)
-        return 7
-    if out.json:
-        out.document({"ok": True, **document, "findings": []})
-    return 0
+    return out.checked(document, compat_lines(document), tuple(compat_findings(rows)), 7)

@@ -107,25 +107,25 @@ class Evidence:
         compiled_by: The packages of their compiler, with versions.
         built_with: The jaxlib version of the build.
         accepts_jaxlib: The jaxlib versions that the target accepts.
-        required: The processor features that the target needs.
-        missing: Those that the host lacks.
-        better: Known targets that this host runs and that would use more vector features, each
-            with these features.
-        parity: The measurements of the build.
+        required_features: The processor features that the target needs.
+        missing_features: Those that the host lacks.
+        better_targets: Known targets that this host runs and that would use more vector features,
+            each with these features.
+        parity_at_build: The measurements of the build.
         certified: The accepted certificate for the release that runs the target there, if any.
-        claims: All claims of the bundle about this target and that release.
+        certificates: All claims of the bundle about this target and that release.
     """
 
     engine: str
     compiled_by: str
     built_with: str
     accepts_jaxlib: tuple[str, ...]
-    required: tuple[str, ...]
-    missing: tuple[str, ...]
-    better: Mapping[str, tuple[str, ...]]
-    parity: BuildParity
+    required_features: tuple[str, ...]
+    missing_features: tuple[str, ...]
+    better_targets: Mapping[str, tuple[str, ...]]
+    parity_at_build: BuildParity
     certified: Certified | None
-    claims: tuple[Claim, ...]
+    certificates: tuple[Claim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +254,12 @@ def _cell(
         compiled_by=_compiled_by(manifest),
         built_with=manifest.built_with.jaxlib,
         accepts_jaxlib=manifest.accepts_jaxlib,
-        required=tuple(sorted(required)),
-        missing=tuple(sorted(required - facts.isa)),
-        better=better,
-        parity=_parity(manifest),
+        required_features=tuple(sorted(required)),
+        missing_features=tuple(sorted(required - facts.isa)),
+        better_targets=better,
+        parity_at_build=_parity(manifest),
         certified=candidate.certified,
-        claims=tuple(
+        certificates=tuple(
             claim
             for claim in claims
             if claim.target == manifest.target.name

@@ -1,7 +1,5 @@
 """The result of `aotc compat`, as data and as text."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -49,23 +47,12 @@ def _row_document(row: Row) -> dict[str, Any]:
 
 
 def _cell_document(cell: Cell) -> dict[str, Any]:
-    evidence = cell.evidence
+    certified = certified_report(cell.evidence.certified)
     return {
         "target": cell.target,
         "level": cell.level.value,
         "findings": [finding.to_json() for finding in cell.findings],
-        "evidence": {
-            "engine": evidence.engine,
-            "compiled_by": evidence.compiled_by,
-            "built_with": evidence.built_with,
-            "accepts_jaxlib": list(evidence.accepts_jaxlib),
-            "required_features": list(evidence.required),
-            "missing_features": list(evidence.missing),
-            "better_targets": {name: list(more) for name, more in evidence.better.items()},
-            "parity_at_build": asdict(evidence.parity),
-            "certified": certified_report(evidence.certified),
-            "certificates": [asdict(claim) for claim in evidence.claims],
-        },
+        "evidence": asdict(cell.evidence) | {"certified": certified},
     }
 
 
@@ -91,7 +78,7 @@ def compat_findings(rows: Sequence[Row]) -> Iterator[Finding]:
 
 def _by_certificate(evidence: Evidence) -> str:
     """Return how a certificate would count; an existing one that passed comes first."""
-    passed = next((claim for claim in evidence.claims if claim.outcome == PASSED), None)
+    passed = next((claim for claim in evidence.certificates if claim.outcome == PASSED), None)
     if passed is None:
         return "`aotc certify` it by a certifier of --trust"
     return (

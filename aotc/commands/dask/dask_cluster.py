@@ -1,7 +1,5 @@
 """Dask distributed as an executor: https://distributed.dask.org/en/stable/client.html#dask."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,23 +1,20 @@
 """The client's side: a backend whose executables are compiled by the workers of an executor."""
 
-from __future__ import annotations
-
 import secrets
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any
 
 import msgspec
 
 from aotc.base.child_processes import StoppedError
-from aotc.base.errors import finding, is_code, raise_if, refusal
+from aotc.base.errors import is_code, raise_if, refusal
 from aotc.base.stages import CompileJob, Executable
 from aotc.commands.dask import executor_worker
 from aotc.commands.dask.executor_messages import Answer, Request, decode_answer, encode_job
 from aotc.compile.compiler_protocol import Backend
 from aotc.pipeline.cached_tasks import Parts
 from aotc_runtime.base.digest import sha256
-from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.base.errors import AotcError
 from aotc_runtime.schema.bundle_manifest import BuiltWith
 
 IN_FLIGHT = 64
@@ -76,12 +73,9 @@ class ExecutorBackend:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         if not self._stopped.done():
             self._stopped.set_result(None)
-        match self._executor:
-            case Cluster() as cluster:
-                cluster.stop_build(self._build)
-            case _:
-                # Its workers may be threads of this process. Others finish what they have begun.
-                executor_worker.stop_build(self._build)
+        # Workers of others may be threads of this process, or finish what they have begun.
+        found = self._executor if isinstance(self._executor, Cluster) else executor_worker
+        found.stop_build(self._build)
 
     def _ask(self, job: CompileJob, request: bytes) -> Answer:
         if self._stopped.done():
@@ -113,7 +107,8 @@ def _executable(job: CompileJob, answer: Answer) -> Executable:
     if any(not is_code(finding.code) for finding in answer.findings):
         raise _damaged(job, "an error without a code")
     raise_if(answer.findings)
-    raise_if(_differences(job, answer))
+    if answer.differences:
+        raise refusal("AOTC-E913", _where(job), "; ".join(answer.differences))
     if answer.stopped:
         raise StoppedError
     executable = answer.executable
@@ -122,15 +117,6 @@ def _executable(job: CompileJob, answer: Answer) -> Executable:
     if sha256(executable.serialized) != executable.digest:
         raise _damaged(job, f"an executable that is not {executable.digest}")
     return executable
-
-
-def _differences(job: CompileJob, answer: Answer) -> Iterator[Finding]:
-    if answer.differences:
-        yield finding(
-            "AOTC-E913",
-            _where(job),
-            "; ".join(answer.differences),
-        )
 
 
 def _error_text(error: BaseException) -> str:

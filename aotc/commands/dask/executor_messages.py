@@ -4,8 +4,6 @@ An answer begins with the SHA-256 of the request's digest and its own, so that a
 request, or to one that was damaged on its way, is recognised.
 """
 
-from __future__ import annotations
-
 import msgspec
 import numpy as np
 from msgspec import Struct

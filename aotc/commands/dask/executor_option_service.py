@@ -1,7 +1,5 @@
 """Compiling on the workers of an executor, in place of this host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager

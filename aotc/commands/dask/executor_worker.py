@@ -1,7 +1,5 @@
 """The worker's side: the function that executors call, in a long-lived process."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Iterator

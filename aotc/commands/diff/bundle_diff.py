@@ -3,8 +3,6 @@
 `aotc diff --help` lists the kinds of changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +17,7 @@ from aotc.compile.mlir.module_texts import Form, texts
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema import shard_layout
-from aotc_runtime.schema.bundle_manifest import (
-    BlobRef,
-    Evaluation,
-    Parity,
-    ParityRan,
-    WeightTensor,
-)
+from aotc_runtime.schema.bundle_manifest import BlobRef, Evaluation, Parity, ParityRan, WeightTensor
 
 SHOWN_MAX = 60
 """Longer values are told by their digest."""

@@ -1,13 +1,11 @@
 """`aotc diff`."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import Output, command, report_findings
+from aotc.cli.command_output import Output, command
 from aotc.cli.reference_options import (
     BUNDLE_REFERENCE,
     SOURCE_HELP,
@@ -16,7 +14,6 @@ from aotc.cli.reference_options import (
     open_with_notes,
     trust_option,
 )
-from aotc_runtime.base.rendering import say
 
 HELP_SECTION = "Inspect and verify"
 
@@ -92,11 +89,4 @@ def diff(
     findings = tuple(violations(wanted, found))
     document = diff_document(found)
     document["weights_hashed"] = not (old.unread or new.unread)
-    if not out.json:
-        say(*diff_lines(found))
-    if findings:
-        report_findings(out, findings, BudgetExceededError.exit_code, **document)
-        return BudgetExceededError.exit_code
-    if out.json:
-        out.document({"ok": True, **document, "findings": []})
-    return 0
+    return out.checked(document, diff_lines(found), findings, BudgetExceededError.exit_code)

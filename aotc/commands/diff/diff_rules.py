@@ -4,8 +4,6 @@ A rule is a kind of change (`module`, `weights`), `any`, `none`, or a number wit
 change: `flops>+5%`, `temp_memory>+64 kB`, `fusions<-2`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

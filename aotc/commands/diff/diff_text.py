@@ -1,9 +1,8 @@
 """The differences of two bundles, for people and as a document."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -26,17 +25,7 @@ def diff_document(diff: Diff) -> dict[str, Any]:
         "after": _side(diff.after),
         "same": diff.is_same,
         "changes": [_change_document(change) for change in diff.changes],
-        "modules": [
-            {
-                "places": list(module.places),
-                "before": module.before,
-                "after": module.after,
-                "lines": list(module.lines),
-                "left_out": module.left_out,
-                "note": module.note or None,
-            }
-            for module in diff.modules
-        ],
+        "modules": [asdict(module) | {"note": module.note or None} for module in diff.modules],
     }
 
 

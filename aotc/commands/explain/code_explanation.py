@@ -1,7 +1,5 @@
 """Explain an error code: `aotc explain AOTC-E806`."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator

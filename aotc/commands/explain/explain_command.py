@@ -1,18 +1,11 @@
 """`aotc explain`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
 
 from aotc.cli.command_output import Output, command, print_notes
-from aotc.cli.reference_options import (
-    BUNDLE_FILE,
-    profile_option,
-    refuse_both,
-    verified_options,
-)
+from aotc.cli.reference_options import BUNDLE_FILE, profile_option, refuse_both, verified_options
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import say
 
@@ -61,8 +54,9 @@ def explain(
     from datetime import UTC, datetime
 
     from aotc.bundle.read.bundle_review import review
-    from aotc.commands.explain.representations import Stage, explain_lines, explain_report
     from aotc.commands.explain.representations import explain as explain_entry_point
+    from aotc.commands.explain.representations import explain_lines, explain_report
+    from aotc.compile.mlir.module_texts import Form
     from aotc.report.sizes_report import parse_profile
     from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_runtime.verification.policy_reader import read_policy
@@ -70,7 +64,7 @@ def explain(
     sizes = parse_profile(profile) if profile is not None else None
     policy = read_policy(trust) if trust else None
     read = review(open_streamed(bundle), policy, datetime.now(UTC))
-    explained = explain_entry_point(read, entry_point, Stage(stage), sizes, target)
+    explained = explain_entry_point(read, entry_point, Form(stage), sizes, target)
     out.result(explain_report(read, explained), lambda: say(*explain_lines(explained)))
     if not out.json and not trust:
         print_notes(["signatures were not checked"])

@@ -3,11 +3,8 @@
 Both are read from the bundle's bytes; nothing is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from aotc.bundle.read.bundle_review import Review, ReviewedExecutable, chosen
@@ -18,13 +15,6 @@ from aotc_runtime.schema.manifest_labels import label
 NO_HLO = "the executable holds no optimized HLO in a layout that is known"
 
 
-class Stage(StrEnum):
-    """A representation of an entry point."""
-
-    STABLEHLO = "stablehlo"
-    HLO = "hlo"
-
-
 @dataclass(frozen=True, slots=True)
 class Representation:
     """Text of one stage.
@@ -33,7 +23,7 @@ class Representation:
     `text` is empty for an executable of unknown layout.
     """
 
-    stage: Stage
+    stage: Form
     entry_point: str
     sizes: Mapping[str, int]
     targets: tuple[str, ...]
@@ -49,7 +39,7 @@ class Representation:
 def explain(
     review: Review,
     entry_point: str,
-    stage: Stage,
+    stage: Form,
     sizes: Mapping[str, int] | None,
     target: str | None,
 ) -> tuple[Representation, ...]:
@@ -67,15 +57,13 @@ def explain(
     grouped: dict[str, list[ReviewedExecutable]] = {}
     for executable in chosen(review, entry_point, sizes, target):
         record = executable.record
-        read = record.module if stage is Stage.STABLEHLO else record.executable
+        read = record.module if stage is Form.STABLEHLO else record.executable
         grouped.setdefault(read.digest, []).append(executable)
     data = {digest: bytes(review.contents.blobs[digest]) for digest in grouped}
-    form = Form.STABLEHLO
-    if stage is Stage.HLO:
-        form = Form.HLO
+    if stage is Form.HLO:
         found = {digest: xla_objects.optimized_module(each) for digest, each in data.items()}
         data = {digest: module for digest, module in found.items() if module is not None}
-    made = texts([(form, module) for module in data.values()], f"{entry_point} of {review.bundle}")
+    made = texts([(stage, module) for module in data.values()], f"{entry_point} of {review.bundle}")
     text = dict.fromkeys(grouped, "") | dict(zip(data, made, strict=True))
     return tuple(
         Representation(
@@ -97,17 +85,7 @@ def explain_report(review: Review, explained: Sequence[Representation]) -> dict[
         "root_digest": review.root_digest,
         "signatures_verified": review.verified,
         "signers": list(review.signers),
-        "representations": [
-            {
-                "stage": found.stage,
-                "entry_point": found.entry_point,
-                "sizes": dict(found.sizes),
-                "targets": list(found.targets),
-                "digest": found.digest,
-                "text": found.text or None,
-            }
-            for found in explained
-        ],
+        "representations": [asdict(found) | {"text": found.text or None} for found in explained],
     }
 
 

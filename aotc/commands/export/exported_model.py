@@ -1,7 +1,5 @@
 """Export an executable of a verified bundle as a model for the format's own runtime."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping

@@ -3,8 +3,6 @@
 A call reads the files alone, without the loader's code, so that it checks what was written.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A smaller copy of a bundle: fewer targets under the same root, so that its signatures hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`aotc host-info`."""
 
-from __future__ import annotations
-
 import click
 
 from aotc.cli.command_output import Output, command

@@ -1,7 +1,5 @@
 """`aotc import-tensorflow`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Has an environment with TensorFlow export a signature, and takes over what it wrote."""
 
-from __future__ import annotations
-
 import errno
 import json
 import tempfile

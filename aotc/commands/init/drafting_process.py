@@ -1,7 +1,5 @@
 """`aotc init`: look at a function, draft a manifest for it, and trace what the manifest says."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import suppress

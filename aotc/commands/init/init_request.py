@@ -1,7 +1,5 @@
 """Parameters of a function: from the options of `aotc init`, and from its inspection."""
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -3,8 +3,6 @@
 Run as `python -m aotc.commands.init.inspect_function_worker FOLDER`.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import sys

@@ -1,7 +1,5 @@
 """`aotc merge`: joins bundles of one program, built for different targets, into one bundle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ https://www.rfc-editor.org/rfc/rfc7512. Attributes that this reader does not kno
 than ignored, since each of them narrows what the URI means.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit

@@ -4,8 +4,6 @@ Every model is non-decreasing in every size: so a profile larger than what it se
 cheaper, and the search in `aotc.commands.profiles.profile_choice` is exact or bounded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

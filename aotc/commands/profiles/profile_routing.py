@@ -1,7 +1,5 @@
 """Choice of a call's profile and its padding, by the rules of the loader's router."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,20 +1,12 @@
 """`aotc profiles`: shape profiles from observed traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from aotc.cli.command_output import (
-    FILE,
-    HELP_OPTION,
-    Output,
-    command,
-    report_findings,
-)
+from aotc.cli.command_output import FILE, HELP_OPTION, Output, command
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP
 from aotc.cli.target_option import target_option
 from aotc_runtime.base.rendering import printable, say
@@ -94,14 +86,7 @@ def suggest(
     from aotc.config.toml_edit import with_value
     from aotc_runtime.formats.toml_source import render_path
 
-    found = find(
-        manifest,
-        log,
-        most=most,
-        entry_point=entry,
-        target=target,
-        cost=cost,
-    )
+    found = find(manifest, log, most=most, entry_point=entry, target=target, cost=cost)
     document = suggestion_document(found)
     if write:
         keys = (*profiles_table(found), "profiles")
@@ -159,10 +144,4 @@ def check(
         "checked": [check_document(one, traffic) for one in checked],
     }
     lines = [printable(line) for one in checked for line in check_lines(one, traffic)]
-    if not findings:
-        out.result(document, lambda: say(*lines))
-        return 0
-    if not out.json:
-        say(*lines)
-    report_findings(out, findings, BudgetExceededError.exit_code, **document)
-    return BudgetExceededError.exit_code
+    return out.checked(document, lines, findings, BudgetExceededError.exit_code)

@@ -1,7 +1,5 @@
 """Suggested profiles and checked coverage as data and as text of at most 80 columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """The sizes that an entry point accepts, and what it does with those that match no profile."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,13 +1,11 @@
 """`aotc profiles suggest`: the profiles that serve the calls of a traffic log best."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.call_cost import ELEMENTS, CostModel, parse_cost
+from aotc.commands.profiles.call_cost import CostModel, parse_cost
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
 from aotc.commands.profiles.size_space import Points, Space, space_of_manifest
@@ -49,9 +47,9 @@ def suggest(
     log: Path,
     *,
     most: int,
-    entry_point: str | None = None,
-    target: str | None = None,
-    cost: str = ELEMENTS,
+    entry_point: str | None,
+    target: str | None,
+    cost: str,
 ) -> Suggestion:
     """Return the profiles of one entry point that serve a log best, for one target.
 

@@ -3,8 +3,6 @@
 Needs no trust policy: nothing is loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

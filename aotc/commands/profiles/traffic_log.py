@@ -4,8 +4,6 @@ A log is JSON lines, CSV, or what `bundle.report()` returned, each plain or comp
 Equal lines are decoded once: a million requests have few distinct ones.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import zlib

@@ -1,7 +1,5 @@
 """`aotc record-expected`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Has an environment with a model's framework run it on recorded inputs, at every profile."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -15,13 +13,7 @@ import msgspec
 import numpy as np
 
 from aotc.base.errors import refusal
-from aotc.base.foreign_python import (
-    TEXT_BYTES_MAX,
-    Script,
-    bad_result,
-    open_result,
-    run_script,
-)
+from aotc.base.foreign_python import TEXT_BYTES_MAX, Script, bad_result, open_result, run_script
 from aotc.base.temporary_files import temporary_folder
 from aotc.bundle.write.atomic_files import write_atomically
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, read_build_manifest

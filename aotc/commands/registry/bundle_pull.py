@@ -1,7 +1,5 @@
 """A bundle out of a repository into a file or folder, by way of a store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -3,8 +3,6 @@
 So a reader of the tag finds the signatures as well.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

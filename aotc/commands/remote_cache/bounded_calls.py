@@ -5,8 +5,6 @@ leaves is counted: a call may take as long as it gets on, so that large entries 
 slow lines, and silence or a trickle of bytes has not.
 """
 
-from __future__ import annotations
-
 import ssl
 import threading
 import time

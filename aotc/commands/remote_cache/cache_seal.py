@@ -6,16 +6,15 @@ whose result this is, and the digest of the data. So only somebody with a builde
 make, change, shorten or move an entry: neither the operator of the storage nor its other users can.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from aotc.bundle.sign.signer import Signer
 from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
@@ -37,17 +36,6 @@ class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
     size: Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
-class Sealer(Protocol):
-    """Signs with one key; every signer of ours is one."""
-
-    @property
-    def key_id(self) -> str:
-        """SHA-256 of the public key's SubjectPublicKeyInfo DER, hex."""
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the signature of a message."""
-
-
 class Refusal(StrEnum):
     """The reason why an entry is not used, in words for people."""
 
@@ -65,7 +53,7 @@ class Seals:
     sealer: None if nothing is written.  trusted: by key id, the keys whose entries are used.
     """
 
-    sealer: Sealer | None
+    sealer: Signer | None
     trusted: Mapping[str, PublicKey]
 
     def seal(self, key: str, data: bytes) -> bytes:

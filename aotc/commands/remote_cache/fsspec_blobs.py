@@ -4,8 +4,6 @@ https://filesystem-spec.readthedocs.io. Each scheme but file:// and memory:// ne
 serves it.
 """
 
-from __future__ import annotations
-
 import secrets
 from typing import Any
 

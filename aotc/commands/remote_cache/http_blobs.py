@@ -1,7 +1,5 @@
 """Blobs behind plain HTTP: GET reads, PUT writes, as WebDAV and many artifact stores have it."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit, urlunsplit
 

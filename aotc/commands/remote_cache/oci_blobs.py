@@ -3,8 +3,6 @@
 It uses the client for bundles (`aotc_serve.oci`), without retries.
 """
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 from urllib.parse import SplitResult, unquote, urlsplit

@@ -5,8 +5,6 @@ not relied
 on: when nobody answers, or after a few failures in a row, it is given up for the rest of the build.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +20,7 @@ from aotc.commands.remote_cache.bounded_calls import (
     UnreachableError,
 )
 from aotc.commands.remote_cache.cache_seal import Refusal, Seals
-from aotc.pipeline.cache.cache_store import Contents, LocalStore
+from aotc.pipeline.cache.cache_store import LocalStore
 
 FAILURES_MAX = 2
 """Failures in a row of a place that answers, after which it is given up."""
@@ -125,50 +123,36 @@ class RemoteStore:
                 self._bounded.stop(self._outage)
 
 
-class SharedStore:
-    """A local store in front of a remote one.
+class SharedStore(LocalStore):
+    """A local store in front of a remote one, whose size its operator limits.
 
     Results of the remote one are stored locally as well, and new results go to both.
     """
 
     def __init__(self, local: LocalStore, remote: RemoteStore) -> None:
-        self.local, self.remote = local, remote
+        super().__init__(local.folder, local.limit)
+        self.remote = remote
 
     def get(self, key: str) -> bytes | None:
         """Return the bytes under a key, from the local store or else the remote one.
 
         Those of the remote one are then stored locally; None if neither has any.
         """
-        data = self.local.get(key)
+        data = super().get(key)
         if data is None:
             data = self.remote.get(key)
             if data is not None:
-                self.local.put(key, data)
+                super().put(key, data)
         return data
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """Keep the bytes in both stores, if possible."""
-        self.local.put(key, data)
+        super().put(key, data)
         self.remote.put(key, data)
 
     def notes(self) -> tuple[str, ...]:
         """Return sentences for people about what went wrong in either store."""
-        return (*self.local.notes(), *self.remote.notes())
-
-    def read_record(self, name: str) -> bytes | None:
-        """Return the record of the last build of this name on this host; None without one."""
-        return self.local.read_record(name)
-
-    def write_record(self, name: str, data: bytes) -> None:
-        """Leave data for the next build of this name on this host."""
-        self.local.write_record(name, data)
-
-    def trim(self) -> Contents:
-        """Trim the local store to its limit; return what was removed.
-
-        The operator of the remote one limits its size.
-        """
-        return self.local.trim()
+        return (*super().notes(), *self.remote.notes())
 
     def stop(self) -> None:
         """End what is being read and written remotely, from another thread."""

@@ -1,7 +1,5 @@
 """From `--remote-cache URL` to the store behind it, and whose entries in it are used."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping
@@ -9,8 +7,9 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from aotc.base.errors import refusal
+from aotc.bundle.sign.signer import Signer
 from aotc.commands.remote_cache.bounded_calls import LIBRARY_SECONDS, Bounded, OutageError
-from aotc.commands.remote_cache.cache_seal import Sealer, Seals
+from aotc.commands.remote_cache.cache_seal import Seals
 from aotc.commands.remote_cache.fsspec_blobs import FsspecBlobs
 from aotc.commands.remote_cache.http_blobs import HttpBlobs
 from aotc.commands.remote_cache.oci_blobs import OciBlobs
@@ -31,7 +30,7 @@ _SECRETS = re.compile(r"(?<=//)[^/]*@|\?.*")
 
 
 def share(
-    local: LocalStore, url: str, sealer: Sealer | None, trusted: Mapping[str, PublicKey]
+    local: LocalStore, url: str, sealer: Signer | None, trusted: Mapping[str, PublicKey]
 ) -> SharedStore:
     """Return a local cache with a remote one behind it.
 

@@ -4,8 +4,6 @@ The latter are from the predicates of attestations, which may be any JSON: those
 provenance or of a bill of materials are shown as such, others unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any

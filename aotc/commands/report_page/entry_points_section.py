@@ -1,7 +1,5 @@
 """The interface of a bundle: parameters, arrays, sizes, and what proves the policies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

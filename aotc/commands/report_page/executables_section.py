@@ -1,7 +1,5 @@
 """The figures of every executable: size, memory, cost, parity, what was traced, libraries."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

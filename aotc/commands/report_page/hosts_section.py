@@ -1,7 +1,5 @@
 """Requirements of a bundle on a host, and the runtimes that are known to run it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from msgspec import UNSET

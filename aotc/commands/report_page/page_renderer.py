@@ -4,8 +4,6 @@ It has no script, and its content security policy allows only the one style shee
 text that escaped the escaping could not run or send anything.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from functools import cache
@@ -19,29 +17,12 @@ from aotc.bundle.read.bundle_review import Review
 from aotc.commands.report_page import bundle_section, executables_section
 from aotc.commands.report_page.entry_points_section import entry_points
 from aotc.commands.report_page.hosts_section import compatibility
-from aotc.commands.report_page.page_parts import (
-    Facts,
-    Folded,
-    Group,
-    Page,
-    Section,
-    Table,
-    Text,
-)
+from aotc.commands.report_page.page_parts import Page, Section
 from aotc_runtime.base.rendering import printable
 from aotc_runtime.schema.trust_policy import TrustPolicy
 
 TEXT_MAX = 2000
 """Characters of one text; what is cut off is counted."""
-
-KINDS = {
-    Table: "table",
-    Facts: "facts",
-    Text: "text",
-    Folded: "folded",
-    Group: "group",
-}
-"""Macros of the template by part."""
 
 
 def render(page: Page) -> bytes:
@@ -72,7 +53,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.tests["mark"] = lambda cell: not isinstance(cell, str)
-    environment.filters["kind"] = lambda part: KINDS[type(part)]
+    environment.filters["kind"] = lambda part: type(part).__name__.lower()
     return environment
 
 

@@ -1,7 +1,5 @@
 """The build that a bundle's provenance describes, as far as building it again needs it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime

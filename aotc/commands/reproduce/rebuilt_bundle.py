@@ -1,7 +1,5 @@
 """`aotc reproduce`: build a bundle again from its sources, and compare."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

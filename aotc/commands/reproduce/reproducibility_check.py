@@ -1,7 +1,5 @@
 """`aotc build --check-reproducible`: a second build beside the first, and what differs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks that a folder holds the files that a bundle was built from, by provenance's digests."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

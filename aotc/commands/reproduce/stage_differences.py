@@ -1,7 +1,5 @@
 """Finds differences of two bundles in the order of build stages; the first may cause the others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -156,7 +154,8 @@ class _Comparison:
 
     def _blobs(self, stage: Stage, what: str, one: BlobRef, two: BlobRef) -> Difference:
         data = self.first.blobs[one.digest], self.second.blobs[two.digest]
-        same = _same_bytes(bytes(data[0]), bytes(data[1]))
+        differing_at = (n for n, (a, b) in enumerate(zip(*data, strict=False)) if a != b)
+        same = next(differing_at, min(map(len, data)))
         line = f"{one.size} and {two.size} bytes, the same up to byte {same}"
         return self._said(stage, what, one.digest, two.digest, lines=(line,))
 
@@ -177,15 +176,3 @@ class _Comparison:
 def _shown(value: Any) -> str:
     text = ABSENT if value is None or value is UNSET else str(value)
     return text if len(text) <= VALUE_SHOWN else f"{text[: VALUE_SHOWN - 1]}…"
-
-
-def _same_bytes(one: bytes, two: bytes) -> int:
-    """Return how many first bytes are the same; by halves, since executables are large."""
-    low, high = 0, min(len(one), len(two))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == two[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -1,7 +1,5 @@
 """Ask an authority for RFC 3161 timestamps of signatures."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex

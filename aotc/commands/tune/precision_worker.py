@@ -1,7 +1,5 @@
 """Measures an entry point of several bundles: `python -m aotc.commands.tune.precision_worker`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

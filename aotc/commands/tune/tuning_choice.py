@@ -1,7 +1,5 @@
 """The choice among candidates, and among engines: pure functions of what was measured."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

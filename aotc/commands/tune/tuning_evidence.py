@@ -1,7 +1,5 @@
 """The evidence in a bundle about each candidate, and each engine."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Messages to the measuring process, and its answer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Runs the measuring process; a candidate that crashes it is left out and the others go on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ bundle, which the runtime loads and calls as in production. The chosen ones go t
 executable does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

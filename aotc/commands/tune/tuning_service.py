@@ -1,7 +1,5 @@
 """Tuners that measure on this host: `aotc build --tune`, and `tune = "auto"` of a manifest."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Selects the variants that `aotc build --tune` tries, and the targets this host can measure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from aotc.base.errors import finding

@@ -4,8 +4,6 @@ It uses the runtime alone. Each variant is a target of one staging bundle, measu
 fixture fails. A call is timed as a server makes it: numpy in, numpy out, arguments checked.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

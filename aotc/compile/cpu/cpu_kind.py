@@ -43,7 +43,7 @@ class ProcessorKind[Model: ProcessorModel](TargetKind[Model]):
     """Processors, by their features, whatever compiles for them."""
 
     platform: ClassVar[str]
-    triples: ClassVar[tuple[str, ...]] = TRIPLES
+    triples: ClassVar[tuple[str, ...]] = (*TRIPLES, cpu_isa.ARM_TRIPLE)
 
     def target(self, model: Model) -> Target:
         """Return the schema value of a target file."""
@@ -152,7 +152,9 @@ class CpuKind(ProcessorKind[CpuModel]):
 
     model = CpuModel
     platform = "cpu"
+    triples = TRIPLES
     checked = "run"
+    kernels = ("8-bit activations",)
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return options of XLA, with and without weights as constants."""

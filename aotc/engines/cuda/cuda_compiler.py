@@ -1,7 +1,5 @@
 """The CUDA backend: modules to executables for described GPUs, each in a process of its own."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 
 from msgspec.structs import replace

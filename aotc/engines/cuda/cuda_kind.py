@@ -1,7 +1,5 @@
 """Target files for NVIDIA GPUs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Packages that compiling for CUDA needs beside jaxlib (the extra `cuda13`), and their paths."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path

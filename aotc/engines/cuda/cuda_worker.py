@@ -3,8 +3,6 @@
 Uses jaxlib, the plugin, and cramjam.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator

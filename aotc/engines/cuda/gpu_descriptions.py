@@ -5,8 +5,6 @@ The plugin of jaxlib 0.12 has such a text for each of some twenty products in it
 none), each ending with a zero byte.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The IREE backend: modules to modules of IREE's virtual machine, each in a child process."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Job of an IREE compile worker, and the distribution that compiles."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 LEVELS = ("O3", "O2", "O1")

@@ -1,13 +1,9 @@
 """Target files for processors that IREE compiles for."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate
-from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
-from aotc.compile.target_model import TRIPLES
 from aotc.engines.iree.iree_job import COMPILER, DRIVER
 from aotc_runtime.engines.iree.iree_names import DRIVERS, IREE, RUNTIME
 from aotc_runtime.schema.bundle_manifest import BuiltWith, DeviceRequirements, Target
@@ -24,8 +20,8 @@ class IreeKind(ProcessorKind[IreeModel]):
 
     model = IreeModel
     platform = IREE
-    triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
     checked = "run; Arm in emulation"
+    kernels = ("8-bit activations",)
 
     def requirements(
         self, target: Target, built_with: BuiltWith, memory_bytes: int

@@ -5,8 +5,6 @@ globals that are parameters of the module: they stay outside of its bytes, and I
 the memory that the loader verified and mapped. What is left is a function of a call's inputs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod

@@ -4,8 +4,6 @@ jaxlib reads the module. Each process makes one attempt, so that a crash at a le
 ends only that. IREE's errors go to stderr, for the parent to read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -56,6 +56,11 @@ class Node:
     attributes: dict[str, Attribute]
     origin: str
 
+    @property
+    def graphs(self) -> list[Graph]:
+        """The bodies of a loop or of branches."""
+        return [each for each in self.attributes.values() if isinstance(each, Graph)]
+
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
@@ -339,10 +344,9 @@ class Graph:
                 continue
             kept.append(node)
             used.update(node.inputs)
-            for value in node.attributes.values():
-                if isinstance(value, Graph):
-                    used.update(each.name for each in value.outputs)
-                    value._prune(used)
+            for inner in node.graphs:
+                used.update(each.name for each in inner.outputs)
+                inner._prune(used)
         self.nodes = kept[::-1]
 
     def most_bytes(self) -> int:
@@ -353,13 +357,12 @@ class Graph:
         alive = most = 0
         ends: dict[int, int] = {}
         for at, node in enumerate(self.nodes):
-            inner = [each for each in node.attributes.values() if isinstance(each, Graph)]
             sizes = {name: self._size_made(node, name) for name in node.outputs}
             for name, size in sizes.items():
                 end = last.get(name, at)
                 ends[end] = ends.get(end, 0) + size
             alive += sum(sizes.values())
-            most = max(most, alive + max((each.most_bytes() for each in inner), default=0))
+            most = max(most, alive + max((each.most_bytes() for each in node.graphs), default=0))
             alive -= ends.get(at, 0)
         return most
 
@@ -371,22 +374,17 @@ class Graph:
         """Yield its nodes, including nested ones."""
         for node in self.nodes:
             yield node
-            for value in node.attributes.values():
-                if isinstance(value, Graph):
-                    yield from value.walk()
+            for inner in node.graphs:
+                yield from inner.walk()
 
 
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "Expand": {"bf16": "f32"},
     "Pad": {"i16": "i32", "ui16": "i32", "bf16": "f32", "i1": "ui8"},
     "Where": {
-        "i8": "i32",
-        "i16": "i32",
-        "ui16": "i32",
-        "ui32": "i64",
-        "ui64": "i64",
-        "f16": "f32",
-        "bf16": "f32",
+        **dict.fromkeys(("i8", "i16", "ui16"), "i32"),
+        **dict.fromkeys(("ui32", "ui64"), "i64"),
+        **dict.fromkeys(("f16", "bf16"), "f32"),
     },
 }
 """By operator, elements that ONNX Runtime's lacks, with one that holds the same numbers; a cast of
@@ -397,10 +395,9 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
 def names_in(node: Node) -> Iterator[str]:
     """Yield the names that a node uses, also within loops and branches."""
     yield from node.inputs
-    for value in node.attributes.values():
-        if isinstance(value, Graph):
-            for inner in value.nodes:
-                yield from names_in(inner)
+    for graph in node.graphs:
+        for inner in graph.nodes:
+            yield from names_in(inner)
 
 
 def moves_nothing(shape: Sequence[int], order: Sequence[int]) -> bool:

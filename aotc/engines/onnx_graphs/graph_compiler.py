@@ -1,7 +1,5 @@
 """A backend for an engine that takes graphs: modules to graphs, each in a child process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from aotc.base.errors import refusal

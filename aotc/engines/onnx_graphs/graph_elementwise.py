@@ -1,15 +1,13 @@
 """Operations on each number: arithmetic, comparisons, conversions, and functions of one number."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
-from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
 from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
 
 FLOATS = ("f16", "bf16", "f32", "f64")
@@ -49,38 +47,41 @@ def _of_floats(make: Callable[[Graph, Tensor], Tensor]) -> Callable[[Rule], list
     return rule
 
 
-def _logical(of_booleans: str, of_numbers: str) -> Callable[[Rule], list[Tensor]]:
-    """Return an operator that is another one for booleans."""
-
-    def rule(rule: Rule) -> list[Tensor]:
-        if rule.operands[0].element != "i1":
-            return arithmetic(of_numbers)(rule)
-        return [rule.graph.each(of_booleans, *rule.operands)]
-
-    return rule
+_WIDE_HALVES = dict.fromkeys(_HALVES, "f32")
+_NARROW = {**_WIDE_HALVES, "i16": "i32", "ui16": "i32"}
 
 
-def _extreme(operator: str, of_booleans: str) -> Callable[[Rule], list[Tensor]]:
-    def rule(rule: Rule) -> list[Tensor]:
-        return [extreme(rule.graph, operator, of_booleans, *rule.operands)]
+def _logical(
+    of_booleans: str, of_numbers: str, wide: Mapping[str, str] = _WIDE_HALVES
+) -> Callable[..., Tensor]:
+    """Return an operator that is another one for booleans; `wide` are types to compute with."""
 
-    return rule
+    def combine(graph: Graph, *operands: Tensor) -> Tensor:
+        element = operands[0].element
+        if element == "i1":
+            return graph.each(of_booleans, *operands)
+        computed_with = (graph.cast(each, wide.get(element, element)) for each in operands)
+        return graph.cast(graph.each(of_numbers, *computed_with), element)
 
-
-def extreme(graph: Graph, operator: str, of_booleans: str, one: Tensor, other: Tensor) -> Tensor:
-    """Max or Min of two tensors; no number if one is none."""
-    element = one.element
-    if element == "i1":
-        return graph.each(of_booleans, one, other)
-    wide = {"i16": "i32", "ui16": "i32", "f16": "f32", "bf16": "f32"}.get(element, element)
-    made = graph.each(operator, graph.cast(one, wide), graph.cast(other, wide))
-    return graph.cast(made, element)
+    return combine
 
 
-def _clamp(rule: Rule) -> list[Tensor]:
-    low, value, high = rule.operands
-    above = extreme(rule.graph, "Max", "Or", value, low)
-    return [extreme(rule.graph, "Min", "And", above, high)]
+COMBINED = {
+    "stablehlo.add": _logical("Or", "Add"),
+    "stablehlo.and": _logical("And", "BitwiseAnd"),
+    "stablehlo.maximum": _logical("Or", "Max", _NARROW),
+    "stablehlo.minimum": _logical("And", "Min", _NARROW),
+    "stablehlo.multiply": _logical("And", "Mul"),
+    "stablehlo.or": _logical("Or", "BitwiseOr"),
+    "stablehlo.xor": _logical("Xor", "BitwiseXor"),
+}
+"""Functions of two numbers that commute; of extremes, no number if one is none."""
+
+largest, smallest = COMBINED["stablehlo.maximum"], COMBINED["stablehlo.minimum"]
+
+
+def _clamp(graph: Graph, low: Tensor, value: Tensor, high: Tensor) -> Tensor:
+    return smallest(graph, largest(graph, value, low), high)
 
 
 def _negate(rule: Rule) -> list[Tensor]:
@@ -108,16 +109,23 @@ def _divide(rule: Rule) -> list[Tensor]:
         return [graph.each("Mul", one, graph.each("Reciprocal", other))]
     if one.element in FLOATS or other.number not in (None, 0, -1):
         return arithmetic("Div")(rule)
+    nothing, minus, safe = _safe_divisor(graph, other)
+    quotient = graph.each("Div", one, safe)
+    if minus is None:
+        most = graph.constant(np.iinfo(DTYPES[one.element]).max, one.element)
+        return [graph.where(nothing, most, quotient)]
+    opposite = graph.each("Sub", graph.like(0, one), one)
+    return [graph.where(nothing, graph.like(-1, one), graph.where(minus, opposite, quotient))]
+
+
+def _safe_divisor(graph: Graph, other: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return where an integer is 0, where it is -1 if it has a sign, and it with 1 there."""
     nothing = graph.each("Equal", other, graph.like(0, other), element="i1")
     safe = graph.where(nothing, graph.like(1, other), other)
-    if is_signed(one.element):
-        minus = graph.each("Equal", other, graph.like(-1, other), element="i1")
-        safe = graph.where(minus, graph.like(1, other), safe)
-        opposite = graph.each("Sub", graph.like(0, one), one)
-        quotient = graph.where(minus, opposite, graph.each("Div", one, safe))
-        return [graph.where(nothing, graph.like(-1, one), quotient)]
-    most = graph.constant(np.iinfo(DTYPES[one.element]).max, one.element)
-    return [graph.where(nothing, most, graph.each("Div", one, safe))]
+    if not is_signed(other.element):
+        return nothing, None, safe
+    minus = graph.each("Equal", other, graph.like(-1, other), element="i1")
+    return nothing, minus, graph.where(minus, graph.like(1, other), safe)
 
 
 def _remainder(rule: Rule) -> list[Tensor]:
@@ -128,11 +136,7 @@ def _remainder(rule: Rule) -> list[Tensor]:
         return [graph.cast(rest, one.element)]
     if other.number not in (None, 0, -1):
         return [graph.each("Mod", one, other, fmod=1)]
-    nothing = graph.each("Equal", other, graph.like(0, other), element="i1")
-    safe = graph.where(nothing, graph.like(1, other), other)
-    if is_signed(one.element):
-        minus = graph.each("Equal", other, graph.like(-1, other), element="i1")
-        safe = graph.where(minus, graph.like(1, other), safe)
+    nothing, _, safe = _safe_divisor(graph, other)
     return [graph.where(nothing, one, graph.each("Mod", one, safe, fmod=1))]
 
 
@@ -150,20 +154,18 @@ def unsigned(graph: Graph, tensor: Tensor) -> Tensor:
 def _shift(direction: str) -> Callable[[Rule], list[Tensor]]:
     """Return a shift of bits; by all of them or more it leaves none."""
 
-    def rule(rule: Rule) -> list[Tensor]:
-        graph, (value, count) = rule.graph, rule.operands
+    def shift(graph: Graph, value: Tensor, count: Tensor) -> Tensor:
         bits, by = unsigned(graph, value), unsigned(graph, count)
         shifted = graph.each("BitShift", bits, by, direction=direction)
         if by.number is None or by.number >= _BITS[value.element]:
             some = graph.each("Less", by, graph.like(_BITS[value.element], by), element="i1")
             shifted = graph.where(some, shifted, graph.like(0, bits))
-        return [graph.cast(shifted, value.element)]
+        return graph.cast(shifted, value.element)
 
-    return rule
+    return of_operands(shift)
 
 
-def _shift_arithmetic(rule: Rule) -> list[Tensor]:
-    graph, (value, count) = rule.graph, rule.operands
+def _shift_arithmetic(graph: Graph, value: Tensor, count: Tensor) -> Tensor:
     # Also of an unsigned integer the highest bit is what comes in.
     element = value.element
     value = graph.cast(value, element.removeprefix("u"))
@@ -175,7 +177,7 @@ def _shift_arithmetic(rule: Rule) -> list[Tensor]:
     shifted = graph.each("BitShift", unsigned(graph, turned), by, direction="RIGHT")
     shifted = graph.cast(shifted, value.element)
     made = graph.where(below, graph.each("BitwiseNot", shifted), shifted)
-    return [graph.cast(made, element)]
+    return graph.cast(made, element)
 
 
 def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
@@ -198,21 +200,19 @@ def _count_bits(graph: Graph, bits: Tensor) -> Tensor:
     return right(graph.each("Mul", bytes_, number(0x0101010101010101)), 56)
 
 
-def _popcnt(rule: Rule) -> list[Tensor]:
-    graph, (value,) = rule.graph, rule.operands
+def _popcnt(graph: Graph, value: Tensor) -> Tensor:
     count = _count_bits(graph, graph.cast(unsigned(graph, value), "ui64"))
-    return [graph.cast(count, value.element)]
+    return graph.cast(count, value.element)
 
 
-def _leading_zeros(rule: Rule) -> list[Tensor]:
-    graph, (value,) = rule.graph, rule.operands
+def _leading_zeros(graph: Graph, value: Tensor) -> Tensor:
     bits = graph.cast(unsigned(graph, value), "ui64")
     for by in (1, 2, 4, 8, 16, 32):
         shifted = graph.each("BitShift", bits, graph.like(by, bits), direction="RIGHT")
         bits = graph.each("BitwiseOr", bits, shifted)
     count = graph.cast(_count_bits(graph, bits), "i64")
     zeros = graph.each("Sub", graph.like(_BITS[value.element], count), count)
-    return [graph.cast(zeros, value.element)]
+    return graph.cast(zeros, value.element)
 
 
 _COMPARED = {
@@ -262,18 +262,19 @@ def order_key(graph: Graph, value: Tensor) -> Tensor:
     """Return integers in IEEE 754's total order of floats."""
     value = computed(graph, value)
     element = "i32" if value.element == "f32" else "i64"
-    bits = bit_cast(graph, value, element)
-    below = graph.each("Less", bits, graph.like(0, bits), element="i1")
-    most = graph.constant(np.iinfo(DTYPES[element]).max, element)
-    return graph.where(below, graph.each("BitwiseXor", bits, most), bits)
+    return _reflected(graph, bit_cast(graph, value, element))
 
 
 def of_order_key(graph: Graph, key: Tensor) -> Tensor:
     """Floats of 32 or 64 bits whose keys these are."""
-    below = graph.each("Less", key, graph.like(0, key), element="i1")
-    most = graph.constant(np.iinfo(DTYPES[key.element]).max, key.element)
-    bits = graph.where(below, graph.each("BitwiseXor", key, most), key)
-    return bit_cast(graph, bits, "f32" if key.element == "i32" else "f64")
+    return bit_cast(graph, _reflected(graph, key), "f32" if key.element == "i32" else "f64")
+
+
+def _reflected(graph: Graph, bits: Tensor) -> Tensor:
+    """Invert all bits but the sign of what is below zero."""
+    below = graph.each("Less", bits, graph.like(0, bits), element="i1")
+    most = graph.constant(np.iinfo(DTYPES[bits.element]).max, bits.element)
+    return graph.where(below, graph.each("BitwiseXor", bits, most), bits)
 
 
 def bit_cast(graph: Graph, tensor: Tensor, element: str) -> Tensor:
@@ -306,10 +307,6 @@ def _bit_cast(rule: Rule) -> list[Tensor]:
     ):
         raise UnsupportedError(f"stablehlo.bitcast_convert from {value.element} to {element}")
     return [bit_cast(rule.graph, value, element)]
-
-
-def _select(rule: Rule) -> list[Tensor]:
-    return [rule.graph.where(*rule.operands)]
 
 
 def _convert(rule: Rule) -> list[Tensor]:
@@ -381,10 +378,9 @@ def _log1p(graph: Graph, value: Tensor) -> Tensor:
     return graph.where(small, value, graph.where(infinite, more, made))
 
 
-def _is_finite(rule: Rule) -> list[Tensor]:
-    graph = rule.graph
-    value = computed(graph, rule.operands[0])
-    return [compared(graph, "LT", graph.each("Abs", value), graph.like(math.inf, value))]
+def _is_finite(graph: Graph, value: Tensor) -> Tensor:
+    size = graph.each("Abs", computed(graph, value))
+    return compared(graph, "LT", size, graph.like(math.inf, size))
 
 
 def _rsqrt(graph: Graph, value: Tensor) -> Tensor:
@@ -438,9 +434,8 @@ def _round_away(graph: Graph, value: Tensor) -> Tensor:
     return graph.where(_is_negative(graph, value), opposite, rounded)
 
 
-def _atan2(rule: Rule) -> list[Tensor]:
-    graph, element = rule.graph, rule.operation.result.element
-    y, x = (computed(graph, each) for each in rule.operands)
+def _atan2(graph: Graph, *sides: Tensor) -> Tensor:
+    y, x = (computed(graph, each) for each in sides)
     up, right = graph.each("Abs", y), graph.each("Abs", x)
     least, most = graph.each("Min", up, right), graph.each("Max", up, right)
     zero, one = graph.like(0, x), graph.like(1, x)
@@ -454,7 +449,7 @@ def _atan2(rule: Rule) -> list[Tensor]:
     angle = graph.where(_is_negative(graph, x), behind, angle)
     angle = graph.where(_is_negative(graph, y), graph.each("Neg", angle), angle)
     neither = graph.each("Or", graph.is_nan(x), graph.is_nan(y))
-    return [graph.cast(graph.where(neither, graph.like(math.nan, x), angle), element)]
+    return graph.cast(graph.where(neither, graph.like(math.nan, x), angle), sides[0].element)
 
 
 def _error_function(rule: Rule) -> list[Tensor]:
@@ -478,51 +473,42 @@ def _iota(rule: Rule) -> list[Tensor]:
     ]
 
 
-def _same(rule: Rule) -> list[Tensor]:
-    return list(rule.operands)
-
-
 RULES: Rules = {
+    **{name: of_operands(combine) for name, combine in COMBINED.items()},
     "chlo.erf": _error_function,
     "stablehlo.abs": arithmetic("Abs"),
-    "stablehlo.add": _logical("Or", "Add"),
-    "stablehlo.and": _logical("And", "BitwiseAnd"),
-    "stablehlo.atan2": _atan2,
+    "stablehlo.atan2": of_operands(_atan2),
     "stablehlo.bitcast_convert": _bit_cast,
     "stablehlo.cbrt": _of_floats(_cbrt),
     "stablehlo.ceil": _of_floats(_one("Ceil")),
-    "stablehlo.clamp": _clamp,
+    "stablehlo.clamp": of_operands(_clamp),
     "stablehlo.compare": _compare,
     "stablehlo.constant": _constant,
     "stablehlo.convert": _convert,
     "stablehlo.cosine": _of_floats(_one("Cos")),
-    "stablehlo.count_leading_zeros": _leading_zeros,
+    "stablehlo.count_leading_zeros": of_operands(_leading_zeros),
     "stablehlo.divide": _divide,
     "stablehlo.exponential": _of_floats(_one("Exp")),
     "stablehlo.exponential_minus_one": _of_floats(_expm1),
     "stablehlo.floor": _of_floats(_one("Floor")),
     "stablehlo.iota": _iota,
-    "stablehlo.is_finite": _is_finite,
+    "stablehlo.is_finite": of_operands(_is_finite),
     "stablehlo.log": _of_floats(_one("Log")),
     "stablehlo.log_plus_one": _of_floats(_log1p),
     "stablehlo.logistic": _of_floats(_logistic),
-    "stablehlo.maximum": _extreme("Max", "Or"),
-    "stablehlo.minimum": _extreme("Min", "And"),
-    "stablehlo.multiply": _logical("And", "Mul"),
     "stablehlo.negate": _negate,
-    "stablehlo.not": _logical("Not", "BitwiseNot"),
-    "stablehlo.optimization_barrier": _same,
-    "stablehlo.or": _logical("Or", "BitwiseOr"),
-    "stablehlo.popcnt": _popcnt,
+    "stablehlo.not": of_operands(_logical("Not", "BitwiseNot")),
+    "stablehlo.optimization_barrier": lambda rule: list(rule.operands),
+    "stablehlo.popcnt": of_operands(_popcnt),
     "stablehlo.power": _power,
     "stablehlo.reduce_precision": _reduce_precision,
     "stablehlo.remainder": _remainder,
     "stablehlo.round_nearest_afz": _of_floats(_round_away),
     "stablehlo.round_nearest_even": _of_floats(_one("Round")),
     "stablehlo.rsqrt": _of_floats(_rsqrt),
-    "stablehlo.select": _select,
+    "stablehlo.select": of_operands(Graph.where),
     "stablehlo.shift_left": _shift("LEFT"),
-    "stablehlo.shift_right_arithmetic": _shift_arithmetic,
+    "stablehlo.shift_right_arithmetic": of_operands(_shift_arithmetic),
     "stablehlo.shift_right_logical": _shift("RIGHT"),
     "stablehlo.sign": _sign_rule,
     "stablehlo.sine": _of_floats(_one("Sin")),
@@ -530,5 +516,4 @@ RULES: Rules = {
     "stablehlo.subtract": _subtract,
     "stablehlo.tan": _of_floats(_one("Tan")),
     "stablehlo.tanh": _of_floats(_one("Tanh")),
-    "stablehlo.xor": _logical("Xor", "BitwiseXor"),
 }

@@ -1,15 +1,13 @@
 """Operations of our own (`patterns`), each one of ONNX's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from aotc.engines.onnx_graphs import graph_patterns
-from aotc.engines.onnx_graphs.graph_builder import Attribute, Tensor
+from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import one_more_than_power
-from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
+from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
 from aotc.engines.onnx_graphs.graph_sorting import arg_extreme
 from aotc.engines.onnx_graphs.stablehlo_program import DTYPES
 
@@ -22,21 +20,12 @@ def _along(operator: str) -> Callable[[Rule], list[Tensor]]:
     return rule
 
 
-def _relu(rule: Rule) -> list[Tensor]:
-    return [rule.graph.each("Relu", rule.operands[0])]
+def _each(operator: str, **how: Attribute) -> Callable[[Rule], list[Tensor]]:
+    return of_operands(lambda graph, value: graph.each(operator, value, **how))
 
 
-def _gelu(approximate: str) -> Callable[[Rule], list[Tensor]]:
-    def rule(rule: Rule) -> list[Tensor]:
-        (value,) = rule.operands
-        return [rule.graph.each("Gelu", value, approximate=approximate)]
-
-    return rule
-
-
-def _swish(rule: Rule) -> list[Tensor]:
-    graph, (value,) = rule.graph, rule.operands
-    return [graph.each("Div", value, one_more_than_power(graph, value))]
+def _swish(graph: Graph, value: Tensor) -> Tensor:
+    return graph.each("Div", value, one_more_than_power(graph, value))
 
 
 def _rms_norm(rule: Rule) -> list[Tensor]:
@@ -102,12 +91,12 @@ def _arg_extreme(largest: bool) -> Callable[[Rule], list[Tensor]]:
 RULES: Rules = {
     graph_patterns.ARG_MAX: _arg_extreme(True),
     graph_patterns.ARG_MIN: _arg_extreme(False),
-    graph_patterns.GELU: _gelu("none"),
+    graph_patterns.GELU: _each("Gelu", approximate="none"),
     graph_patterns.LAYER_NORM: _layer_norm,
     graph_patterns.LOG_SOFTMAX: _along("LogSoftmax"),
-    graph_patterns.RELU: _relu,
+    graph_patterns.RELU: _each("Relu"),
     graph_patterns.RMS_NORM: _rms_norm,
     graph_patterns.SOFTMAX: _along("Softmax"),
-    graph_patterns.SWISH: _swish,
-    graph_patterns.TANH_GELU: _gelu("tanh"),
+    graph_patterns.SWISH: of_operands(_swish),
+    graph_patterns.TANH_GELU: _each("Gelu", approximate="tanh"),
 }

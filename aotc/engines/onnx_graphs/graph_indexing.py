@@ -1,7 +1,5 @@
 """Gathers and scatters, by places counted in the flattened array, with StableHLO's bounds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 
@@ -18,7 +16,7 @@ from aotc.engines.onnx_graphs.graph_elementwise import (
 from aotc.engines.onnx_graphs.graph_layout import start_within
 from aotc.engines.onnx_graphs.graph_reductions import body_of
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
 
 
 def _gather(rule: Rule) -> list[Tensor]:
@@ -225,8 +223,6 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
 
 
 def _limit(graph: Graph, highest: int, like: Tensor) -> Tensor:
-    from aotc.engines.onnx_graphs.stablehlo_program import DTYPES
-
     most = np.iinfo(DTYPES[like.element]).max
     return graph.constant(min(max(highest, 0), int(most)), like.element)
 

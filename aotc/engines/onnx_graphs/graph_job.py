@@ -1,7 +1,5 @@
 """Job of a worker that compiles a program as a graph, and the threads that its calls use."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 CALLING, POOL, SPINNING = "calling", "pool", "spinning"

@@ -1,7 +1,5 @@
 """Target files for processors on which an engine runs graphs."""
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 from aotc.compile.compiler_protocol import DEFAULT, Backend, Candidate, plugin_requirements
@@ -36,7 +34,7 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
     """Processors as an engine runs graphs on them."""
 
     engine: ClassVar[Engine]
-    checked = "run"
+    checked = "run; Arm in emulation"
     packs_weights = True
 
     def requirements(

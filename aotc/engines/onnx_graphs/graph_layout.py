@@ -1,7 +1,5 @@
 """Operations that move numbers about: shapes, slices, edges, and windows at computed places."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from aotc.engines.onnx_graphs.graph_builder import END, Graph, Tensor, strip

@@ -1,7 +1,5 @@
 """Converts a graph to an ONNX model whose weights are parameters, used in the loader's mapping."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ jax writes a softmax, a normalization or a GELU as many operations. ONNX Runtime
 which is faster and, apart from rounding, the same.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Products of matrices, and convolutions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import prod
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from aotc.engines.onnx_graphs import graph_quantized
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import extreme
+from aotc.engines.onnx_graphs.graph_elementwise import largest, smallest
 from aotc.engines.onnx_graphs.graph_products import arranged, convolved, product
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, NARROW, UnsupportedError
@@ -58,9 +58,9 @@ def _quantize(rule: Rule) -> list[Tensor]:
         offset = _shifted(graph, graph.reshape(zero, ()), element, shift)
         made = graph.node("QuantizeLinear", [value, by, offset], value.shape, element)
         if low > limits.min:
-            made = extreme(graph, "Max", "", made, graph.like(low + shift, made))
+            made = largest(graph, made, graph.like(low + shift, made))
         if high < limits.max:
-            made = extreme(graph, "Min", "", made, graph.like(high + shift, made))
+            made = smallest(graph, made, graph.like(high + shift, made))
         return made if none is None else graph.where(none, graph.like(shift, made), made)
 
     made = rounded(element, 0)

@@ -1,23 +1,19 @@
 """Sums, extremes and other reductions along axes and over windows."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf, prod
 
 import numpy as np
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
-from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, computed, extreme
+from aotc.engines.onnx_graphs.graph_elementwise import COMBINED, FLOATS, computed
 from aotc.engines.onnx_graphs.graph_layout import padded
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
 from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, Block, UnsupportedError
 
 _POSITIONS_MAX = 128
 """Places of a window that are taken one after the other."""
-
-type Combine = Callable[[Graph, Tensor, Tensor], Tensor]
 
 
 def body_of(block: Block) -> str:
@@ -26,33 +22,9 @@ def body_of(block: Block) -> str:
         return ""
     (only,) = block.operations
     same = set(map(id, only.operands)) == set(map(id, block.arguments))
-    commutes = only.name in _COMBINED
+    commutes = only.name in COMBINED
     return only.name if same and commutes and block.returned == only.results else ""
 
-
-def _sum(operator: str, of_booleans: str) -> Combine:
-    def combine(graph: Graph, one: Tensor, other: Tensor) -> Tensor:
-        if one.element == "i1":
-            return graph.each(of_booleans, one, other)
-        made = graph.each(operator, computed(graph, one), computed(graph, other))
-        return graph.cast(made, one.element)
-
-    return combine
-
-
-def _extreme(operator: str, of_booleans: str) -> Combine:
-    return lambda graph, one, other: extreme(graph, operator, of_booleans, one, other)
-
-
-_COMBINED: dict[str, Combine] = {
-    "stablehlo.add": _sum("Add", "Or"),
-    "stablehlo.and": _sum("BitwiseAnd", "And"),
-    "stablehlo.maximum": _extreme("Max", "Or"),
-    "stablehlo.minimum": _extreme("Min", "And"),
-    "stablehlo.multiply": _sum("Mul", "And"),
-    "stablehlo.or": _sum("BitwiseOr", "Or"),
-    "stablehlo.xor": _sum("BitwiseXor", "Xor"),
-}
 
 _REDUCED = {
     "stablehlo.add": "ReduceSum",
@@ -61,22 +33,14 @@ _REDUCED = {
     "stablehlo.multiply": "ReduceProd",
 }
 _BOOLEANS = {
-    "stablehlo.add": "ReduceMax",
-    "stablehlo.or": "ReduceMax",
-    "stablehlo.maximum": "ReduceMax",
-    "stablehlo.and": "ReduceMin",
-    "stablehlo.minimum": "ReduceMin",
-    "stablehlo.multiply": "ReduceMin",
+    **dict.fromkeys(("stablehlo.add", "stablehlo.or", "stablehlo.maximum"), "ReduceMax"),
+    **dict.fromkeys(("stablehlo.and", "stablehlo.minimum", "stablehlo.multiply"), "ReduceMin"),
 }
 _WIDE = {
-    "bf16": "f32",
-    "f16": "f32",
+    **dict.fromkeys(("f16", "bf16"), "f32"),
+    **dict.fromkeys(("i8", "i16", "ui8", "ui16"), "i32"),
     "i1": "ui8",
-    "i16": "i32",
-    "i8": "i32",
-    "ui16": "i32",
     "ui32": "i64",
-    "ui8": "i32",
 }
 
 
@@ -120,7 +84,7 @@ def _reduced(rule: Rule, name: str, axes: tuple[int, ...]) -> Tensor:
     graph, start = rule.graph, rule.operands[1]
     value = rule.whole(0)
     made = reduce_to(graph, name, value, axes, rule.operation.result.shape)
-    return made if _is_neutral(name, start) else _COMBINED[name](graph, made, start)
+    return made if _is_neutral(name, start) else COMBINED[name](graph, made, start)
 
 
 def reduce_to(
@@ -225,7 +189,8 @@ def _reduce_window(rule: Rule) -> list[Tensor]:
     inside = tuple(each - 1 for each in rule.numbers("base_dilations", ones))
     running = _running(name, value, window, edges)
     if running and strides == between == ones and not any(inside) and _is_neutral(name, start):
-        return [running(graph, value)]
+        axis, forward = running
+        return [accumulated(graph, name, value, axis, forward=forward)]
     pooled = [axis for axis in range(rank) if (window[axis], strides[axis]) != (1, 1)]
     low, high = (tuple(edge[side] for edge in edges) for side in (0, 1))
     padded_value = padded(graph, value, start, low, high, inside)
@@ -316,20 +281,17 @@ def _positions(
 
 def _running(
     name: str, value: Tensor, window: Sequence[int], edges: Sequence[tuple[int, int]]
-) -> Callable[[Graph, Tensor], Tensor] | None:
-    """Return the cumulative operator along one axis, if the window is all that precedes."""
+) -> tuple[int, bool] | None:
+    """Return the axis, and whether forward, if the window is all before or all behind a number."""
     axes = [axis for axis, size in enumerate(window) if size != 1]
-    if len(axes) != 1 or name not in _COMBINED:
+    if len(axes) != 1 or name not in COMBINED:
         return None
     (axis,) = axes
     size = value.shape[axis]
     if any(edge != (0, 0) for at, edge in enumerate(edges) if at != axis) or window[axis] != size:
         return None
-    if edges[axis] == (size - 1, 0):
-        return lambda graph, value: accumulated(graph, name, value, axis, forward=True)
-    if edges[axis] == (0, size - 1):
-        return lambda graph, value: accumulated(graph, name, value, axis, forward=False)
-    return None
+    directions = {(size - 1, 0): True, (0, size - 1): False}
+    return (axis, directions[edges[axis]]) if edges[axis] in directions else None
 
 
 def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: bool) -> Tensor:
@@ -347,7 +309,7 @@ def accumulated(graph: Graph, name: str, value: Tensor, axis: int, *, forward: b
         else:
             high[axis], kept = distance, graph.part(value, axis, distance, size)
         moved = graph.pad(kept, low, high, filler)
-        value = _COMBINED[name](graph, value, moved)
+        value = COMBINED[name](graph, value, moved)
         distance *= 2
     return value
 

@@ -1,7 +1,5 @@
 """Rules of the translation: from an operation and its operands to its results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +30,11 @@ class Rule:
     def numbers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
         """Return an attribute that is a list of integers."""
         return tuple(int(each) for each in self.operation.attributes.get(name, default))
+
+
+def of_operands(make: Callable[..., Tensor]) -> Callable[[Rule], list[Tensor]]:
+    """Return the rule of a function of the graph and the operands as they are."""
+    return lambda rule: [make(rule.graph, *rule.operands)]
 
 
 type Rules = Mapping[str, Callable[[Rule], list[Tensor]]]

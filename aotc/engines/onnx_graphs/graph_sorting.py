@@ -1,7 +1,5 @@
 """Sorts, the largest numbers, and where they are."""
 
-from __future__ import annotations
-
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import FLOATS, compared, computed, order_key
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules

@@ -1,7 +1,5 @@
 """From a program of StableHLO to an ONNX graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 from aotc.engines.onnx_graphs import (

@@ -4,8 +4,6 @@ ONNX's convolutions and pools have channels first. A program that has them last 
 before and behind each of them, and what lies between computes each number alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -29,9 +27,8 @@ _SMALLER = 4
 def cancel(graph: Graph) -> None:
     """Move the transposes of a graph, and of those within it, where fewer bytes are moved then."""
     for node in graph.nodes:
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                cancel(value)
+        for inner in node.graphs:
+            cancel(inner)
     nodes, before = graph.nodes, _bytes_moved(graph)
     if not before:
         return
@@ -44,9 +41,8 @@ def cancel(graph: Graph) -> None:
         graph.nodes = nodes
         return
     for node in graph.nodes:
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                _rename(value, moving.same)
+        for inner in node.graphs:
+            _rename(inner, moving.same)
 
 
 def _bytes_moved(graph: Graph) -> int:
@@ -65,9 +61,8 @@ def _rename(graph: Graph, same: dict[str, str]) -> None:
         for node in graph.nodes
     ]
     for node in graph.nodes:
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                _rename(value, same)
+        for inner in node.graphs:
+            _rename(inner, same)
 
 
 class _Turned(NamedTuple):

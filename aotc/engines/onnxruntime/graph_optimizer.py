@@ -4,11 +4,9 @@ The weights stay where the loader maps them. As they are parameters, optimizatio
 their numbers (folding, layouts, packing) happen at load.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +35,10 @@ _NAMED = re.compile(r"[\w.]+/v\d+")
 """A node's name in messages of ONNX Runtime."""
 
 
-def options(threads: int = 1) -> Any:
+def options() -> Any:
     """Return options of a session that only makes graphs."""
     chosen = onnxruntime.SessionOptions()
-    chosen.intra_op_num_threads = threads
+    chosen.intra_op_num_threads = 1
     chosen.log_severity_level = _FATAL
     return chosen
 
@@ -71,9 +69,8 @@ def _keep_signs(graph: Graph) -> None:
     """Choose among the bits of floats: of -0 in its first array ONNX Runtime's Where makes 0."""
     tensors, nodes, graph.nodes = graph.names.tensors, graph.nodes, []
     for node in nodes:
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                _keep_signs(value)
+        for inner in node.graphs:
+            _keep_signs(inner)
         element = tensors[node.outputs[0]].element
         if (
             node.operator != "Where"
@@ -132,14 +129,17 @@ def with_weights_outside(model: Any, weights: Collection[int], threads: str) -> 
 
 def _used(graph: Any) -> set[str]:
     """Return names of values that the nodes of a graph take, within loops and branches too."""
-    found: set[str] = set()
+    inside = [attribute.g.output for node in _walk(graph) for attribute in node.attribute]
+    found = {each.name for outputs in inside for each in outputs}
+    return found.union(*(node.input for node in _walk(graph)))
+
+
+def _walk(graph: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph, within loops and branches too."""
     for node in graph.node:
-        found.update(node.input)
+        yield node
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found |= _used(attribute.g)
-                found.update(each.name for each in attribute.g.output)
-    return found
+            yield from _walk(attribute.g)
 
 
 def _reference(value: Any) -> Any:
@@ -155,14 +155,4 @@ def _reference(value: Any) -> Any:
 
 def operators(model: Any) -> dict[str, int]:
     """Return how often each operator occurs; the body of a loop counts once."""
-    found: Counter[str] = Counter()
-
-    def visit(graph: Any) -> None:
-        for node in graph.node:
-            found[node.op_type] += 1
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    visit(attribute.g)
-
-    visit(model.graph)
-    return dict(sorted(found.items()))
+    return dict(sorted(Counter(node.op_type for node in _walk(model.graph)).items()))

@@ -1,7 +1,5 @@
 """Target files for processors that ONNX Runtime runs on."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from aotc.compile.cpu.cpu_kind import ProcessorModel
@@ -24,6 +22,7 @@ class OnnxKind(GraphKind[OnnxModel]):
 
     model = OnnxModel
     platform = ENGINE
+    kernels = ("int4 weights", "8-bit activations")
     engine = Engine(
         platform=ENGINE,
         name="ONNX Runtime",

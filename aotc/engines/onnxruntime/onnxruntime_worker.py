@@ -3,8 +3,6 @@
 jaxlib reads the module, onnx writes the graph, and onnxruntime optimizes it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

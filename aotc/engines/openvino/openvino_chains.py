@@ -10,8 +10,6 @@ Small constants of sums are left to OpenVINO, and so are weights behind a matrix
 convolution, whose sums round as much.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Its processor plugin computes with numbers of 64 and of 16 bits as with others, 
 many integers, so that all else is refused. `tests/engines/edge_programs.py` holds what was run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from math import prod
 

@@ -1,10 +1,9 @@
 """Target files for processors that OpenVINO runs on."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from aotc.compile.cpu.cpu_kind import ProcessorModel
+from aotc.compile.target_model import TRIPLES
 from aotc.engines.onnx_graphs.graph_job import CALLING, POOL
 from aotc.engines.onnx_graphs.graph_kind import Engine, GraphKind
 from aotc_runtime.engines.openvino.openvino_names import DEVICE, ENGINE, RUNTIME
@@ -17,10 +16,16 @@ class OpenvinoModel(ProcessorModel):
 
 
 class OpenvinoKind(GraphKind[OpenvinoModel]):
-    """Processors as OpenVINO runs on them. It makes the code where they run."""
+    """Processors as OpenVINO runs on them. It makes the code where they run.
+
+    Not on Arm, where OpenVINO 2026.4 adds int32 as float32 and loses NaN in softmax and compares.
+    """
 
     model = OpenvinoModel
+    triples = TRIPLES
+    checked = "run"
     platform = ENGINE
+    kernels = ("int4 weights", "int8 weights")
     engine = Engine(
         platform=ENGINE,
         name="OpenVINO",

@@ -5,8 +5,6 @@ sums and products with constants (`chains`), convolutions of one channel, and si
 does not find out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any

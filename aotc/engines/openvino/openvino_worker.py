@@ -3,8 +3,6 @@
 jaxlib reads the module, onnx writes the graph, and openvino converts it to its own format.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """The TPU backend: modules to executables for described slices, each in a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from aotc.base.stages import CompileJob, Executable

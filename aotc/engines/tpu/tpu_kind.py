@@ -1,7 +1,5 @@
 """Target files for TPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Literal

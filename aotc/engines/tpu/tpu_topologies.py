@@ -4,8 +4,6 @@ A name is a generation and how many chips a slice has along each axis. libtpu al
 mean the same slice ("V5E:2x4", "v5e=2x4", "v5e:2x4x1"); here there is one name for each.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Packages that compiling for TPUs needs beside jaxlib: the extra `tpu`, which is libtpu alone."""
 
-from __future__ import annotations
-
 import re
 from importlib.metadata import PackageNotFoundError, distribution, requires, version
 from pathlib import Path

@@ -4,8 +4,6 @@ Uses jaxlib and libtpu alone. One executable per process: libtpu numbers modules
 are in the bytes.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 from aotc.base.workers.worker_child import answer

@@ -4,8 +4,6 @@ Keras makes objects of whatever classes and functions of its own a file names. O
 through that compute with arrays: no Python code in the file, no pickles, no paths, no downloads.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

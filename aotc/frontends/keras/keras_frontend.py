@@ -1,7 +1,5 @@
 """Reads `.keras` files: archive, configuration, weights; then Keras makes the model of them."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Private names of Keras are used here alone, as in 3.15: its public `load_model` 
 opens files by native code that nobody can watch.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -34,6 +34,7 @@ from aotc.frontends.onnx.onnx_values import (
     KNOWN,
     LARGEST,
     described,
+    elements,
     fits,
     has_symbols,
     is_known,
@@ -179,10 +180,7 @@ class Evaluation:
             return value
         if not isinstance(value, np.ndarray | jax.Array):
             value = np.asarray(value)
-        count = 1
-        for size in value.shape:
-            count *= size if isinstance(size, int) else 1
-        if count > LARGEST:
+        if elements(value.shape) > LARGEST:
             raise damaged(f"{self.where}: {node.label}", f"an array of {list(value.shape)}")
         return settled(value) if is_known(value) else value
 
@@ -335,15 +333,12 @@ class Call:
         Raises:
             CaptureError: The shape is too large, or has a negative size.
         """
-        count = 1
-        for size in shape:
-            if isinstance(size, int):
-                if size < 0:
-                    self.damaged(f"the shape {list(shape)}")
-                count *= size
-        if count > LARGEST:
+        fixed = [size for size in shape if isinstance(size, int)]
+        if min(fixed, default=0) < 0:
+            self.damaged(f"the shape {list(shape)}")
+        if (count := elements(shape)) > LARGEST:
             self.damaged(f"an array of {list(shape)}")
-        return count <= KNOWN and all(isinstance(size, int) for size in shape)
+        return count <= KNOWN and len(fixed) == len(shape)
 
     def run(self, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
         """Return the outputs of a graph that is an attribute."""

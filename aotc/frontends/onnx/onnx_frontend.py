@@ -1,7 +1,5 @@
 """Reads `.onnx` files: bytes, message, graphs, then a function; reading computes nothing."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,7 +1,5 @@
 """A parsed protobuf message as graphs whose every edge is defined: the types that are evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any

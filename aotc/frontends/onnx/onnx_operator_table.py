@@ -1,7 +1,5 @@
 """Operators by domain and name, as the modules of `operators` register them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

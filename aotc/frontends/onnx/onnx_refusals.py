@@ -1,7 +1,5 @@
 """The refusals of this frontend, with names of the file made fit to be shown."""
 
-from __future__ import annotations
-
 from aotc.base.errors import CaptureError, finding, refusal
 from aotc_runtime.base.errors import AotcError, Finding
 

@@ -1,7 +1,5 @@
 """Tensors of a model file as numpy arrays: lengths are checked before anything is made of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

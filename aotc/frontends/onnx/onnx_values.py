@@ -1,7 +1,6 @@
 """Values that are known while tracing, and sizes that are symbolic."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,6 +42,11 @@ def sizes(dimensions: Sequence[Any]) -> Array:
     for index, size in enumerate(dimensions):
         vector[index] = size
     return settled(vector)
+
+
+def elements(shape: Sequence[Any]) -> int:
+    """Return how many elements an array has, with 1 for each symbolic size."""
+    return math.prod(size for size in shape if isinstance(size, int))
 
 
 def fits(value: Array, dtype: np.dtype[Any]) -> bool:

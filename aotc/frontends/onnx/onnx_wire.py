@@ -1,7 +1,5 @@
 """Checks the bytes of an ONNX file before protobuf parses them, in a walk that takes no memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from aotc_runtime.formats.protobuf_wire import BYTES, WireError, read_field

@@ -1,7 +1,5 @@
 """`.pt2` files: the entry point of `aotc.frontends` for PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs of a graph: weights, constants, arguments of callers, states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

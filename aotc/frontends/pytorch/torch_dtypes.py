@@ -1,7 +1,5 @@
 """Torch's dtypes as numpy's, and torch's rule for what two of them make together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

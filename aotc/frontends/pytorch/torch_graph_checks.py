@@ -1,7 +1,5 @@
 """Search of the whole graph, before it is traced, for what the frontend does not have."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A plan as a function of jax: its steps one after the other, on arrays or on what traces them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

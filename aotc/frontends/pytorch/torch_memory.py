@@ -6,8 +6,6 @@ it is read next. Where it depends on how values lie whether two tensors share me
 between them is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

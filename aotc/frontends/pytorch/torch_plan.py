@@ -1,7 +1,5 @@
 """A graph as steps: arguments read, graphs that are only called inlined, unused steps left out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Refusals of what the frontend lacks for a program in a `.pt2` file."""
 
-from __future__ import annotations
-
 
 class Unsupported(Exception):
     """Something of the model that the frontend has no function for, met while tracing."""

@@ -1,7 +1,5 @@
 """The structure that a model returns: torch's pytrees, of which jax has most."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count

@@ -3,8 +3,6 @@
 Torch changes them where they lie. Here they are arguments, and their new values are results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

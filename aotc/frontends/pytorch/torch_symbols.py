@@ -3,8 +3,6 @@
 For example "Add(Mul(Integer(2), Symbol('s77', positive=True, integer=True)), Integer(1))".
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

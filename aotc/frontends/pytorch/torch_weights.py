@@ -1,7 +1,5 @@
 """The tensors of an archive: raw bytes with sizes and strides. Pickles are never opened."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

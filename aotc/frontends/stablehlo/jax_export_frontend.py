@@ -1,7 +1,5 @@
 """Frontend for files that `jax.export` has serialized."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

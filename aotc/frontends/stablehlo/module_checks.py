@@ -1,7 +1,5 @@
 """Modules of MLIR from files, parsed without jax."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -5,8 +5,6 @@ deeply crash them, and some bytes keep them busy without end. What a process wit
 and verified it writes anew; whoever goes on takes that, which MLIR's own writer has written.
 """
 
-from __future__ import annotations
-
 import signal
 import tempfile
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Run as `python -m aotc.frontends.stablehlo.module_probe_worker FOLDER`.
 """
 
-from __future__ import annotations
-
 import resource
 from pathlib import Path
 from typing import Any

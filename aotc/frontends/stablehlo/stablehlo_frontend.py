@@ -4,8 +4,6 @@ A module is called as `jax.export` calls what it has exported. Its constants bec
 they lie in the bundle once and not in every executable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 They hold a signature of a SavedModel as StableHLO, one module for each profile, and its variables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

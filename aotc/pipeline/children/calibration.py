@@ -12,8 +12,7 @@ from aotc.base.evidence import Calibration
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture.fixture_inputs import mask_and_length_arrays
 from aotc.capture.portable_stablehlo import portable
-from aotc.check.evaluation_files import LABELS, Array, Prepared, block_file
-from aotc.check.padding.trial_files import read_arrays
+from aotc.check.evaluation_files import Array, Batch
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import keep_largest_factors, unit_of
 from aotc.config.build_manifest import BuildManifest
@@ -50,57 +49,43 @@ class Calibrator:
         """
         source = read_blocks(captured.name, self.manifest, self.files, self.resolve)
         data = DataWriter(captured, self.manifest, self.folder).write(source, "")
-        largest: dict[Name, float] = {}
+        sizes = [each.sizes for each in captured.profiles]
+        calls: list[list[list[Array]]] = [[] for _ in sizes]
         samples = 0
-        for profile in captured.profiles:
-            calls = []
-            for count, call in self._calls(captured, profile, data):
-                if samples < SAMPLES_MAX:
-                    samples += count
-                    calls.append(call)
-            for weight, most in _largest(profile, weights, calls) if calls else ():
+        for batch in data.batches(self.folder, sizes, data.where):
+            fitting = (n for n, each in enumerate(sizes) if data.serves(each, batch.sizes))
+            number = min(fitting, key=lambda n: [*sizes[n].values()])
+            calls[number].append(self._arguments(captured, captured.profiles[number], batch))
+            samples += batch.samples
+            if samples >= SAMPLES_MAX:
+                break
+        largest: dict[Name, float] = {}
+        for profile, of_profile in zip(captured.profiles, calls, strict=True):
+            for weight, most in _largest(profile, weights, of_profile) if of_profile else ():
                 # NaN is larger than all others.
                 largest[weight] = float(np.maximum(largest.get(weight, 0.0), most))
-        if not samples or not np.isfinite([*largest.values()]).all():
-            found = "factors that are NaN or infinite" if samples else "samples of other sizes"
+        if not np.isfinite([*largest.values()]).all():
+            found = "factors that are NaN or infinite"
             raise refusal("AOTC-E847", data.where, found, expected="samples that calibrate")
         units = {" ".join(weight): repr(unit_of(most)) for weight, most in largest.items()}
         return Calibration(data=data.digest, samples=samples, units=units)
 
-    def _calls(
-        self, captured: CapturedEntryPoint, profile: CapturedProfile, data: Prepared
-    ) -> Iterator[tuple[int, list[Array]]]:
-        """Yield the number of samples and the arguments of each call that the profile serves best.
-
-        A smaller batch is filled up with its own samples.
-        """
-        by_loader = mask_and_length_arrays(
-            self.manifest.entry_points[captured.name], profile.sizes, profile.sizes
-        )
-        taken = [
-            each.leaf if isinstance(each, InputArgument) else self.tensor((each.set, each.tensor))
+    def _arguments(
+        self, captured: CapturedEntryPoint, profile: CapturedProfile, batch: Batch
+    ) -> list[Array]:
+        """Return the arguments of a profile's module; smaller inputs are repeated to fill it."""
+        spec, real = self.manifest.entry_points[captured.name], {**profile.sizes, **batch.sizes}
+        given = batch.inputs | mask_and_length_arrays(spec, real, profile.sizes)
+        leaves = [given[leaf.path] for leaf in captured.inputs]
+        for number, shape in enumerate(profile.input_shapes):
+            for axis, size in enumerate(shape):
+                leaves[number] = np.take(leaves[number], range(size), axis, mode="wrap")
+        return [
+            leaves[each.leaf]
+            if isinstance(each, InputArgument)
+            else self.tensor((each.set, each.tensor))
             for each in profile.arguments
         ]
-        axis = str(data.axis)
-        for number, block in enumerate(data.blocks):
-            alike = [p.sizes for p in captured.profiles if {**p.sizes, **block.sizes} == p.sizes]
-            if max(alike, key=lambda sizes: sizes.get(axis, 0), default={}) != profile.sizes:
-                continue
-            arrays = read_arrays(block_file(self.folder, captured.name, number))
-            del arrays[LABELS]
-            size = profile.sizes.get(axis) or int(axis)
-            for start in range(0, block.samples, size):
-                part = slice(start, min(start + size, block.samples))
-                given = by_loader | {
-                    path: array[part] if path in data.counted else array
-                    for path, array in arrays.items()
-                }
-                leaves = [
-                    np.resize(given[leaf.path], shape)
-                    for leaf, shape in zip(captured.inputs, profile.input_shapes, strict=True)
-                ]
-                arguments = (leaves[a] if isinstance(a, int) else a for a in taken)
-                yield part.stop - start, [*arguments]
 
 
 def _largest(

@@ -26,6 +26,7 @@ from aotc.check.evaluation_files import (
     LABELS,
     PLAIN_JAX,
     Array,
+    Batch,
     Block,
     Prepared,
     block_file,
@@ -118,7 +119,8 @@ class PlainEvaluation:
         output = entry_point.outputs[data.output].path
         call = _call(function, output, self._manifest, self._progress)
         profiles = [each.sizes for each in entry_point.profiles]
-        results = data.results(self._folder, profiles, call, entry_point.name)
+        batches = data.batches(self._folder, profiles, entry_point.name)
+        results = ((call(batch), batch.labels) for batch in batches)
         return self.metric.score(results, f"{data.where} in plain JAX")
 
 
@@ -152,15 +154,16 @@ def _code_digest(metric: str) -> str:
 
 def _call(
     function: PlainJax, output: str, manifest: BuildManifest, progress: Progress
-) -> Callable[[dict[str, Array], dict[str, int]], Array]:
+) -> Callable[[Batch], Array]:
     """Return a function that calls plain JAX for the result at the path `output`."""
     name = function.plan.name
     spec = manifest.entry_points[name]
 
-    def call(inputs: dict[str, Array], sizes: dict[str, int]) -> Array:
+    def call(batch: Batch) -> Array:
+        sizes = batch.sizes
         try:
             by_loader = mask_and_length_arrays(spec, sizes, sizes)
-            found = np.asarray(function.outputs(sizes, {**inputs, **by_loader})[output])
+            found = np.asarray(function.outputs(sizes, {**batch.inputs, **by_loader})[output])
         except AotcError:
             raise
         except (Exception, SystemExit) as error:

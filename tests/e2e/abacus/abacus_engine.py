@@ -1,11 +1,15 @@
-"""The runtime's side: an engine that computes one function with numpy, of "executables" that are a
-line of text. It needs nothing of aotc but the protocol.
+"""The runtime's side: engines that compute one function with numpy, of "executables" that are a
+line of text. They need nothing of aotc but the protocol.
 """
 
+import os
+import time
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from aotc_runtime.base.errors import BackendError, Finding
 from aotc_runtime.engines.engine_arrays import Array, Aval, Stored
@@ -15,7 +19,9 @@ from aotc_runtime.schema.host_facts import Accelerator
 DISTRIBUTION, KIND = "abacus", "beads"
 COMPUTES = "image @ kernel + bias"
 
-platforms = ("abacus",)
+START_SECONDS, MEGABYTES, WRONG = "SLATE_START_SECONDS", "SLATE_MEGABYTES", "SLATE_WRONG"
+
+platforms = ("abacus", "slate")
 
 
 class Beads(NamedTuple):
@@ -57,23 +63,37 @@ class Abacus(Device):
         return buffer.array.copy()
 
 
+class Slate(Abacus):
+    """The same for processors. The environment makes it slow to start, large, or wrong."""
+
+    platform, engine = "slate", "slate"
+
+    def __init__(self) -> None:
+        time.sleep(float(os.environ.get(START_SECONDS, "0")))
+        self.weight = np.ones(int(os.environ.get(MEGABYTES, "0")) * 2**20, np.uint8)
+
+    def execute(self, executable: int, arguments: list[Any]) -> list[Beads]:
+        (sums,) = super().execute(executable, arguments)
+        return [sums._replace(array=sums.array + (WRONG in os.environ))]
+
+
 def machine(threads: int | None, devices: int | None) -> None:
     """Return the system's own description of the processor."""
 
 
 def facts(platform: str) -> Accelerator | None:
-    """This host's abacus."""
+    """What this host has of it."""
     return Accelerator(platform, devices=1, kinds=(KIND,), plugin=version(DISTRIBUTION))
 
 
 def start(platform: str, threads: int | None, devices: int | None) -> Device:
-    """The abacus of this process."""
-    return _abacus()
+    """The device of this process."""
+    return _started(platform)
 
 
 @cache
-def _abacus() -> Abacus:
-    return Abacus()
+def _started(platform: str) -> Abacus:
+    return Abacus() if platform == "abacus" else Slate()
 
 
 def _rods(stored: Stored) -> int:

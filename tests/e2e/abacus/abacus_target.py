@@ -1,7 +1,8 @@
-"""The build's side of a kind of targets: the keys of its target files, what a host has to offer,
-and a compiler. An executable is a line of text, which says what the engine is to compute.
+"""The build's side of two kinds of targets: the keys of their target files, what a host has to
+offer, and a compiler. An executable is a line of text, which says what the engine is to compute.
 """
 
+import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Literal
@@ -9,12 +10,18 @@ from typing import Literal
 from abacus_engine import COMPUTES, DISTRIBUTION, KIND
 from msgspec.structs import replace
 
+from aotc.base.errors import CompileError
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.compiler_protocol import Backend, TargetKind, device_target, plugin_requirements
-from aotc.compile.target_model import TargetModel
+from aotc.compile.cpu import cpu_isa
+from aotc.compile.cpu.cpu_kind import ProcessorKind, ProcessorModel
+from aotc.compile.target_model import TRIPLES, TargetModel
 from aotc.compile.xla.xla_compiler import built_with
 from aotc_runtime.base.digest import sha256
+from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import BuiltWith, Cost, DeviceRequirements, Memory, Target
+
+REFUSES = "SLATE_REFUSES"
 
 
 class AbacusModel(TargetModel):
@@ -55,7 +62,7 @@ class AbacusBackend:
         return built_with({DISTRIBUTION: version(DISTRIBUTION)})
 
     def compile(self, job: CompileJob) -> Executable:
-        serialized = f"{job.target.options['rods']} rods compute {COMPUTES}".encode()
+        serialized = f"{job.target.options.get('rods', 9)} rods compute {COMPUTES}".encode()
         return Executable(
             serialized=serialized,
             digest=sha256(serialized),
@@ -72,3 +79,34 @@ class AbacusBackend:
 
     def stop(self) -> None:
         pass
+
+
+class SlateModel(ProcessorModel):
+    """A processor that numpy runs on."""
+
+    platform: Literal["slate"]
+
+
+class SlateKind(ProcessorKind[SlateModel]):
+    """Processors that numpy runs on, which engine lists may name."""
+
+    model = SlateModel
+    platform = "slate"
+    triples = (*TRIPLES, cpu_isa.ARM_TRIPLE)
+    checked = "run"
+    requirements = AbacusKind.requirements
+
+    def backend(self) -> Backend:
+        return SlateBackend()
+
+
+class SlateBackend(AbacusBackend):
+    """Compiles every program to the one function, unless the environment says not to."""
+
+    platform = "slate"
+
+    def compile(self, job: CompileJob) -> Executable:
+        if REFUSES in os.environ:
+            finding = Finding("AOTC-E901", job.label, "a program for a slate", "a long one", "")
+            raise CompileError(finding)
+        return super().compile(job)

@@ -112,11 +112,8 @@ REFUSED: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("AOTC-E826", ""): {
         **dict.fromkeys(
             (
-                "return x if x[0] > 0 else -x",
-                "return jnp.zeros(int(x[0]))",
-                "return jnp.zeros(x.astype(int)[0])",
-                "return x[x > 0]",
-                "return jnp.unique(x)",
+                *("return x if x[0] > 0 else -x", "return jnp.zeros(int(x[0]))"),
+                *("return jnp.zeros(x.astype(int)[0])", "return x[x > 0]", "return jnp.unique(x)"),
                 "return [x, -x][x.astype(int)[0]]",
                 "return sum(a for a in range(x.astype(int)[0]))",
             ),

@@ -68,11 +68,8 @@ def test_decision_by_size_is_told_with_its_line(capture: Capture, line: str, rea
 @pytest.mark.parametrize(
     "line",
     [
-        "if x.shape[0] > 64: x = x * 2",
-        "if x.shape[0] == 0: x = x * 2",
-        "x = x / x.shape[0]",
-        "x = x + jnp.arange(x.shape[0])[:, None]",
-        "x = x * (2 if x.shape[1] == 4 else 3)",
+        *("if x.shape[0] > 64: x = x * 2", "if x.shape[0] == 0: x = x * 2", "x = x / x.shape[0]"),
+        *("x = x + jnp.arange(x.shape[0])[:, None]", "x = x * (2 if x.shape[1] == 4 else 3)"),
     ],
 )
 def test_questions_answered_alike_specialise_nothing(capture: Capture, line: str) -> None:

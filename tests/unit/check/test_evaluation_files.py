@@ -31,20 +31,20 @@ def prepared(axis: int | str, *pads: str) -> Prepared:
 
 def test_only_profiles_of_the_other_sizes_serve_a_block() -> None:
     profiles = [{"batch": 8, "seq": 16}, {"batch": 1, "seq": 16}, {"batch": 4, "seq": 32}]
-    assert prepared("batch").batches(Block(9, {"seq": 16}), profiles) == [8, 1]
-    assert prepared("batch").batches(Block(8, {"seq": 32}), profiles) == [4, 4]
-    assert prepared("batch").batches(Block(9, {"seq": 32}), profiles) is None
-    assert prepared("batch", "batch").batches(Block(9, {"seq": 64}), profiles) is None
+    assert prepared("batch").counts(Block(9, {"seq": 16}), profiles) == [8, 1]
+    assert prepared("batch").counts(Block(8, {"seq": 32}), profiles) == [4, 4]
+    assert prepared("batch").counts(Block(9, {"seq": 32}), profiles) is None
+    assert prepared("batch", "batch").counts(Block(9, {"seq": 64}), profiles) is None
 
 
 def test_profiles_that_a_block_is_padded_to_serve_it() -> None:
     profiles = [{"batch": 8, "seq": 16}, {"batch": 1, "seq": 16}, {"batch": 4, "seq": 32}]
-    assert prepared("batch", "seq").batches(Block(9, {"seq": 3}), profiles) == [8, 1]
-    assert prepared("batch", "seq").batches(Block(9, {"seq": 17}), profiles) is None
-    assert prepared("batch", "batch", "seq").batches(Block(9, {"seq": 17}), profiles) == [4, 4, 1]
-    assert prepared("batch", "batch", "seq").batches(Block(9, {"seq": 33}), profiles) is None
+    assert prepared("batch", "seq").counts(Block(9, {"seq": 3}), profiles) == [8, 1]
+    assert prepared("batch", "seq").counts(Block(9, {"seq": 17}), profiles) is None
+    assert prepared("batch", "batch", "seq").counts(Block(9, {"seq": 17}), profiles) == [4, 4, 1]
+    assert prepared("batch", "batch", "seq").counts(Block(9, {"seq": 33}), profiles) is None
 
 
 def test_a_fixed_number_of_samples_is_never_padded() -> None:
-    assert prepared(4).batches(Block(8, {}), [{}]) == [4, 4]
-    assert prepared(4, "batch").batches(Block(9, {}), [{}]) is None
+    assert prepared(4).counts(Block(8, {}), [{}]) == [4, 4]
+    assert prepared(4, "batch").counts(Block(9, {}), [{}]) is None

@@ -63,11 +63,8 @@ max_custom_calls = 0
 """
     found = program_sections(text)
     assert set(found) == {
-        "build manifest schema",
-        "build manifest enable_x64",
-        "build manifest weights.p",
-        "build manifest target.cpu-x86-64-v4",
-        "build manifest entry_points.f",
+        *("build manifest schema", "build manifest enable_x64", "build manifest weights.p"),
+        *("build manifest target.cpu-x86-64-v4", "build manifest entry_points.f"),
     }
     assert found["build manifest enable_x64"] == "True"
 

@@ -22,14 +22,14 @@ targets = {targets}
 {more}
 [entry_points.f]
 function = "program:f"
-"""
+{entry}"""
 
 
-def manifest(folder: Path, *targets: str, more: str = "") -> BuildManifest:
+def manifest(folder: Path, *targets: str, more: str = "", entry: str = "") -> BuildManifest:
     """A manifest with a target in each line, from the fifth on."""
     listed = "".join(f'    "{name}",\n' for name in targets)
     path = folder / "m.toml"
-    path.write_text(MANIFEST.format(targets=f"[\n{listed}]", more=more))
+    path.write_text(MANIFEST.format(targets=f"[\n{listed}]", more=more, entry=entry))
     return read_build_manifest(path)
 
 
@@ -146,6 +146,7 @@ REFUSED = {
     "an unknown engine": ("cpu-x86-64-v3", ["irre"], '"irre"'),
     "a platform": ("nvidia-h100", ["cuda"], '"cuda"'),
     "no code for Arm": ("cpu-neoverse-n1", ["xla"], "xla: it compiles for x86_64"),
+    "wrong code for Arm": ("cpu-neoverse-n1", ["openvino"], "openvino: it compiles for x86_64"),
     "no code for GPUs": ("nvidia-h100", ["iree"], "iree: it has no code for cuda"),
 }
 
@@ -159,6 +160,33 @@ def test_a_list_that_leaves_a_target_without_code_is_refused(case: str) -> None:
     assert (finding.code, finding.where) == ("AOTC-E816", "m.toml:5 engines")
     assert found in finding.found
     assert finding.hint
+
+
+@pytest.mark.parametrize(
+    ("keys", "engines", "able"),
+    [
+        ('weights = "int8"', ["iree", "xla", "onnxruntime"], "openvino"),
+        ('weights = "int4"', ["iree", "xla"], "onnxruntime, openvino"),
+        ('weights = "int8"\nactivations = "dynamic"', ["openvino"], "iree, onnxruntime, xla"),
+        ('weights = "int8"', ["xla", "openvino"], ""),
+        ('weights = "int4"', ["onnxruntime"], ""),
+        ('weights = "int8"\nactivations = "dynamic"', ["xla"], ""),
+        ('weights = "int8"', [], ""),
+    ],
+)
+def test_a_precision_for_which_no_listed_engine_has_kernels_is_refused(
+    keys: str, engines: list[str], able: str, tmp_path: Path
+) -> None:
+    more = f"engines = {engines}\n" if engines else "\n"
+    entry = f'precision = "small"\n[precision.small]\n{keys}\n'
+    read = manifest(tmp_path, "cpu-x86-64-v3", more=more, entry=entry)
+    if not able:
+        assert resolve_candidates(read)
+        return
+    finding = refused(read)
+    assert (finding.code, finding.expected) == ("AOTC-E816", f"one of: {able}")
+    assert finding.where.endswith("m.toml:7 engines")
+    assert f"{', '.join(engines)} for " in finding.found and "kernels" in finding.title
 
 
 def test_an_accelerator_is_passed_over_by_engines_of_processors() -> None:

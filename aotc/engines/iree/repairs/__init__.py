@@ -3,8 +3,6 @@
 Each module has those of one group of operations; tests/engines compares all with plain JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import count

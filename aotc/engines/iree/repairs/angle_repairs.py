@@ -6,8 +6,6 @@ last bits between -pi/4 and pi/4 do the rest. Numbers beyond 2^28 are m * 2^k wi
 `table` holds the remainders of 2^k by a full turn.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any

@@ -3,8 +3,6 @@
 In a product with booleans as numbers XLA selects, so a masked element may be NaN.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from math import prod
 from typing import Any

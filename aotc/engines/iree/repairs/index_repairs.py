@@ -4,8 +4,6 @@ IREE accesses memory outside it, or misreads small or large integers. XLA clamps
 and slices, and omits updates that do not fit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any

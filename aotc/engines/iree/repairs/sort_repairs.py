@@ -1,7 +1,5 @@
 """Sorts that keep the order of equals, and what jax calls by the name of a function."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any

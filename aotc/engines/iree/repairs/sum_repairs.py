@@ -1,7 +1,5 @@
 """Sums of products, and sums of many numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from math import prod

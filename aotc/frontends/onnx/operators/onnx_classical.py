@@ -1,7 +1,5 @@
 """Operators of ai.onnx.ml on numbers: linear and support-vector models, encoders, scalers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

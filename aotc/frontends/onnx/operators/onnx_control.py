@@ -1,7 +1,5 @@
 """If, Loop and Scan: by what is known while tracing, or as jax's cond, while_loop and scan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +12,7 @@ from aotc.base.errors import CaptureError
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_graph_reader import Graph
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
-from aotc.frontends.onnx.onnx_values import is_known
+from aotc.frontends.onnx.onnx_values import elements, is_known
 
 UNROLLED = 16
 """The most steps of a loop that become the body so many times, where jax's scan could serve."""
@@ -146,16 +144,9 @@ def _scanned(call: Call, body: Graph, limit: int, states: Sequence[Value]) -> An
         call.evaluation.left = left
     if any(ends) or not _same_types(first, after):
         return None
-    call.shaped([limit, max((_elements(row.shape) for row in rows), default=1)])
+    call.shaped([limit, max((elements(row.shape) for row in rows), default=1)])
     carried, stacked = lax.scan(step, first, lax.iota(dtype, limit))
     return (*carried, *stacked)
-
-
-def _elements(shape: Sequence[Any]) -> int:
-    total = 1
-    for size in shape:
-        total *= size if isinstance(size, int) else 1
-    return total
 
 
 def _while(

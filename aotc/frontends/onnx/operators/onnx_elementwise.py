@@ -1,7 +1,5 @@
 """Operators that compute each element by itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,39 +17,20 @@ from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.onnx_values import is_known, is_symbolic, sizes
 
 _SAME_NAME = {
-    "Abs": "abs",
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
+    **{
+        name: name.lower()
+        for name in (
+            *("Abs", "Add", "Ceil", "Cos", "Cosh", "Equal", "Exp", "Floor", "Greater", "IsNaN"),
+            *("Less", "Log", "Sign", "Sin", "Sinh", "Sqrt", "Tan", "Tanh"),
+        )
+    },
+    **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
+    **{name: f"logical_{name.lower()}" for name in ("And", "Not", "Or", "Xor")},
     "BitwiseNot": "invert",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Exp": "exp",
-    "Floor": "floor",
-    "IsNaN": "isnan",
-    "Log": "log",
     "Neg": "negative",
-    "Not": "logical_not",
     "Round": "rint",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
-    "Add": "add",
     "Sub": "subtract",
     "Mul": "multiply",
-    "And": "logical_and",
-    "Or": "logical_or",
-    "Xor": "logical_xor",
-    "Equal": "equal",
-    "Less": "less",
-    "Greater": "greater",
     "LessOrEqual": "less_equal",
     "GreaterOrEqual": "greater_equal",
     "BitwiseAnd": "bitwise_and",
@@ -363,7 +342,4 @@ def shape(call: Call, x: Value) -> Value:
 
 @operator("Size")
 def size(call: Call, x: Value) -> Value:
-    total: Any = 1
-    for dimension in x.shape:
-        total = total * dimension
-    return sizes([total]).reshape(())
+    return sizes([math.prod(x.shape)]).reshape(())

@@ -1,7 +1,5 @@
 """Operators that choose elements by index, or by their order."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

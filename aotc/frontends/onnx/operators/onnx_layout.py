@@ -1,7 +1,5 @@
 """Operators that move elements and compute none: shapes, axes, slices, copies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -44,14 +42,6 @@ def _plain(shape: Sequence[Any]) -> bool:
     return all(isinstance(size, int) for size in shape)
 
 
-def product(dimensions: Sequence[Any]) -> Any:
-    """Return the product of sizes, symbolic ones among them."""
-    total: Any = 1
-    for size in dimensions:
-        total = total * size
-    return total
-
-
 @operator("Constant")
 def constant(call: Call) -> Value:
     names = [name for name in call.attributes if name.startswith(("value", "sparse"))]
@@ -89,12 +79,12 @@ def reshape(call: Call, x: Value, shape: Value) -> Value:
     if len(unknown) > 1 or any(isinstance(size, int) and size < -1 for size in wanted):
         call.damaged(f"the shape {wanted}")
     if unknown:
-        others = product([size for index, size in enumerate(wanted) if index != unknown[0]])
-        total = product(x.shape)
+        others = math.prod([size for index, size in enumerate(wanted) if index != unknown[0]])
+        total = math.prod(x.shape)
         if isinstance(others, int) and others == 0:
             call.damaged(f"the shape {wanted}, with an ambiguous -1")
         wanted[unknown[0]] = total // others
-    if _plain(wanted) and _plain(x.shape) and product(wanted) != product(x.shape):
+    if _plain(wanted) and _plain(x.shape) and math.prod(wanted) != math.prod(x.shape):
         call.damaged(f"the shape {wanted} for {list(x.shape)}")
     return reshaped(x, wanted)
 
@@ -103,7 +93,7 @@ def reshape(call: Call, x: Value, shape: Value) -> Value:
 def flatten(call: Call, x: Value) -> Value:
     axis = call.attribute("axis")
     axis = axis + x.ndim if axis < 0 else axis
-    return reshaped(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+    return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @operator("Squeeze", deciding=(1,))

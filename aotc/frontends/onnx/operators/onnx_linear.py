@@ -1,7 +1,5 @@
 """Products of matrices."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """RNN, LSTM and GRU: each direction as one scan over the steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

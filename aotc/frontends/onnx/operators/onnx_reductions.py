@@ -1,7 +1,6 @@
 """Operators that combine the elements of axes, and those that scale by what was combined."""
 
-from __future__ import annotations
-
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,7 +14,7 @@ from aotc.capture.model_files.framework_arithmetic import converted
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, expanded, operator
 from aotc.frontends.onnx.onnx_values import KNOWN, is_known
-from aotc.frontends.onnx.operators.onnx_layout import axes_of, axis_of, product, reshaped
+from aotc.frontends.onnx.operators.onnx_layout import axes_of, axis_of, reshaped
 
 
 def _axes(call: Call, x: Value, axes: Value) -> tuple[int, ...]:
@@ -49,7 +48,7 @@ def _reduction(
             return jax.scipy.special.logsumexp(x, chosen, keepdims=keep)
         if name == "mean" and not jnp.issubdtype(dtype, jnp.inexact):
             total = jnp.sum(x, chosen, keepdims=keep, dtype=dtype)
-            return lax.div(total, jnp.asarray(product([x.shape[i] for i in chosen]), dtype))
+            return lax.div(total, jnp.asarray(math.prod([x.shape[i] for i in chosen]), dtype))
         x = before(jnp, x)
         result = getattr(jnp, name)(x, axis=chosen, keepdims=keep, dtype=x.dtype)
         return after(result).astype(dtype)
@@ -121,7 +120,7 @@ def _along(call: Call, x: Value, *, compute: Callable[[Any, int], Any]) -> Value
     axis = axis_of(call, call.attribute("axis"), x.ndim)
     if call.version >= 13:
         return compute(x, axis)
-    flat = reshaped(x, (product(x.shape[:axis]), product(x.shape[axis:])))
+    flat = reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
     return reshaped(compute(flat, 1), x.shape)
 
 

@@ -1,7 +1,5 @@
 """Operators that read between elements: Resize, Upsample, GridSample, AffineGrid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

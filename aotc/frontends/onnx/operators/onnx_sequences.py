@@ -1,7 +1,5 @@
 """Sequences, which are lists while jax traces."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

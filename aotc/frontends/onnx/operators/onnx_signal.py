@@ -1,7 +1,5 @@
 """Fourier transforms and what goes with them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax.numpy as jnp

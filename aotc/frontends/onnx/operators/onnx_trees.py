@@ -1,7 +1,5 @@
 """Ensembles of trees: all trees and rows descend one level at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

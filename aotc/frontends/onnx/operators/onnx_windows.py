@@ -1,7 +1,5 @@
 """Convolutions and pooling: operators that move a window over the axes of space."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,6 @@ from jax import core, lax
 
 from aotc.frontends.onnx.onnx_evaluation import Call
 from aotc.frontends.onnx.onnx_operator_table import Value, operator
-from aotc.frontends.onnx.operators.onnx_layout import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ def conv_transpose(call: Call, x: Value, w: Value, bias: Value = None) -> Value:
     w = w.reshape(groups, channels // groups, each, *size)
     w = jnp.swapaxes(w, 1, 2).reshape(groups * each, channels // groups, *size)
     w = jnp.flip(w, tuple(range(2, 2 + dims)))
-    call.shaped([product(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
+    call.shaped([math.prod(x.shape[:2]), *(sum(map(abs, pad)) for pad in pads if _plain(pad))])
     result = lax.conv_general_dilated(
         x,
         w,

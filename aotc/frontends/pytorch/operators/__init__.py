@@ -1,7 +1,5 @@
 """Operators of torch as functions of jax, by family; those that are never had, with reasons."""
 
-from __future__ import annotations
-
 from aotc.frontends.pytorch.operators import (
     torch_convolution,
     torch_creation,

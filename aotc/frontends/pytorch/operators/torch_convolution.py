@@ -1,7 +1,5 @@
 """Convolutions. Without a batch's axis the input has one axis less than the weight."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

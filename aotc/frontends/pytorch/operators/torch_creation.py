@@ -1,7 +1,5 @@
 """New tensors. What torch leaves uninitialized is zero."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

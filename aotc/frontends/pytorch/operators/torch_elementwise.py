@@ -1,7 +1,5 @@
 """Functions of each element: arithmetic, comparisons, bits, elementary functions, activations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -61,22 +59,27 @@ def _sign(x: Array) -> Array:
     return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
 
 
-def _of_one(compute: Callable[..., Array], functions: Functions) -> Functions:
-    """Return the functions of one tensor that compute these."""
+def _of_one(compute: Callable[..., Array], functions: Functions) -> None:
+    """Register the functions of one tensor that compute these."""
 
     def function(of: Callable[..., Array]) -> Callable[..., Array]:
         return lambda self: compute(of, self)
 
-    return {name: function(of) for name, of in functions.items()}
+    op.table({name: function(of) for name, of in functions.items()})
 
 
-def _of_two(compute: Callable[..., Array], functions: Functions) -> Functions:
-    """Return the functions of two tensors or numbers that compute these."""
+def _of_two(compute: Callable[..., Array], functions: Functions) -> None:
+    """Register the functions of two tensors or numbers that compute these."""
 
     def function(of: Callable[..., Array]) -> Callable[..., Array]:
         return lambda self, other: compute(of, self, other)
 
-    return {name: function(of) for name, of in functions.items()}
+    op.table({name: function(of) for name, of in functions.items()})
+
+
+def _named(module: Any, names: str, prefix: str = "", there: str = "") -> Functions:
+    """Return a module's functions by torch's names for them, which are its own but for prefixes."""
+    return {prefix + name: getattr(module, there + name) for name in names.split()}
 
 
 def _exact(function: Callable[..., Array], *values: Any) -> Array:
@@ -89,84 +92,43 @@ def _fraction(function: Callable[[Array], Array], x: Array) -> Array:
     return function(x) if is_float(x) else x
 
 
-op.table(
-    _of_one(
-        floats,
-        {
-            "acos": jnp.arccos,
-            "acosh": jnp.arccosh,
-            "asin": jnp.arcsin,
-            "asinh": jnp.arcsinh,
-            "atan": jnp.arctan,
-            "atanh": jnp.arctanh,
-            "cos": jnp.cos,
-            "cosh": jnp.cosh,
-            "deg2rad": jnp.deg2rad,
-            "digamma": _digamma,
-            "erf": lax.erf,
-            "erfc": lax.erfc,
-            "erfinv": lax.erf_inv,
-            "exp": jnp.exp,
-            "exp2": jnp.exp2,
-            "expm1": jnp.expm1,
-            "i0": jax.scipy.special.i0,
-            "lgamma": lax.lgamma,
-            "log": jnp.log,
-            "log10": jnp.log10,
-            "log1p": jnp.log1p,
-            "log2": jnp.log2,
-            "log_sigmoid": jax.nn.log_sigmoid,
-            "rad2deg": jnp.rad2deg,
-            "reciprocal": lambda x: 1 / x,
-            "rsqrt": lambda x: 1 / jnp.sqrt(x),
-            "sigmoid": jax.nn.sigmoid,
-            "silu": jax.nn.silu,
-            "sin": jnp.sin,
-            "sinc": _sinc,
-            "sinh": jnp.sinh,
-            "sqrt": jnp.sqrt,
-            "tan": jnp.tan,
-            "tanh": jnp.tanh,
-            "special_entr": jax.scipy.special.entr,
-            "special_i0e": jax.scipy.special.i0e,
-            "special_i1": jax.scipy.special.i1,
-            "special_i1e": jax.scipy.special.i1e,
-            "special_log_ndtr": jax.scipy.special.log_ndtr,
-            "special_ndtr": jax.scipy.special.ndtr,
-            "special_ndtri": jax.scipy.special.ndtri,
-            "mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
-        },
-    )
+_of_one(
+    floats,
+    {
+        **_named(jnp, "cos cosh sin sinh tan tanh"),
+        **_named(jnp, "cos cosh sin sinh tan tanh", "a", "arc"),
+        **_named(jnp, "deg2rad exp exp2 expm1 log log10 log1p log2 rad2deg sqrt"),
+        **_named(jax.scipy.special, "entr i0e i1 i1e log_ndtr ndtr ndtri", "special_"),
+        "digamma": _digamma,
+        "erf": lax.erf,
+        "erfc": lax.erfc,
+        "erfinv": lax.erf_inv,
+        "i0": jax.scipy.special.i0,
+        "lgamma": lax.lgamma,
+        "log_sigmoid": jax.nn.log_sigmoid,
+        "reciprocal": lambda x: 1 / x,
+        "rsqrt": lambda x: 1 / jnp.sqrt(x),
+        "sigmoid": jax.nn.sigmoid,
+        "silu": jax.nn.silu,
+        "sinc": _sinc,
+        "mish": lambda x: x * jnp.tanh(jax.nn.softplus(x)),
+    },
 )
-op.table(
-    _of_one(
-        lambda function, x: function(x),
-        {
-            "abs": jnp.abs,
-            "neg": jnp.negative,
-            "sgn": _sign,
-            "sign": _sign,
-            "square": jnp.square,
-            "relu": lambda x: jnp.maximum(x, 0),
-            "relu6": lambda x: jnp.clip(x, 0, 6),
-            "logical_not": jnp.logical_not,
-            "bitwise_not": jnp.bitwise_not,
-            "isnan": jnp.isnan,
-            "isinf": jnp.isinf,
-            "isfinite": jnp.isfinite,
-            "isposinf": jnp.isposinf,
-            "isneginf": jnp.isneginf,
-            "signbit": jnp.signbit,
-            "conj_physical": jnp.conj,
-            "frac": lambda x: x - jnp.trunc(x),
-        },
-    )
+_of_one(
+    lambda function, x: function(x),
+    {
+        **_named(jnp, "abs bitwise_not isfinite isinf isnan isneginf isposinf logical_not"),
+        **_named(jnp, "signbit square"),
+        "neg": jnp.negative,
+        "sgn sign": _sign,
+        "relu": lambda x: jnp.maximum(x, 0),
+        "relu6": lambda x: jnp.clip(x, 0, 6),
+        "conj_physical": jnp.conj,
+        "frac": lambda x: x - jnp.trunc(x),
+    },
 )
-op.table(
-    _of_one(
-        _fraction,
-        {"ceil": jnp.ceil, "floor": jnp.floor, "trunc fix": jnp.trunc, "round": jnp.round},
-    )
+_of_one(
+    _fraction, {"ceil": jnp.ceil, "floor": jnp.floor, "trunc fix": jnp.trunc, "round": jnp.round}
 )
 
 
@@ -317,69 +279,51 @@ def addcmul(self: Array, tensor1: Array, tensor2: Array, value: Number = 1) -> A
     return rounded(lambda a, b, c: a + value * b * c, a, b, c).astype(a.dtype)
 
 
-op.table(
-    _of_two(
-        _exact,
-        {
-            "eq.Tensor eq.Scalar": jnp.equal,
-            "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar": jnp.not_equal,
-            "lt.Tensor lt.Scalar less.Tensor less.Scalar": jnp.less,
-            "le.Tensor le.Scalar less_equal.Tensor less_equal.Scalar": jnp.less_equal,
-            "gt.Tensor gt.Scalar greater.Tensor greater.Scalar": jnp.greater,
-            "ge.Tensor ge.Scalar greater_equal.Tensor greater_equal.Scalar": jnp.greater_equal,
-            "__and__.Tensor __and__.Scalar": jnp.bitwise_and,
-            "__or__.Tensor __or__.Scalar": jnp.bitwise_or,
-            "__xor__.Tensor __xor__.Scalar": jnp.bitwise_xor,
-            "__lshift__.Tensor __lshift__.Scalar": jnp.left_shift,
-            "__rshift__.Tensor __rshift__.Scalar": jnp.right_shift,
-            "bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor": jnp.bitwise_and,
-            "bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor": jnp.bitwise_or,
-            "bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor": jnp.bitwise_xor,
-            "bitwise_left_shift.Tensor bitwise_left_shift.Scalar": jnp.left_shift,
-            "bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor_Scalar": jnp.left_shift,
-            "bitwise_right_shift.Tensor bitwise_right_shift.Scalar": jnp.right_shift,
-            "bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor_Scalar": jnp.right_shift,
-            "nextafter": jnp.nextafter,
-            "gcd": jnp.gcd,
-            "lcm": jnp.lcm,
-            "maximum max.other": jnp.maximum,
-            "minimum min.other": jnp.minimum,
-            "fmax": jnp.fmax,
-            "fmin": jnp.fmin,
-        },
-    )
+_of_two(
+    _exact,
+    {
+        "eq.Tensor eq.Scalar": jnp.equal,
+        "ne.Tensor ne.Scalar not_equal.Tensor not_equal.Scalar": jnp.not_equal,
+        "lt.Tensor lt.Scalar less.Tensor less.Scalar": jnp.less,
+        "le.Tensor le.Scalar less_equal.Tensor less_equal.Scalar": jnp.less_equal,
+        "gt.Tensor gt.Scalar greater.Tensor greater.Scalar": jnp.greater,
+        "ge.Tensor ge.Scalar greater_equal.Tensor greater_equal.Scalar": jnp.greater_equal,
+        "__and__.Tensor __and__.Scalar": jnp.bitwise_and,
+        "__or__.Tensor __or__.Scalar": jnp.bitwise_or,
+        "__xor__.Tensor __xor__.Scalar": jnp.bitwise_xor,
+        "__lshift__.Tensor __lshift__.Scalar": jnp.left_shift,
+        "__rshift__.Tensor __rshift__.Scalar": jnp.right_shift,
+        "bitwise_and.Tensor bitwise_and.Scalar bitwise_and.Scalar_Tensor": jnp.bitwise_and,
+        "bitwise_or.Tensor bitwise_or.Scalar bitwise_or.Scalar_Tensor": jnp.bitwise_or,
+        "bitwise_xor.Tensor bitwise_xor.Scalar bitwise_xor.Scalar_Tensor": jnp.bitwise_xor,
+        "bitwise_left_shift.Tensor bitwise_left_shift.Scalar": jnp.left_shift,
+        "bitwise_left_shift.Scalar_Tensor bitwise_left_shift.Tensor_Scalar": jnp.left_shift,
+        "bitwise_right_shift.Tensor bitwise_right_shift.Scalar": jnp.right_shift,
+        "bitwise_right_shift.Scalar_Tensor bitwise_right_shift.Tensor_Scalar": jnp.right_shift,
+        **_named(jnp, "nextafter gcd lcm fmax fmin"),
+        "maximum max.other": jnp.maximum,
+        "minimum min.other": jnp.minimum,
+    },
 )
-op.table(
-    _of_two(
-        floats,
-        {
-            "atan2 arctan2": jnp.arctan2,
-            "hypot": jnp.hypot,
-            "copysign.Tensor copysign.Scalar": jnp.copysign,
-            "logaddexp": jnp.logaddexp,
-            "logaddexp2": jnp.logaddexp2,
-            "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _xlog1py,
-        },
-    )
+_of_two(
+    floats,
+    {
+        "atan2 arctan2": jnp.arctan2,
+        **_named(jnp, "hypot logaddexp logaddexp2"),
+        "copysign.Tensor copysign.Scalar": jnp.copysign,
+        "special_xlog1py special_xlog1py.other_scalar special_xlog1py.self_scalar": _xlog1py,
+    },
 )
-op.table(
-    _of_two(
-        lambda function, *values: function(*values),
-        {
-            "logical_and": jnp.logical_and,
-            "logical_or": jnp.logical_or,
-            "logical_xor": jnp.logical_xor,
-        },
-    )
+_of_two(
+    lambda function, *values: function(*values),
+    _named(jnp, "logical_and logical_or logical_xor"),
 )
-op.table(
-    _of_two(
-        lambda function, *values: rounded(function, *promoted(*values)),
-        {
-            "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": jnp.remainder,
-            "fmod.Tensor fmod.Scalar": jnp.fmod,
-        },
-    )
+_of_two(
+    lambda function, *values: rounded(function, *promoted(*values)),
+    {
+        "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": jnp.remainder,
+        "fmod.Tensor fmod.Scalar": jnp.fmod,
+    },
 )
 
 

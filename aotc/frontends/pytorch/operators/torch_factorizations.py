@@ -4,8 +4,6 @@ What torch refuses while it runs (a singular matrix, one that is not positive de
 infinities or NaN. XLA calls LAPACK for most of these, which no other engine has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A place outside of a tensor is an error in torch. Here it reads NaN (of integers
 a write to it is dropped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any

@@ -1,7 +1,5 @@
 """Products of matrices, and attention."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Normalization, and dropout as it is when nothing is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators, and the tables that hold a family of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum

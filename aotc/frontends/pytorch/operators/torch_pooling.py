@@ -1,7 +1,5 @@
 """Pooling, and resizing of images. Axes before the pooled ones are kept, one or two of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

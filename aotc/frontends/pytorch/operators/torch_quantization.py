@@ -3,8 +3,6 @@
 Each function keeps torch's order of operations, since one rounding decides between two integers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Recurrent layers, as `lax.scan` over time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Functions of all elements along axes: sums, extremes, norms; running ones; sorting."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial, wraps

@@ -1,7 +1,5 @@
 """Arithmetic with sizes: Python numbers where sizes are known, jax's dimensions where they vary."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
@@ -33,31 +31,18 @@ def _to_float(a: Scalar) -> Scalar:
     raise Unsupported("a number with a fraction made of sizes that vary; export with fixed sizes")
 
 
-def _not(a: Scalar) -> Scalar:
-    return not a
-
-
 def _choice(b: Scalar, t: Scalar, f: Scalar) -> Scalar:
     return t if b else f
 
 
 FUNCTIONS: dict[str, Callable[..., Scalar]] = {
-    "_operator.add": operator.add,
-    "_operator.and_": operator.and_,
-    "_operator.eq": operator.eq,
-    "_operator.floordiv": operator.floordiv,
-    "_operator.ge": operator.ge,
-    "_operator.gt": operator.gt,
-    "_operator.le": operator.le,
-    "_operator.lt": operator.lt,
-    "_operator.mod": operator.mod,
-    "_operator.mul": operator.mul,
-    "_operator.ne": operator.ne,
-    "_operator.neg": operator.neg,
-    "_operator.or_": operator.or_,
-    "_operator.pos": operator.pos,
-    "_operator.pow": operator.pow,
-    "_operator.sub": operator.sub,
+    **{
+        f"_operator.{name}": getattr(operator, name)
+        for name in (
+            *("add", "and_", "eq", "floordiv", "ge", "gt", "le", "lt", "mod", "mul", "ne", "neg"),
+            *("or_", "pos", "pow", "sub"),
+        )
+    },
     "_operator.truediv": _divided,
     "math.ceil": _whole(math.ceil),
     "math.floor": _whole(math.floor),
@@ -68,7 +53,7 @@ FUNCTIONS: dict[str, Callable[..., Scalar]] = {
     "torch.sym_ite": _choice,
     "torch.sym_max": highest,
     "torch.sym_min": lowest,
-    "torch.sym_not": _not,
+    "torch.sym_not": operator.not_,
     "math.sqrt": lambda a: math.sqrt(_to_float(a)),
     "torch._sym_sqrt": lambda a: math.sqrt(_to_float(a)),
 }

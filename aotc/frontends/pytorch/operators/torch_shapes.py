@@ -1,7 +1,5 @@
 """Views, copies and joins: where elements stand, never what they are."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

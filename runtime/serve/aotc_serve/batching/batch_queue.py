@@ -106,7 +106,7 @@ class BatchQueues:
     """All queues of a server; a request may wait `delay` seconds for others."""
 
     def __init__(self, delay: float, pool: Executor, metrics: Metrics, call: Call) -> None:
-        self._delay, self._pool, self._metrics, self.call = delay, pool, metrics, call
+        self.delay, self.pool, self.metrics, self.call = delay, pool, metrics, call
         # Weak: a bundle that was replaced must not be kept by what is known of its models.
         self._plans: WeakKeyDictionary[Model, tuple[Plan, Chooser] | None] = WeakKeyDictionary()
         self._together: WeakKeyDictionary[Model, dict[Others, int]] = WeakKeyDictionary()
@@ -131,7 +131,7 @@ class BatchQueues:
         found = self.plan(model)
         sized = found[1].sized(waiting.arrays) if found is not None else None
         if found is None or sized is None:
-            return await in_thread(self._pool, self.alone, model, waiting)
+            return await in_thread(self.pool, self.alone, model, waiting)
         waiting.sized, others = sized, sized.others
         key = model, others
         queue = self._queues.get(key)
@@ -167,21 +167,6 @@ class BatchQueues:
         if others not in known and len(known) >= OTHERS_MOST:
             known.clear()
         known[others] = requests
-
-    @property
-    def delay(self) -> float:
-        """The longest wait, in seconds."""
-        return self._delay
-
-    @property
-    def pool(self) -> Executor:
-        """The threads of calls."""
-        return self._pool
-
-    @property
-    def metrics(self) -> Metrics:
-        """The server's metrics."""
-        return self._metrics
 
 
 class _BatchQueue:

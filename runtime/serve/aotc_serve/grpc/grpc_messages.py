@@ -53,11 +53,7 @@ MESSAGES: dict[str, tuple[str, ...]] = {
         "many double fp64_contents",
         "many bytes bytes_contents",
     ),
-    "ModelInferRequest.InferInputTensor": (
-        *_TENSOR,
-        _PARAMETERS,
-        "InferTensorContents contents",
-    ),
+    "ModelInferRequest.InferInputTensor": (*_TENSOR, _PARAMETERS, "InferTensorContents contents"),
     "ModelInferRequest.InferRequestedOutputTensor": ("string name", _PARAMETERS),
     "ModelInferRequest": (
         "string model_name",
@@ -68,11 +64,7 @@ MESSAGES: dict[str, tuple[str, ...]] = {
         "many ModelInferRequest.InferRequestedOutputTensor outputs",
         "many bytes raw_input_contents",
     ),
-    "ModelInferResponse.InferOutputTensor": (
-        *_TENSOR,
-        _PARAMETERS,
-        "InferTensorContents contents",
-    ),
+    "ModelInferResponse.InferOutputTensor": (*_TENSOR, _PARAMETERS, "InferTensorContents contents"),
     "ModelInferResponse": (
         "string model_name",
         "string model_version",
@@ -121,21 +113,19 @@ def _file() -> Any:
         name="aotc/open_inference.proto", package=PACKAGE, syntax="proto3"
     )
     made: dict[str, Any] = {}
+
+    def message(full: str) -> Any:
+        if full not in made:
+            outer, _, name = full.rpartition(".")
+            siblings = message(outer).nested_type if outer else file.message_type
+            made[full] = siblings.add(name=name)
+        return made[full]
+
     for full, fields in MESSAGES.items():
-        outer, _, name = full.rpartition(".")
-        message = made[full] = _added(file, made, outer, name)
+        found = message(full)
         for number, text in enumerate(fields, start=1):
-            _add_field(message, full, number, text)
+            _add_field(found, full, number, text)
     return file
-
-
-def _added(file: Any, made: dict[str, Any], outer: str, name: str) -> Any:
-    if not outer:
-        found = made.get(name)
-        return found if found is not None else file.message_type.add(name=name)
-    if outer not in made:
-        made[outer] = file.message_type.add(name=outer)
-    return made[outer].nested_type.add(name=name)
 
 
 def _add_field(message: Any, full: str, number: int, text: str) -> None:

@@ -11,13 +11,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from aotc_runtime.formats.protobuf_wire import (
-    FIXED64,
-    VARINT,
-    WireError,
-    read_field,
-    read_varint,
-)
+from aotc_runtime.formats.protobuf_wire import FIXED64, VARINT, WireError, read_field, read_varint
 from aotc_serve.inference.protocol_tensors import RANK_MAX, Take
 from aotc_serve.inference.request_memory import COSTS
 

@@ -8,8 +8,7 @@ import resource
 import socket
 from collections.abc import MutableMapping
 
-from aotc_runtime.base.errors import refusal
-from aotc_serve.inference.error_statuses import not_passed
+from aotc_runtime.base.errors import AotcError, refusal
 
 SYSTEMD_SOCKETS = 3
 """The number of the first socket that systemd passes on."""
@@ -72,19 +71,24 @@ def _passed(environment: MutableMapping[str, str]) -> socket.socket | None:
     if named[0] != str(os.getpid()) or named[1] in ("", "0"):
         return None
     if named[1] != "1":
-        raise not_passed(f"{named[1]} of them")
+        raise _not_passed(f"{named[1]} of them")
     try:
         found = socket.socket(fileno=SYSTEMD_SOCKETS)
         listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise not_passed(error.strerror or str(error)) from error
+        raise _not_passed(error.strerror or str(error)) from error
     is_tcp = found.type == socket.SOCK_STREAM and found.family in (socket.AF_INET, socket.AF_INET6)
     if not (is_tcp and listens):
         shown = f"{found.family.name} {found.type.name}{'' if listens else ', not listening'}"
         found.detach()
-        raise not_passed(shown)
+        raise _not_passed(shown)
     found.set_inheritable(False)
     return found
+
+
+def _not_passed(found: str) -> AotcError:
+    expected, cause = "one listening TCP socket", "systemd-socket-is-invalid"
+    return refusal("AOTC-E782", "LISTEN_FDS", found, cause=cause, expected=expected)
 
 
 def raise_file_limit(connections: int) -> None:

@@ -76,18 +76,6 @@ def error_document(error: AotcError) -> dict[str, Any]:
     }
 
 
-def too_slow(name: str, seconds: float) -> AotcError:
-    """Return the error (AOTC-E765) for a call that took too long."""
-    expected = f"a response within {seconds:g} s"
-    return refusal("AOTC-E765", f"model {name[:100]}", "", expected=expected)
-
-
-def not_passed(found: str) -> AotcError:
-    """Return the error (AOTC-E782) for sockets of systemd that the server cannot use."""
-    expected, cause = "one listening TCP socket", "systemd-socket-is-invalid"
-    return refusal("AOTC-E782", "LISTEN_FDS", found, cause=cause, expected=expected)
-
-
 BY_SERVER, BY_DEPLOYMENT = "", "models-are-managed-by-the-deployment"
 TO_BROWSERS = "model-control-from-a-web-page"
 """Causes of AOTC-E768."""

@@ -5,13 +5,13 @@ From what a protocol carries to `Prepared` arguments, the model's call, an `Outc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from msgspec import Struct
 
-from aotc_runtime.base.errors import refusal
+from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.serving.call_metrics import Answer
 from aotc_serve.inference.protocol_tensors import RANK_MAX, Array, Port, invalid_request
@@ -46,16 +46,7 @@ def placed(
     """Return the place of an input. Raises ServerError (AOTC-E761), ShapeError (AOTC-E606)."""
     place = model.place_of.get(name)
     if place is None:
-        raise refusal(
-            "AOTC-E761",
-            "request inputs",
-            name[:NAME_MAX],
-            cause="unknown-input",
-            expected="one of: " + (", ".join(model.place_of) or "none"),
-            hint=did_you_mean(
-                name[:NAME_MAX], model.place_of, "send the inputs that `GET /v2/models/NAME` lists"
-            ),
-        )
+        raise _unknown("request inputs", name, model.place_of, "unknown-input")
     if arrays[place] is not None:
         raise refusal("AOTC-E761", f"input {name}", "", cause="tensor-named-twice")
     port = model.inputs[place]
@@ -63,6 +54,12 @@ def placed(
         found, hint = datatype[:NAME_MAX], f"send {port.datatype}"
         raise refusal("AOTC-E606", f"input {name}", found, expected=port.datatype, hint=hint)
     return place, port
+
+
+def _unknown(where: str, name: str, known: Collection[str], cause: str) -> AotcError:
+    found, expected = name[:NAME_MAX], "one of: " + (", ".join(known) or "none")
+    hint = did_you_mean(found, known, "") or None
+    return refusal("AOTC-E761", where, found, cause=cause, expected=expected, hint=hint)
 
 
 def refuse_misshapen(port: Port, shape: Sequence[int]) -> None:
@@ -85,26 +82,17 @@ def refuse_large(port: Port, shape: Sequence[int], limit: int) -> None:
         raise invalid_request(f"input {port.name}", f"{len(shape)} axes", f"at most {RANK_MAX}")
     size = prod(shape) * port.dtype.itemsize
     if size > limit:
-        raise refusal(
-            "AOTC-E763",
-            f"input {port.name}",
-            f"{size} bytes",
-            cause="tensor-exceeds-the-size-limit",
-            expected=f"at most {limit} bytes",
-        )
+        where, found, expected = f"input {port.name}", f"{size} bytes", f"at most {limit} bytes"
+        cause = "tensor-exceeds-the-size-limit"
+        raise refusal("AOTC-E763", where, found, cause=cause, expected=expected)
 
 
 def complete(model: Model, arrays: Sequence[Array | None]) -> list[Array]:
     """Return all arguments. Raises ServerError (AOTC-E761) if one is missing."""
     missing = [port.name for port, array in zip(model.inputs, arrays, strict=True) if array is None]
     if missing:
-        raise refusal(
-            "AOTC-E761",
-            f"model {model.name}",
-            "",
-            cause="missing-input",
-            expected=", ".join(missing),
-        )
+        where, expected = f"model {model.name}", ", ".join(missing)
+        raise refusal("AOTC-E761", where, "", cause="missing-input", expected=expected)
     return [array for array in arrays if array is not None]
 
 
@@ -118,18 +106,7 @@ def outputs_of(
     for name, is_binary in wanted:
         place = model.output_of.get(name)
         if place is None:
-            raise refusal(
-                "AOTC-E761",
-                "request outputs",
-                name[:NAME_MAX],
-                cause="unknown-output",
-                expected="one of: " + ", ".join(model.output_of),
-                hint=did_you_mean(
-                    name[:NAME_MAX],
-                    model.output_of,
-                    "request the outputs that `GET /v2/models/NAME` lists",
-                ),
-            )
+            raise _unknown("request outputs", name, model.output_of, "unknown-output")
         if place in (known for known, _ in found):
             raise refusal("AOTC-E761", f"output {name}", "", cause="tensor-named-twice")
         found.append((place, is_binary))

@@ -223,11 +223,7 @@ def to_json(port: Port, array: Array) -> bytes:
     if flat.dtype.kind == "V":
         flat = flat.astype(np.int8 if "int" in flat.dtype.name else np.float64)
     if flat.dtype.kind == "f" and not np.isfinite(flat).all():
-        raise refusal(
-            "AOTC-E769",
-            f"output {port.name}",
-            "NaN or an infinity",
-        )
+        raise refusal("AOTC-E769", f"output {port.name}", "NaN or an infinity")
     pieces = [
         msgspec.json.encode(flat[start : start + PIECE_VALUES].tolist())[1:-1]
         for start in range(0, flat.size, PIECE_VALUES)

@@ -45,16 +45,16 @@ SMALL_BYTES = 2**20
 class Memory:
     """The bytes that requests and answers under way may hold together. Used by any thread.
 
-    Of the limit, an eighth is left to small requests. Of that, three quarters are left to
-    connections and small requests that have arrived, and half to these requests alone: so neither
-    large ones nor those that never arrive keep others out.
+    Of the limit, an eighth is left to small requests; others have `most_of_large`. Of the eighth,
+    three quarters are left to connections and small requests that have arrived, and half to these
+    requests alone: so neither large ones nor those that never arrive keep others out.
     """
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         reserve = limit // 8
         self.small = max(min(SMALL_BYTES, reserve // 16), 1)
-        self._most_of_large = limit - reserve
+        self.most_of_large = limit - reserve
         self._most_of_arriving = limit - reserve * 3 // 4
         self._most_of_connections = limit - reserve // 2
         self._lock = threading.Lock()
@@ -62,25 +62,15 @@ class Memory:
         self.used = 0
 
     @property
-    def limit(self) -> int:
-        """The limit in bytes."""
-        return self._limit
-
-    @property
-    def most_of_large(self) -> int:
-        """The most that one request can hold that is not small."""
-        return self._most_of_large
-
-    @property
     def is_scarce(self) -> bool:
         """Return whether the rest is reserved for small requests."""
-        return self.used + self._connections >= self._most_of_large
+        return self.used + self._connections >= self.most_of_large
 
     def take(self, size: int, *, is_small: bool = False, is_whole: bool = False) -> None:
         """Raises ServerError (AOTC-E766)."""
-        most = self._limit
+        most = self.limit
         if not is_small:
-            most = self._most_of_large
+            most = self.most_of_large
         elif not is_whole:
             most = self._most_of_arriving
         with self._lock:

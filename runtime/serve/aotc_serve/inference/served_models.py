@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from aotc_runtime.formats.safetensors_reader import numpy_dtype
@@ -96,12 +96,10 @@ class Model:
             "relations": list(spec.relations),
             "out_of_profile": {name: policy.value for name, policy in policies_of(spec).items()},
             "shapes": {
-                **{port.name: list(spec.inputs[leaf].shape) for port, leaf in self._passed()},
+                port.name: list(spec.inputs[leaf].shape)
+                for port, leaf in zip(self.inputs, self.entry_point.passed, strict=True)
             },
         }
-
-    def _passed(self) -> Sequence[tuple[Port, int]]:
-        return list(zip(self.inputs, self.entry_point.passed, strict=True))
 
 
 def port_of(tensor: TensorSpec) -> Port:

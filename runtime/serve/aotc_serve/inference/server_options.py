@@ -6,6 +6,7 @@ import argparse
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 MIB = 2**20
@@ -14,7 +15,10 @@ PACE_BYTES = 2**14
 """Minimum bytes of a body or message that must arrive in each `header_seconds`."""
 
 
-class Limits(Struct, frozen=True):
+_MOST = ("body", "json", "tensor", "memory", "requests", "connections")
+
+
+class Limits(Struct, frozen=True, rename={name: f"max_{name}" for name in _MOST}):
     """Limits of requests: sizes in bytes, times in seconds.
 
     `body` limits a request, `json` its JSON without binary data, `tensor` an input, and `memory`
@@ -47,8 +51,8 @@ class OnRevoked(StrEnum):
     SERVE = "serve"
 
 
-class Options(Struct, frozen=True):
-    """Options of a server.
+class Options(Struct, frozen=True, rename={"policies": "trust", "as_json": "json"}):
+    """Options of a server, by the names of the command line.
 
     `grpc_port` is None without gRPC. `store` is the artifact store for bundles of registries, as of
     `aotc_runtime.load`, and `ca` has certificates of registries. With `control`, clients may load
@@ -113,10 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Artifact store directory (default: $AOTC_STORE, else $XDG_CACHE_HOME/aotc-store)",
     )
     parser.add_argument(
-        "--ca",
-        type=Path,
-        metavar="FILE",
-        help="CA certificates for the registry (PEM)",
+        "--ca", type=Path, metavar="FILE", help="CA certificates for the registry (PEM)"
     )
     _number(parser, "--threads", "N", int, None, "Number of engine threads", "available CPUs")
     _number(
@@ -222,36 +223,5 @@ def size_of(text: str) -> int:
 
 def options_of(given: argparse.Namespace) -> Options:
     """Return the options of a parsed command line."""
-    return Options(
-        bundles=tuple(given.bundles),
-        policies=tuple(given.trust),
-        host=given.host,
-        port=given.port,
-        grpc_port=given.grpc_port,
-        target=given.target,
-        store=given.store,
-        ca=given.ca,
-        threads=given.threads or None,
-        workers=given.workers or None,
-        control=given.control,
-        max_delay=given.max_delay,
-        traces=given.traces,
-        on_revoked=OnRevoked(given.on_revoked),
-        drain_delay=given.drain_delay,
-        drain_seconds=given.drain_seconds,
-        limits=Limits(
-            body=given.max_body,
-            json=given.max_json,
-            tensor=given.max_tensor,
-            memory=given.max_memory,
-            requests=given.max_requests,
-            connections=given.max_connections,
-            header_seconds=given.header_seconds,
-            body_seconds=given.body_seconds,
-            call_seconds=given.call_seconds,
-            write_seconds=given.write_seconds,
-            idle_seconds=given.idle_seconds,
-            age_seconds=given.age_seconds,
-        ),
-        as_json=given.json,
-    )
+    several = {"threads": given.threads or None, "workers": given.workers or None}
+    return msgspec.convert({**vars(given), **several, "limits": vars(given)}, Options)

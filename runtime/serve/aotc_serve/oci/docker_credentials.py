@@ -18,6 +18,7 @@ from msgspec import Struct
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.system.bundle_files import read_file
+from aotc_serve.http_client import basic_auth
 from aotc_serve.oci.oci_references import HUB_NAMES, HUB_SERVER
 
 CONFIG_BYTES_MAX = 2**20
@@ -46,10 +47,8 @@ class Credentials(Struct, frozen=True):
     @property
     def header(self) -> dict[str, str]:
         """Basic authentication (RFC 7617); none without a password."""
-        if not self.user and not self.password:
-            return {}
-        pair = f"{self.user}:{self.password}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        known = self.user or self.password
+        return {"Authorization": basic_auth(self.user, self.password)} if known else {}
 
 
 NOBODY = Credentials()

@@ -13,9 +13,6 @@ from aotc_serve.oci.registry_client import PULL, PUSH, Repository, RetryableErro
 WRONG_SIZE = "registry-sent-a-wrong-size"
 """The cause of AOTC-E203 for responses of a wrong size."""
 
-WRONG_SIZE = "registry-sent-a-wrong-size"
-"""The cause of AOTC-E203 for responses of a wrong size."""
-
 CHUNK_BYTES = 16 * 2**20
 """A piece of an upload; smaller blobs are sent in one request. S3 asks for at least 5 MiB."""
 

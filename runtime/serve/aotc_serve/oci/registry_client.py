@@ -23,13 +23,7 @@ from aotc_runtime.base import limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.formats import oci_layout
-from aotc_serve.http_client import (
-    NO_PROGRESS,
-    Body,
-    HttpClient,
-    Progress,
-    Response,
-)
+from aotc_serve.http_client import NO_PROGRESS, Body, HttpClient, Progress, Response
 from aotc_serve.oci.docker_credentials import Credentials, credentials_for
 from aotc_serve.oci.oci_references import LOOPBACK, Reference
 from aotc_serve.oci.registry_authentication import Login

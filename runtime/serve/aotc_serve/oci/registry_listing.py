@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import urlencode
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from aotc_runtime.formats.oci_layout import (
     ImageManifest,
     RootIndex,
 )
+from aotc_runtime.system.bundle_files import MappedBundle
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import INVALID, Repository, Stored
 
@@ -84,31 +85,24 @@ class Listing(Struct, frozen=True):
         absent = (*self.absent, *(target.name for target in gone))
         return Listing(self.root, self.attestations, left, absent, kept)
 
+    def as_bundle(self, name: str) -> MappedBundle:
+        """Return the documents and attestations as a bundle, which has none of the layers."""
+        members = layout_members(self.root, self.attestations)
+        for digest, data in self.documents.items():
+            members[oci_layout.BLOB_FOLDER + digest.removeprefix("sha256:")] = memoryview(data)
+        return MappedBundle(name, members)
 
-class Documents:
-    """The documents and attestations of a listing as a bundle, which has none of the layers."""
 
-    def __init__(self, name: str, listing: Listing) -> None:
-        self.name, self._blobs = name, listing.documents
-        entries = Entries(schemaVersion=2, manifests=(listing.root, *listing.attestations))
-        self._files = {
-            oci_layout.LAYOUT_FILE: canonical_json.encode(
-                oci_layout.Layout(oci_layout.LAYOUT_VERSION)
-            ),
-            oci_layout.INDEX_FILE: canonical_json.encode(entries),
-        }
+def layout_members(root: Entry, attestations: Collection[Entry]) -> dict[str, memoryview]:
+    """Return the files of a layout beside its blobs, by name."""
+    layout = canonical_json.encode(oci_layout.Layout(oci_layout.LAYOUT_VERSION))
+    index = index_of(root, attestations)
+    return {oci_layout.LAYOUT_FILE: memoryview(layout), oci_layout.INDEX_FILE: memoryview(index)}
 
-    def file(self, name: str) -> memoryview | None:
-        """Return the bytes of `oci-layout` or `index.json`, or None."""
-        return memoryview(self._files[name]) if name in self._files else None
 
-    def blob(self, digest: str) -> memoryview | None:
-        """Return the bytes of a blob, or None."""
-        return memoryview(self._blobs[digest]) if digest in self._blobs else None
-
-    def digests(self) -> frozenset[str]:
-        """Return the digests of all documents."""
-        return frozenset(self._blobs)
+def index_of(root: Entry, attestations: Collection[Entry]) -> bytes:
+    """Return the index.json of a bundle."""
+    return canonical_json.encode(Entries(schemaVersion=2, manifests=(root, *attestations)))
 
 
 class Memory:

@@ -66,12 +66,7 @@ class Bundle:
         """Return the routes of a server, but for its metrics."""
         routes = Rest(self._service, control=False, change=BY_DEPLOYMENT).application()
         no_metrics = refused(
-            refusal(
-                "AOTC-E767",
-                "GET /metrics",
-                "",
-                cause="no-metrics-at-this-address",
-            )
+            refusal("AOTC-E767", "GET /metrics", "", cause="no-metrics-at-this-address")
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -225,7 +225,7 @@ class Repository:
         try:
             trust = place.trust
             policy = read_policy(trust) if isinstance(trust, Path) else trust
-            place.revoked = revocations(bundle, policy)
+            place.revoked = tuple(revocations(bundle, policy))
         except AotcError:
             return
         if not place.revoked and is_same_file and is_refused_by_policy(error):

@@ -26,15 +26,11 @@ def is_refused_by_policy(error: AotcError) -> bool:
     return all(found.code in REFUSED_BY_POLICY for found in error.findings)
 
 
-def revocations(bundle: LoadedBundle, policy: TrustPolicy) -> tuple[Finding, ...]:
-    """Return what a policy revokes of a bundle that serves.
+def revocations(bundle: LoadedBundle, policy: TrustPolicy) -> Iterator[Finding]:
+    """Yield what a policy revokes of a bundle that serves.
 
     This is its root, blobs, keys, name or version; its files may have been replaced.
     """
-    return tuple(_revocations(bundle, policy))
-
-
-def _revocations(bundle: LoadedBundle, policy: TrustPolicy) -> Iterator[Finding]:
     where = f"{bundle.name} {bundle.version}"
     yield from policy_rules.check_revoked_root(bundle.root_digest, policy, where)
     roles = dict.fromkeys(references(bundle.manifest), f"a blob of {where}")

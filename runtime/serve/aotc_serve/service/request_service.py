@@ -17,7 +17,7 @@ from aotc_runtime.base.rendering import warn_of
 from aotc_runtime.serving.call_metrics import Answer
 from aotc_serve.batching.batch_queue import BatchQueues, WaitingRequest, caller, in_thread
 from aotc_serve.batching.request_batching import reason_alone
-from aotc_serve.inference.error_statuses import fault, too_slow
+from aotc_serve.inference.error_statuses import fault
 from aotc_serve.inference.inference_requests import Outcome, Prepared, outcome
 from aotc_serve.inference.request_memory import COSTS, Claim, Memory
 from aotc_serve.inference.served_models import Model, models_of
@@ -171,16 +171,6 @@ class Service:
         """Return the number of requests in flight."""
         return self._requests
 
-    def enter(self) -> None:
-        """Begin a request, which ends with `leave`. Raises ServerError (AOTC-E766)."""
-        if self._requests >= self.limits.requests:
-            raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
-        self._requests += 1
-
-    def leave(self) -> None:
-        """End a request."""
-        self._requests -= 1
-
     async def infer[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T:
         """Answer an inference request.
 
@@ -202,7 +192,9 @@ class Service:
                 async with asyncio.timeout(self.limits.call_seconds):
                     answer, known = await asyncio.shield(answering)
             except TimeoutError:
-                raise too_slow(asked.name, self.limits.call_seconds) from None
+                expected = f"a response within {self.limits.call_seconds:g} s"
+                where = f"model {asked.name[:100]}"
+                raise refusal("AOTC-E765", where, "", expected=expected) from None
             finally:
                 # Nobody waits any longer: what has not begun never does, what has begun ends.
                 answering.cancel()
@@ -262,7 +254,7 @@ class Service:
             try:
                 answer, known = self._answer(asked, read_quick, write)
             except _NotQuickError:
-                self.leave()
+                self._requests -= 1
                 asked.claim.resize(size)
                 return None
             except BaseException:
@@ -279,11 +271,10 @@ class Service:
 
     def _enter(self, asked: Asked) -> None:
         """Begin a request, or release what it holds. Raises ServerError (AOTC-E766)."""
-        try:
-            self.enter()
-        except AotcError:
+        if self._requests >= self.limits.requests:
             asked.claim.close()
-            raise
+            raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
+        self._requests += 1
 
     def _alone[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
@@ -362,7 +353,7 @@ class Service:
             raise fault() from None
 
     def _ended(self, asked: Asked) -> None:
-        self.leave()
+        self._requests -= 1
         asked.claim.close()
 
     def _known(self, name: str) -> str:

@@ -15,7 +15,7 @@ from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import is_reference, parse
 from aotc_serve.oci.registry_client import Repository, RetryLimits
 from aotc_serve.oci.registry_listing import resolve
-from aotc_serve.store.reference_loading import default_folder
+from aotc_serve.store.reference_loading import store_at
 from aotc_serve.store.stored_bundles import Store
 
 Trust = Path | TrustPolicy
@@ -57,7 +57,7 @@ def loaded(reference: str, trust: Trust, settings: Settings) -> LoadedBundle:
     target, threads = settings.target, settings.threads
     store: Store | Path | None = settings.store
     if is_reference(reference):
-        store = Store(default_folder() if store is None else store, ca=settings.ca, tries=TRIES)
+        store = store_at(store, settings.ca, TRIES)
     if not settings.digest:
         return load(reference, trust=trust, store=store, target=target, threads=threads)
     verified = verify(reference, trust=trust, store=store, target=target)

@@ -94,16 +94,12 @@ class BlobFiles:
         """Return the path of a blob."""
         return self.folder / BLOBS / digest.removeprefix("sha256:")
 
-    def size(self, digest: str) -> int | None:
-        """Return the size of a blob's file, in bytes; None if there is none."""
-        try:
-            return self.path(digest).stat(follow_symlinks=False).st_size
-        except OSError:
-            return None
-
     def has(self, digest: str, size: int) -> bool:
         """Return whether a file of this name and size exists; its user hashes it."""
-        return self.size(digest) == size
+        try:
+            return self.path(digest).stat(follow_symlinks=False).st_size == size
+        except OSError:
+            return False
 
     def make(self) -> None:
         """Create the folders. Raises ResourceError (AOTC-E560)."""

@@ -20,7 +20,7 @@ from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import parse
 from aotc_serve.oci.registry_client import Repository
 from aotc_serve.store.blob_files import temporary
-from aotc_serve.store.reference_loading import default_folder, fetched, require_pinned
+from aotc_serve.store.reference_loading import fetched, require_pinned, store_at
 from aotc_serve.store.store_pull import ACCEPT_ALL, all_layers, pull, signed_by
 from aotc_serve.store.stored_bundles import Store
 
@@ -35,8 +35,7 @@ def fetch(
     ca: Path | None,
 ) -> MappedBundle:
     """Fetch a reference (`BundleSource.fetch`); `ca` does not count for a given `Store`."""
-    kept = store if isinstance(store, Store) else Store(store or default_folder(), ca=ca)
-    return fetched(place, policy, kept, target, ask, kind)
+    return fetched(place, policy, store_at(store, ca), target, ask, kind)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from aotc_runtime.verification.early_choice import AskHost, choose
 from aotc_runtime.verification.policy_rules import check_reference
 from aotc_serve.http_client import HttpClient
 from aotc_serve.oci.oci_references import Reference, parse
-from aotc_serve.oci.registry_client import Repository
+from aotc_serve.oci.registry_client import PATIENT, Repository, RetryLimits
 from aotc_serve.oci.registry_listing import target_name
 from aotc_serve.store.store_pull import for_host, pull, signed_by
 from aotc_serve.store.stored_bundles import Store, sizes_of
@@ -45,11 +45,11 @@ def default_folder(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(home, ".cache", "aotc-store")
 
 
-def store_at(place: Place) -> Store:
-    """Return the store that a caller passes or names; None for the default one."""
+def store_at(place: Place, ca: Path | None = None, tries: RetryLimits = PATIENT) -> Store:
+    """Return the store that a caller passes, or the named or default one with these settings."""
     if isinstance(place, Store):
         return place
-    return Store(default_folder() if place is None else place)
+    return Store(default_folder() if place is None else place, ca=ca, tries=tries)
 
 
 def require_pinned(place: Reference, policy: TrustPolicy) -> None:

@@ -15,13 +15,7 @@ from aotc_runtime.verification.verify_bundle import attribute
 from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import Repository
-from aotc_serve.oci.registry_listing import (
-    Documents,
-    Listing,
-    fetch_attestations,
-    fetch_documents,
-    resolve,
-)
+from aotc_serve.oci.registry_listing import Listing, fetch_attestations, fetch_documents, resolve
 from aotc_serve.store.blob_files import FileSink
 from aotc_serve.store.stored_bundles import Store, sizes_of
 
@@ -63,11 +57,11 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
     """
 
     def vouched(listing: Listing) -> None:
-        attribute(Documents(name, listing), policy, now)
+        attribute(listing.as_bundle(name), policy, now)
 
     def limited(listing: Listing) -> Listing:
         sizes = sizes_of(*listing.layers().values())
-        raise_if(policy_rules.check_limits(Documents(name, listing), policy.limits, sizes))
+        raise_if(policy_rules.check_limits(listing.as_bundle(name), policy.limits, sizes))
         return listing
 
     return Accept(vouched, limited)
@@ -83,7 +77,7 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
     def chosen(listing: Listing) -> Listing:
         if listing.targets:
             found = [(t.image, listing.documents[t.image.config.digest]) for t in listing.targets]
-            source = Documents(name, listing)
+            source = listing.as_bundle(name)
             listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
         return signed.chosen(listing)
 

@@ -30,6 +30,7 @@ from aotc_runtime.formats.oci_layout import (
 from aotc_runtime.system.bundle_files import MapOf, MappedBundle, map_file, read_file
 from aotc_runtime.system.streamed_bundle import pass_file
 from aotc_serve.oci.registry_client import PATIENT, RetryLimits
+from aotc_serve.oci.registry_listing import index_of, layout_members
 from aotc_serve.store.blob_files import BLOBS, BUNDLES, PARTIAL, BlobFiles
 
 RECORD = ".json"
@@ -184,12 +185,7 @@ class Store:
             return None
         with suppress(OSError):  # a store that cannot be written forgets nothing
             os.utime(self._record(root))
-        members = {
-            oci_layout.LAYOUT_FILE: memoryview(
-                canonical_json.encode(oci_layout.Layout(oci_layout.LAYOUT_VERSION))
-            ),
-            oci_layout.INDEX_FILE: memoryview(_record(found.root, found.attestations)),
-        }
+        members = layout_members(found.root, found.attestations)
         for digest in found.blobs:
             with suppress(OSError):  # removed meanwhile: verification says that it is missing
                 path = self.files.path(digest)
@@ -202,7 +198,7 @@ class Store:
         joined = {entry.digest: entry for entry in attestations}
         if before is not None:
             joined |= {entry.digest: entry for entry in before.attestations}
-        data = _record(root, tuple(joined.values()))
+        data = index_of(root, joined.values())
         self.files.write_record(self._record(root.digest).name, data)
 
     def size_bytes(self) -> int:
@@ -210,10 +206,7 @@ class Store:
         return sum(size for _, size in self._all(BLOBS))
 
     def prune(
-        self,
-        limit: int,
-        keep: Collection[str] = (),
-        patience: float = PATIENCE_SECONDS,
+        self, limit: int, keep: Collection[str] = (), patience: float = PATIENCE_SECONDS
     ) -> tuple[list[StoredBundle], int] | None:
         """Remove the least recently used bundles beyond `limit` bytes, and unreferenced blobs.
 
@@ -276,7 +269,3 @@ def _size(bundles: Collection[StoredBundle]) -> int:
     for each in bundles:
         blobs |= each.blobs
     return sum(blobs.values())
-
-
-def _record(root: Entry, attestations: Collection[Entry]) -> bytes:
-    return canonical_json.encode(Entries(schemaVersion=2, manifests=(root, *attestations)))

@@ -61,7 +61,7 @@ def test_a_target_is_optimal_where_no_known_one_would_use_more_of_the_vector_fea
 def test_a_target_below_what_the_host_has_is_usable_and_says_what_would_use_more() -> None:
     found = row(bundle("v3"), on(V4))
     assert (found.runs, found.level) == ("v3", Level.USABLE)
-    assert found.cells[0].evidence.better == {"v4": ("avx512f", "avx512vl")}
+    assert found.cells[0].evidence.better_targets == {"v4": ("avx512f", "avx512vl")}
 
 
 def test_features_that_are_none_of_vectors_make_no_target_better() -> None:
@@ -87,8 +87,8 @@ def test_no_comes_with_every_reason_and_the_features_that_are_missing() -> None:
     (cell,) = found.cells
     assert (found.runs, cell.level) == (None, Level.NO)
     assert [finding.code for finding in cell.findings] == ["AOTC-E502", "AOTC-E503"]
-    assert cell.evidence.missing == ("avx512f", "avx512vl")
-    assert cell.evidence.required == tuple(sorted(V4))
+    assert cell.evidence.missing_features == ("avx512f", "avx512vl")
+    assert cell.evidence.required_features == tuple(sorted(V4))
 
 
 def test_a_jaxlib_that_nobody_tried_is_unknown_if_nothing_else_is_in_the_way() -> None:
@@ -177,7 +177,7 @@ def test_vectors_of_arm_make_one_target_better_than_another() -> None:
     wide = target("wide", ["neon", "sve"], triple=triple, platform="iree")
     found = row({"plain": plain}, facts, [wide])
     assert found.level is Level.USABLE
-    assert found.cells[0].evidence.better == {"wide": ("sve",)}
+    assert found.cells[0].evidence.better_targets == {"wide": ("sve",)}
 
 
 ELSEWHERE = "0.12.7"
@@ -228,7 +228,9 @@ def test_a_certificate_that_only_claims_leaves_the_level_unknown_and_is_shown() 
     claims = [CLAIM, *(Claim(*each, "passed", "", "", (), 0) for each in others)]
     (row,) = matrix(made(), web1(ELSEWHERE), [], [], claims)
     assert (row.runs, row.level) == (None, Level.UNKNOWN)
-    assert row.cells[0].evidence.claims == (CLAIM,) and row.cells[0].evidence.certified is None
+    assert (
+        row.cells[0].evidence.certificates == (CLAIM,) and row.cells[0].evidence.certified is None
+    )
     (finding,) = compat_findings([row])
     assert "aotc trust add-key trust.toml --key KEY --certifier" in finding.hint
     (row,) = matrix(made(), web1(ELSEWHERE), [], [])
@@ -287,4 +289,4 @@ def test_the_parity_of_the_build_is_evidence_or_says_why_there_is_none() -> None
     profiles = [{**PROFILE, "parity": {**ran, "ulp_max": n}} for n in (2, 9)] + [PROFILE]
     changed = made(entry_points={"predict": {**entry, "profiles": profiles}})
     (row,) = matrix(changed, web1("0.12.0"), [], [])
-    assert row.cells[0].evidence.parity == BuildParity(2, 3, 9, "a sample")
+    assert row.cells[0].evidence.parity_at_build == BuildParity(2, 3, 9, "a sample")

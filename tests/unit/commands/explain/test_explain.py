@@ -11,11 +11,11 @@ from aotc.bundle.read.bundle_review import Review, review
 from aotc.commands.explain.representations import (
     NO_HLO,
     Representation,
-    Stage,
     explain,
     explain_lines,
     explain_report,
 )
+from aotc.compile.mlir.module_texts import Form
 from aotc.pipeline.build import build
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Once
@@ -48,13 +48,13 @@ def shown(once: Once) -> Review:
 
 
 def explained(
-    shown: Review, stage: Stage, target: str | None = None, **sizes: int
+    shown: Review, stage: Form, target: str | None = None, **sizes: int
 ) -> tuple[Representation, ...]:
     return explain(shown, "f", stage, sizes, target)
 
 
 def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> None:
-    found = explained(shown, Stage.STABLEHLO)
+    found = explained(shown, Form.STABLEHLO)
     assert [(r.sizes, r.targets) for r in found] == [
         ({"n": 4}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
         ({"n": 8}, ("cpu-x86-64-v3", "cpu-x86-64-v4")),
@@ -64,7 +64,7 @@ def test_a_module_is_shown_once_for_the_targets_that_share_it(shown: Review) -> 
 
 
 def test_optimized_hlo_is_shown_for_each_target(shown: Review) -> None:
-    found = explained(shown, Stage.HLO, n=8)
+    found = explained(shown, Form.HLO, n=8)
     assert [r.targets for r in found] == [("cpu-x86-64-v3",), ("cpu-x86-64-v4",)]
     assert all(r.text.startswith("HloModule aotc, is_scheduled=true") for r in found)
     assert all("f32[8,4]" in r.text for r in found)
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_refused(
     shown: Review, entry: str, sizes: dict[str, int], target: str | None, where: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        explain(shown, entry, Stage.HLO, sizes, target)
+        explain(shown, entry, Form.HLO, sizes, target)
     assert caught.value.code == "AOTC-E055"
     assert caught.value.findings[0].where.endswith(where)
 
@@ -96,7 +96,7 @@ def test_unknown_layout_has_a_note(shown: Review, monkeypatch: pytest.MonkeyPatc
         **{name: getattr(shown.contents, name) for name in contents} | {"blobs": opaque}
     )
     other = replace(shown, contents=changed)
-    found = explained(other, Stage.HLO)
+    found = explained(other, Form.HLO)
     assert all(r.text == "" for r in found)
     assert explain_report(other, found)["representations"][0]["text"] is None
     assert f"// {NO_HLO}" in explain_lines(found)

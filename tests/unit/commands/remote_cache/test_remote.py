@@ -81,7 +81,7 @@ def test_wrong_entry_is_told(damage: str, storage: Path, server: Server, tmp_pat
         {"changed": entry[:-1] + b"?", "cut": entry[:-1], "empty": b"", "moved": other}[damage]
     )
     assert store.get(KEY) is None
-    assert store.local.get(KEY) is None
+    assert LocalStore.get(store, KEY) is None
     (note,) = store.notes()
     assert "not used: 1" in note and "127.0.0.1" in note
 

@@ -156,10 +156,7 @@ def test_take_quantized_adds_the_scales_in_the_order_of_the_weights() -> None:
         main = ir.SymbolTable(module.operation)["main"]
         inputs = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
         assert [str(each) for each in inputs] == [
-            "tensor<3x8xf32>",
-            "tensor<4x4xui8>",
-            "tensor<4x8xi8>",
-            "tensor<2x4xf32>",
+            *("tensor<3x8xf32>", "tensor<4x4xui8>", "tensor<4x8xi8>", "tensor<2x4xf32>"),
             "tensor<8xf32>",
         ]
 

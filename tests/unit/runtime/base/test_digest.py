@@ -21,17 +21,9 @@ def test_a_digest_is_sha256_in_lower_case_hex() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "sha256:",
-        "0" * 64,
-        "sha256:" + "0" * 63,
-        "sha256:" + "0" * 65,
-        "sha256:" + "A" * 64,
-        "SHA256:" + "0" * 64,
-        "sha256:" + "0" * 64 + "\n",
-        "sha256:" + "٠" * 64,
-        "sha512:" + "0" * 128,
-        " sha256:" + "0" * 64,
+        *("", "sha256:", "0" * 64, "sha256:" + "0" * 63, "sha256:" + "0" * 65),
+        *("sha256:" + "A" * 64, "SHA256:" + "0" * 64, "sha256:" + "0" * 64 + "\n"),
+        *("sha256:" + "٠" * 64, "sha512:" + "0" * 128, " sha256:" + "0" * 64),
     ],
 )
 def test_every_other_spelling_is_none(text: str) -> None:

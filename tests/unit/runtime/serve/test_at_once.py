@@ -30,6 +30,7 @@ from aotc_serve.service.request_service import (
     QUICK_BYTES,
     QUICK_MOST,
     QUICK_SECONDS,
+    Asked,
     Quick,
     Service,
 )
@@ -120,10 +121,11 @@ def test_a_server_that_ends_or_is_full_answers_nothing_at_once(service: Service)
     others = Claim(service.memory, 3584 - len(body) + 1)
     assert rest.at_once(URL, headers, body) is None
     others.close()
-    service.enter()
+    held = Asked("rest", "joins.scaled", "", 0, Claim(service.memory))
+    service._enter(held)
     refused = rest.at_once(URL, headers, body)
     assert refused.status_code == 503 and json.loads(refused.body)["code"] == "AOTC-E766"
-    service.leave()
+    service._ended(held)
     long = body + bytes(4096)
     known(service, long)
     assert rest.at_once(URL, headers, long) is None

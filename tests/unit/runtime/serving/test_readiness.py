@@ -112,11 +112,7 @@ def test_other_input_of_random_keys_has_other_bits() -> None:
 
 
 FLOATS = [
-    np.float16,
-    np.float32,
-    np.float64,
-    ml_dtypes.bfloat16,
-    ml_dtypes.float8_e4m3fn,
+    *(np.float16, np.float32, np.float64, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn),
     ml_dtypes.float8_e5m2,
 ]
 

@@ -54,8 +54,9 @@ def verdict_on(mutant: Mutant, tests: Sequence[str], seconds: float, copy: Path)
 
 
 def _run(tests: Sequence[str], seconds: float, copy: Path) -> None:
-    """Become the process of the tests, with libraries that were imported before and code that was
-    not.
+    """Become the process of the tests.
+
+    Libraries were imported before; code of the checkout was not.
     """
     outcome = 1
     try:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeIs
+from typing import NamedTuple, TypeGuard
 
 from .checkout import ROOT
 
@@ -33,8 +33,10 @@ type Change = tuple[ast.stmt | ast.expr, str]
 
 
 class Mutant(NamedTuple):
-    """One check less. file: in the checkout.  lines: that are changed.  text: of the check.  by:
-    what stands there then.  source: of the file without it.
+    """One check less.
+
+    file: in the checkout.  lines: that are changed.  text: of the check.  by: what stands there
+    then.  source: of the file without it.
     """
 
     file: Path
@@ -169,7 +171,7 @@ def _leaves(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return | ast.Continue)
 
 
-def _answers(value: ast.expr | None) -> bool:
+def _answers(value: ast.expr | None) -> TypeGuard[ast.expr]:
     """Return whether an expression is true or false by its form."""
     if isinstance(value, ast.Call):
         return isinstance(value.func, ast.Name) and value.func.id in _ANSWERS
@@ -180,14 +182,14 @@ def _answers(value: ast.expr | None) -> bool:
     )
 
 
-def _chooses(value: ast.expr | None) -> TypeIs[ast.IfExp]:
+def _chooses(value: ast.expr | None) -> TypeGuard[ast.IfExp]:
     """Return whether one of two values is given, neither of which is a text for people."""
     return isinstance(value, ast.IfExp) and not any(
         isinstance(each, ast.JoinedStr) for each in (value.body, value.orelse)
     )
 
 
-def _collects(node: ast.AST) -> bool:
+def _collects(node: ast.AST) -> TypeGuard[ast.stmt]:
     """Return whether a statement adds to findings, to be raised together."""
     if isinstance(node, ast.AugAssign):
         return _name_of(node.target).endswith("findings")

@@ -1,4 +1,4 @@
-"""`python -m tests.hostile.mutation TEXT…`: list the checks that nothing misses once they are gone.
+"""`python -m scripts.mutation TEXT…`: list the checks that nothing misses once they are gone.
 
 TEXT: for modules alone whose path holds one of these; all without it. `--record TEST…` runs tests
 first and keeps which lines each runs.
@@ -25,7 +25,7 @@ PRELOADED = ("jax", "numpy", "cryptography.x509", "hypothesis", "msgspec", "pyda
 
 def main(arguments: Sequence[str]) -> int:
     """1 if there are survivors that are not accounted for."""
-    asked = argparse.ArgumentParser(prog="python -m tests.hostile.mutation", description=__doc__)
+    asked = argparse.ArgumentParser(prog="python -m scripts.mutation", description=__doc__)
     asked.add_argument("texts", nargs="*", metavar="TEXT")
     asked.add_argument("--record", action="store_true")
     asked.add_argument("--jobs", default=os.environ.get("JOBS", "3"))

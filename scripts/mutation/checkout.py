@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 OUT = ROOT / "out" / "mutation"
 """What is recorded, results, and the bundles of tests."""
 
 PACKAGES = ("aotc", "runtime/aotc_runtime", "runtime/serve/aotc_serve")
 
-COPIED = ("aotc", "benchmarks", "docs", "examples", "manifests", "runtime", "targets", "tests")
+COPIED = (
+    *("aotc", "benchmarks", "docs", "examples", "manifests"),
+    *("runtime", "scripts", "targets", "tests"),
+)
 """What tests need of the checkout; beside these, its files."""
 
 

@@ -39,8 +39,9 @@ disable_warnings = module-not-imported, no-data-collected, module-not-measured
 
 
 def record(tests: Sequence[str], jobs: str) -> None:
-    """Run tests in a copy of the checkout, and keep which lines each that passes runs. Their
-    bundles stay, for the runs against mutants.
+    """Run tests in a copy of the checkout, and keep which lines each that passes runs.
+
+    Their bundles stay, for the runs against mutants.
     """
     shutil.rmtree(OUT, ignore_errors=True)
     DATA.parent.mkdir(parents=True)
@@ -51,7 +52,7 @@ def record(tests: Sequence[str], jobs: str) -> None:
         settings.write_text(text, "utf-8")
         command = [
             *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", jobs),
-            *("-p", "tests.hostile.mutation.recording", f"--basetemp={BUNDLES}", *tests),
+            *("-p", "scripts.mutation.recording", f"--basetemp={BUNDLES}", *tests),
         ]
         started = {**environment(copy), "COVERAGE_PROCESS_START": str(settings)}
         subprocess.run(command, cwd=copy, env=started, check=False)
@@ -79,8 +80,10 @@ class Executed:
         return any(each != [""] for each in self._lines(str(file)).values())
 
     def tests_of(self, file: Path, lines: range) -> list[str]:
-        """The tests that run one of these lines of a file, the fastest first. All that run anything
-        of it, if it is another one by now, or for what runs at its import, outside of all tests.
+        """Return the tests that run one of these lines of a file, the fastest first.
+
+        All that run anything of it, if it is another one by now, or for what runs at its import,
+        outside of all tests.
         """
         by_line = self._lines(str(file))
         names = {name for line in lines for name in by_line.get(line, ())}

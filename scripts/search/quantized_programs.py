@@ -5,11 +5,12 @@ blocks, activations whose scale a call computes, and chains of quantized and deq
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from .generated_programs import Draft, Generated, ImpossibleError, Leaf, Step, composed, dtype_of
+from .generated_programs import Draft, Generated, ImpossibleError, Leaf, composed, dtype_of
 
 LIMITS = {"int8": ((-128, 127), (-128, 127), (-127, 127), (-8, 7)), "uint8": ((0, 255), (0, 127))}
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int4": (-8, 7), "uint4": (0, 15)}
@@ -185,7 +186,7 @@ def between(draft: QuantizedDraft) -> str:
     return draft.one((*moves, *floats) if x.is_float else moves).format(x=x.name)
 
 
-STEPS: list[tuple[float, Step]] = [
+STEPS: list[tuple[float, Callable[[Any], str]]] = [
     *((3, quantize), (2, dequantize), (4, weighted), (2, unquantized), (2, whole)),
     *((1.5, summed), (1.5, convolved), (1.5, between)),
 ]

@@ -1,5 +1,7 @@
-"""Small programs drawn by number: compositions of two to four operations of kinds that JAX users
-write, with inputs, weights, constants, loops and reductions.
+"""Small programs drawn by number.
+
+They are compositions of two to four operations of kinds that JAX users write, with inputs, weights,
+constants, loops and reductions.
 
 `generated(seed, number)` gives the same program in every process. A program is Python text, so that
 a finding can be read, and pasted into a test. Every fifth one has types of 64 bits. For any
@@ -51,9 +53,11 @@ class Leaf(NamedTuple):
 
 
 class Generated(NamedTuple):
-    """A program. x64: whether it has types of 64 bits.  text: of a function `program` of its
-    weights, then its inputs.  weights: the values of the former, which never change.  known: these
-    and the arrays that it holds.
+    """A program.
+
+    x64: whether it has types of 64 bits.  text: of a function `program` of its weights, then its
+    inputs.  weights: the values of the former, which never change.  known: these and the arrays
+    that it holds.
     """
 
     x64: bool
@@ -71,7 +75,7 @@ class Generated(NamedTuple):
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """numpy's dtype of a name."""
+    """Numpy's dtype of a name."""
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
@@ -80,8 +84,10 @@ class ImpossibleError(Exception):
 
 
 class Draft:
-    """A program that is being made. values: what later steps may take.  has_odd_types: whether it
-    has types that some engines refuse.
+    """A program that is being made.
+
+    values: what later steps may take.  has_odd_types: whether it has types that some engines
+    refuse.
     """
 
     def __init__(self, random: np.random.Generator, x64: bool) -> None:
@@ -469,12 +475,11 @@ def attention(draft: Draft) -> str:
 def convolution(draft: Draft) -> str:
     """A convolution along one or two axes, with channels last or first."""
     x = draft.floats(2, 4)
-    if len(x.shape) == 2:
-        name, shape = f"{x.name}[None]", (1, *x.shape)
-    elif len(x.shape) == 3 and draft.chance(0.5):
-        name, shape = f"{x.name}[..., None]", (*x.shape, 1)
-    else:
-        name, shape = x.name, x.shape
+    name, shape = x.name, x.shape
+    if len(shape) == 2:
+        name, shape = f"{name}[None]", (1, *shape)
+    elif len(shape) == 3 and draft.chance(0.5):
+        name, shape = f"{name}[..., None]", (*shape, 1)
     spatial = len(shape) - 2
     channels = shape[-1]
     out = draft.one((1, 2, 4))
@@ -899,8 +904,10 @@ def _finished(draft: Draft, results: Sequence[Leaf]) -> Generated | None:
 
 
 def trials(program: Generated, number: int) -> dict[str, tuple[Array, ...]]:
-    """The inputs of each call of a program, by their kind: `ordinary` ones, then those of the value
-    trials of a build. Integers of every second program reach to the ends of their types.
+    """Return the inputs of each call of a program, by their kind.
+
+    The first are `ordinary`, then follow those of the value trials of a build. Integers of every
+    second program reach to the ends of their types.
     """
     random = np.random.default_rng([number])
     samples = [np.asarray(drawn(random, leaf.shape, leaf.dtype)) for leaf in program.inputs]
