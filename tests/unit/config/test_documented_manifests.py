@@ -17,7 +17,6 @@ from aotc.config.build_manifest import (
 )
 from aotc.config.manifest_specs import Gates, ManifestKeys, ToleranceSpec
 from aotc.config.toml_validation import keys_of
-from aotc_runtime.schema.bundle_manifest import DType
 from tests.documented import blocks_of
 
 PATH = Path(__file__).parents[3] / "docs" / "reference" / "build-manifest.md"
@@ -59,7 +58,3 @@ def test_documented_targets_are_good(tmp_path: Path, text: str) -> None:
 def test_every_key_is_documented(model: type) -> None:
     for key in keys_of(model):
         assert f"`{key}`" in PAGE
-
-
-def test_every_dtype_is_documented() -> None:
-    assert all(f"`{dtype}`" in PAGE for dtype in DType)
