@@ -47,7 +47,7 @@ type Fill = bool | int | float
 
 def _fill(raw: object) -> Fill:
     if not isinstance(raw, bool | int | float):
-        raise refusal("a number, true or false", "correct the number")
+        raise refusal("a number, true or false", "correct the fill")
     return raw
 
 
@@ -209,7 +209,7 @@ def _check_fill(
             return
     dtype = spec.stated if isinstance(spec, InputLeaf) else None
     if why := _misfit(value, dtype):
-        yield Problem("AOTC-E805", path, "correct the number", expected=why, found=show(value))
+        yield Problem("AOTC-E805", path, "correct the fill", expected=why, found=show(value))
 
 
 def _number(text: str) -> Fill:
