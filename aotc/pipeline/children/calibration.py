@@ -13,7 +13,7 @@ from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture.fixture_inputs import mask_and_length_arrays
 from aotc.capture.portable_stablehlo import portable
 from aotc.check.evaluation_files import LABELS, Array, Prepared, block_file
-from aotc.check.padding.trial_files import read_arrays
+from aotc.check.trial_records import read_arrays
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import keep_largest_factors, unit_of
 from aotc.config.build_manifest import BuildManifest
