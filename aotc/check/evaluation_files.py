@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from aotc.base.errors import refusal
 from aotc.base.msgpack_values import unpacked
-from aotc.check.padding.trial_files import read_arrays
 from aotc.check.plain_structures import Leaf, array_of, leaf_of
+from aotc.check.trial_records import read_arrays
 from aotc_runtime.schema.manifest_labels import sizes_text
 
 type Array = np.ndarray[Any, Any]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
+from aotc.base.errors import finding
 from aotc.base.stages import fixture_file
-from aotc.check.padding.trial_files import read_fixture
-from aotc.check.parity_process import ENGINE_FAILURES, Differing
+from aotc.check.parity_process import rejected
 from aotc.check.plain_structures import (
     PlainCall,
     as_argument,
@@ -19,7 +20,8 @@ from aotc.check.plain_structures import (
     differences,
     unchanged,
 )
-from aotc_runtime.base.errors import AotcError
+from aotc.check.trial_records import read_call
+from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import BundleManifest, EntryPoint
 from aotc_runtime.schema.manifest_labels import executable_key, passed_parameters
 from aotc_runtime.schema.pytrees import builder
@@ -30,7 +32,7 @@ from aotc_runtime.serving.loaded_bundle import LoadedBundle
 
 def call_differences(
     loaded: LoadedBundle, manifest: BundleManifest, folder: Path
-) -> Iterator[Differing]:
+) -> Iterator[Finding]:
     """Yield differences of calls of the executables, by position where allowed, and by name."""
     for where, spec, call in _calls(manifest, folder):
         for by_name in (False, True):
@@ -43,15 +45,15 @@ def call_differences(
                 continue
             rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol)
             for path, expected, found in differences(call.result, result, rtol, atol):
-                yield Differing(f"{where} {path}", expected, found)
+                yield _differs(f"{where} {path}", expected, found)
             if not all(unchanged(each.value, arguments[each.name]) for each in call.arguments):
-                yield Differing(where, "arguments that a call leaves as they are", "changed ones")
+                yield _differs(where, "arguments that a call leaves as they are", "changed ones")
 
 
-def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Differing]:
+def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Finding]:
     """Yield differences in how arguments are flattened and results are built, without running."""
     for where, spec, call in _calls(manifest, folder):
-        recorded = read_fixture(fixture_file(folder, call.key), spec.inputs, spec.outputs)
+        recorded = read_call(fixture_file(folder, call.key), spec.inputs, spec.outputs)
         for by_name in (False, True):
             arguments = {each.name: as_argument(each.value) for each in call.arguments}
             positional, named = _as_passed(call, arguments, by_name=by_name)
@@ -64,10 +66,10 @@ def structure_differences(manifest: BundleManifest, folder: Path) -> Iterator[Di
                 wanted = recorded.inputs[index]
                 if np.asarray(leaf, wanted.dtype).tobytes() != wanted.tobytes():
                     path = spec.inputs[index].path
-                    yield Differing(f"{where} {path}", "the argument of that path", "another one")
+                    yield _differs(f"{where} {path}", "the argument of that path", "another one")
         result = builder(spec.result)(recorded.expected)
         for path, expected, got in differences(call.result, result, 0.0, 0.0):
-            yield Differing(f"{where} {path}", expected, got)
+            yield _differs(f"{where} {path}", expected, got)
 
 
 def _as_passed(
@@ -104,9 +106,10 @@ def _calls(manifest: BundleManifest, folder: Path) -> Iterator[tuple[str, EntryP
                 yield key.label, spec, file.read()
 
 
-def _refused(where: str, error: AotcError) -> Differing:
-    finding = error.findings[0]
-    if finding.code in ENGINE_FAILURES:
-        return Differing(finding.where or where, "", finding.found, is_failure=True)
-    found = ": ".join(filter(None, (finding.code, finding.title, finding.found)))
-    return Differing(finding.where or where, finding.expected, found)
+def _refused(where: str, error: AotcError) -> Finding:
+    first = error.findings[0]
+    return rejected(replace(first, where=first.where or where), "AOTC-E959")
+
+
+def _differs(where: str, expected: str, found: str) -> Finding:
+    return finding("AOTC-E959", where, found, expected=expected)

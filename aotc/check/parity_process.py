@@ -1,10 +1,10 @@
 """Runs the parity worker in a process, so that a crash of an executable is a finding."""
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import EngineFailedError, ParityError, finding, refusal
@@ -12,13 +12,11 @@ from aotc.base.workers import confined_process, worker_parent
 from aotc.base.workers.forked_workers import kept
 from aotc.base.workers.worker_environment import inherited
 from aotc.check.plain_structures import Leaf
-from aotc.check.value_inputs import SPECIAL
-from aotc.check.value_trials import FIXTURE, ValueRan, ValuesRan
-from aotc.check.value_verdict import CallVerdict
+from aotc.check.trial_records import FIXTURE, Call, Outcome
+from aotc.check.trial_truth import Verdict
+from aotc.check.trial_verdict import Repeat, excess, judged, varies
 from aotc_runtime.base.errors import AotcError, Finding
-from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
-from aotc_runtime.schema.manifest_labels import ExecutableKey
-from aotc_runtime.serving.readiness import Difference
+from aotc_runtime.schema.bundle_manifest import ParityNotRun
 
 WORKER = "aotc.check.parity_worker"
 
@@ -33,35 +31,16 @@ STDERR_LINES_SHOWN = 12
 PASSING = ("AOTC-E551",)
 """Findings about a host that may not last: too little free memory."""
 
-FAILS_AT_A_CALL = "engine-fails-at-a-call"
+AT_A_CALL = "engine-fails-at-a-call"
 
 ENGINE_FAILURES = {
     "AOTC-E753": "engine-cannot-load-its-executable",
-    "AOTC-E755": FAILS_AT_A_CALL,
+    "AOTC-E755": AT_A_CALL,
 }
 """Causes of AOTC-E953, by the code with which the loader reports an engine."""
 
 
-class Differing(Struct, frozen=True):
-    """A difference from plain JAX that a caller finds: the call and path within it, and values.
-
-    `is_failure` is whether the engine raised an error instead.
-    """
-
-    where: str
-    expected: str
-    found: str
-    is_failure: bool = False
-
-
-class Call(Struct, frozen=True):
-    """A call whose results differ from those of plain JAX; `kind` is the kind of its inputs."""
-
-    key: ExecutableKey
-    kind: str
-
-
-type AskVerdicts = Callable[[Sequence[Call]], list[CallVerdict]]
+type AskVerdicts = Callable[[Sequence[Call]], list[Verdict]]
 """Returns the verdict on each call of a target's executables, from the files in the folder."""
 
 
@@ -88,29 +67,26 @@ class Job(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """The result of the worker.
 
-    `unsuited` has the reasons why this host cannot run the bundle, `fixtures` each executable's
-    difference from its reference, and `differing` all other differences.
+    `unsuited` has the reasons why this host cannot run the bundle, `outcomes` each trial's
+    difference from its reference, and `differing` all other differences (AOTC-E953, E959).
     """
 
     unsuited: list[dict[str, str]] = []
-    fixtures: list[tuple[ExecutableKey, Difference]] = []
-    differing: list[Differing] = []
-    trials: list[list[Difference]] = []
-    values: list[ValuesRan] = []
+    outcomes: list[Outcome] = []
+    repeats: list[Repeat] = []
+    differing: list[Finding] = []
     scores: dict[str, Leaf | None] = {}
 
 
 class Ran(Struct, frozen=True):
-    """Results of a target's executables.
+    """Results of a target's executables, in trials whose calls are in the order of the plan.
 
-    `trials` has those of each entry point, in the order of the plan, and `values` the value trials
-    of each executable. `not_run` is why this host cannot run them; then nothing else is known.
-    `lasting` is false if only free memory is lacking at the moment.
+    `not_run` is why this host cannot run them; then nothing else is known of them. `lasting` is
+    false if only free memory is lacking at the moment.
     """
 
-    fixtures: tuple[tuple[ExecutableKey, ParityRan], ...] = ()
-    trials: list[list[Difference]] = []
-    values: tuple[ValuesRan, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
     not_run: ParityNotRun | None = None
     lasting: bool = True
 
@@ -124,7 +100,7 @@ def run(
     ask_verdicts: AskVerdicts = lambda calls: [],
     worker: Sequence[str] | None = None,
 ) -> Ran:
-    """Run all fixtures of one target, and the trials in a folder; the caller evaluates trials.
+    """Run all fixtures and trials of one target; the caller evaluates padded and split calls.
 
     `ask_verdicts` decides which side is right where results differ, by default plain JAX. `worker`
     is a command that runs in place of forked processes.
@@ -143,56 +119,37 @@ def run(
         if any(each.code == "AOTC-E952" for each in error.findings):
             raise
         is_engine = all(each.code in ENGINE_FAILURES for each in error.findings)
-        rejected = EngineFailedError if is_engine else ParityError
-        raise rejected(*map(_rejected, error.findings)) from error
+        failure = EngineFailedError if is_engine else ParityError
+        raise failure(*map(rejected, error.findings)) from error
     if answer.unsuited and not answer.differing:
-        reasons = "; ".join(f"expected {f['expected']}" for f in answer.unsuited)
-        lasting = all(finding["code"] not in PASSING for finding in answer.unsuited)
+        reasons = "; ".join(f"expected {each['expected']}" for each in answer.unsuited)
+        lasting = all(each["code"] not in PASSING for each in answer.unsuited)
         return Ran(not_run=ParityNotRun(reason=reasons), lasting=lasting)
     return _outcome(answer, target, ask_verdicts)
 
 
 def _outcome(answer: Answer, target: str, ask_verdicts: AskVerdicts) -> Ran:
     """Return what a target's executables did, if nothing of it is wrong. Raises ParityError."""
-    fixtures = [(key, each.within, _recorded(each)) for key, each in answer.fixtures]
-    calls = [Call(key, FIXTURE) for key, is_within, _ in fixtures if not is_within]
-    calls += [
-        Call(values.key, FIXTURE)
-        for values in answer.values
-        if values.changed is not None and Call(values.key, FIXTURE) not in calls
+    varying = [repeat for repeat in answer.repeats if repeat.changed is not None]
+    beyond = [o.trial for o in answer.outcomes if not o.difference.within]
+    calls = [
+        *(Call(repeat.key) for repeat in varying),
+        *(trial.call for trial in beyond if not trial.dimensions),
     ]
-    calls += [
-        Call(values.key, trial.kind)
-        for values in answer.values
-        for trial in values.trials
-        if not trial.difference.within
-    ]
+    calls = sorted(dict.fromkeys(calls), key=lambda call: call.inputs != FIXTURE)
     verdicts = dict(zip(calls, ask_verdicts(calls), strict=False)) if calls else {}
-    wrong: dict[ExecutableKey, list[tuple[Call, ParityRan]]] = {}
-    for key, is_within, ran in fixtures:
-        if not is_within:
-            wrong.setdefault(key, []).append((Call(key, FIXTURE), ran))
-    values: list[ValuesRan] = []
-    changed: list[Finding] = []
-    for each in answer.values:
-        if each.changed is not None:
-            changed.append(_changed(each, target, verdicts.get(Call(each.key, FIXTURE))))
-        trials = []
-        for trial in each.trials:
-            call, is_within = Call(each.key, trial.kind), trial.difference.within
-            call_verdict = verdicts.get(call)
-            if not is_within and not (call_verdict and call_verdict.is_right):
-                wrong.setdefault(each.key, []).append((call, _recorded(trial.difference)))
-            trials.append(ValueRan(trial.kind, trial.difference, not is_within))
-        values.append(ValuesRan(each.key, tuple(trials), each.state))
-    beyond = [_beyond(calls, target, verdicts.get(calls[0][0])) for calls in wrong.values()]
-    differing = [_otherwise(each, target) for each in answer.differing]
-    if differing or beyond or changed:
-        found = (verdicts.get(call) for calls in wrong.values() for call, _ in calls)
-        is_jax = any(each.wrong in ("plain JAX", "both") for each in found if each)
-        is_engine = not (changed or is_jax) and all(e.is_failure for e in answer.differing)
-        raise (EngineFailedError if is_engine else ParityError)(*differing, *beyond, *changed)
-    return Ran(tuple((key, ran) for key, _, ran in fixtures), answer.trials, tuple(values))
+    outcomes, wrong = judged(answer.outcomes, verdicts)
+    found = [
+        *(replace(each, where=f"{each.where} for {target}") for each in answer.differing),
+        *(excess(o, target, verdicts.get(o[0].trial.call)) for o in wrong.values()),
+        *(varies(each, target, verdicts.get(Call(each.key))) for each in varying),
+    ]
+    if found:
+        known = [verdicts.get(o.trial.call) for each in wrong.values() for o in each]
+        is_jax = any(each.wrong in ("plain JAX", "both") for each in known if each)
+        is_engine = not (varying or is_jax) and all(e.code == "AOTC-E953" for e in answer.differing)
+        raise (EngineFailedError if is_engine else ParityError)(*found)
+    return Ran(tuple(outcomes), tuple(answer.repeats))
 
 
 def evaluate(
@@ -245,93 +202,12 @@ def _variables() -> dict[str, str]:
     return inherited(without=("XLA_", "TF_"))
 
 
-def _recorded(difference: Difference) -> ParityRan:
-    """Return the difference as a bundle manifest has it."""
-    return ParityRan(
-        max_abs=repr(difference.max_abs),
-        max_rel=repr(difference.max_rel),
-        ulp_max=difference.ulp_max,
-        elements=difference.elements,
-        worst=difference.worst,
-    )
-
-
-def _beyond(
-    wrong: Sequence[tuple[Call, ParityRan]], target: str, call_verdict: CallVerdict | None
-) -> Finding:
-    """Return AOTC-E951 for an executable whose results differ in these calls.
-
-    `call_verdict` is that of the first call; None without one.
-    """
-    call, ran = wrong[0]
-    where = f"{call.key.label} for {target}, output {ran.worst or 'result'}"
-    if call.kind != FIXTURE:
-        where += f", inputs {call.kind}"
-    found = (
-        f"max abs error {ran.max_abs}, max rel error {ran.max_rel}, {ran.ulp_max} ulp "
-        f"over {ran.elements} elements"
-    )
-    if others := [other.kind for other, _ in wrong[1:]]:
-        found += f"; others with inputs {', '.join(others)} as well"
-    if call_verdict is None:
-        return finding("AOTC-E951", where, found)
-    verdict = call_verdict.verdict
-    if verdict.different:
-        found = (
-            f"{verdict.different} of {verdict.elements} elements differ, the first at "
-            f"{list(verdict.first)}, median {verdict.median:.3g}, {found}"
-        )
-    if verdict.found is not None and verdict.plain is not None:
-        of_finite = "" if math.isfinite(float(ran.max_abs)) else " of finite numbers"
-        found += (
-            f"; largest error{of_finite} against float64 {verdict.found:.3g}, "
-            f"of plain JAX {verdict.plain:.3g}"
-        )
-    return finding("AOTC-E951", where, found, hint=_hint(call, call_verdict))
-
-
-def _hint(call: Call, call_verdict: CallVerdict) -> str:
-    match call_verdict.wrong:
-        case "rounding":
-            return "raise `tolerance`: both results are as close to those in float64"
-        case "plain JAX":
-            return (
-                "the executable is right and plain JAX is wrong, as StableHLO's reference shows: "
-                "report it to jax, and write the operation in another way"
-            )
-        case "both":
-            return (
-                "StableHLO's reference interpreter gives a third result: report it to jax, and "
-                "write the operation in another way"
-            )
-    hint = "the executable is wrong: build for another engine, and report it with the program"
-    if call.kind in SPECIAL:
-        hint += '; if callers pass no such numbers, state `ranges` or `numerics = "finite"`'
-    return hint
-
-
-def _changed(values: ValuesRan, target: str, call_verdict: CallVerdict | None) -> Finding:
-    """AOTC-E959 for an executable that gives another result for the same inputs."""
-    hint = "build for another engine, and report this with the program"
-    if call_verdict is not None and call_verdict.opinion in ("plain JAX", "both"):
-        hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
-    where = f"{values.key.label} for {target}, output {values.changed}"
-    return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)
-
-
-def _otherwise(differing: Differing, target: str) -> Finding:
-    where = f"{differing.where} for {target}"
-    if differing.is_failure:
-        return finding("AOTC-E953", where, differing.found, cause=FAILS_AT_A_CALL)
-    return finding("AOTC-E959", where, differing.found, expected=differing.expected)
-
-
-def _rejected(rejected: Finding) -> Finding:
-    """Return AOTC-E953 for a finding of the loader, by its cause."""
-    if cause := ENGINE_FAILURES.get(rejected.code):
-        return finding("AOTC-E953", rejected.where, rejected.found, cause=cause)
-    found = ": ".join(filter(None, (rejected.code, rejected.title, rejected.found)))
-    return finding("AOTC-E953", rejected.where, found, expected=rejected.expected)
+def rejected(found: Finding, code: str = "AOTC-E953") -> Finding:
+    """Return a finding with this code for one of the loader; AOTC-E953 for a failing engine."""
+    if cause := ENGINE_FAILURES.get(found.code):
+        return finding("AOTC-E953", found.where, found.found, cause=cause)
+    text = ": ".join(filter(None, (found.code, found.title, found.found)))
+    return finding(code, found.where, text, expected=found.expected)
 
 
 def _crash(target: str, crash: worker_parent.CrashedError) -> AotcError:

@@ -15,51 +15,28 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
+from aotc.base.errors import finding
 from aotc.base.workers import confined_process
 from aotc.base.workers.worker_child import Progress, answer
 from aotc.check.evaluation_files import Batch, Prepared, read_prepared, write_results
 from aotc.check.metrics import metric_of
-from aotc.check.padding.trial_files import call_file, plan_file, read_fixture
-from aotc.check.padding.trial_records import EntryTrials, Sizes
-from aotc.check.padding.trial_run import Array, Subject, run
 from aotc.check.parity_calls import call_differences, structure_differences
-from aotc.check.parity_process import Answer, Differing, Job
+from aotc.check.parity_process import Answer, Job
+from aotc.check.parity_trials import run_trials
 from aotc.check.plain_structures import Leaf, leaf_of
-from aotc.check.value_runs import run_values
-from aotc_runtime.base.errors import ReadinessError
+from aotc.check.trial_records import Array
+from aotc_runtime.base.errors import Finding, ReadinessError
 from aotc_runtime.engines import engine_survey
 from aotc_runtime.engines.engine_survey import detect_all
 from aotc_runtime.schema.manifest_labels import ExecutableKey, arguments_of
 from aotc_runtime.serving.flattened_arguments import flatten
 from aotc_runtime.serving.loaded_bundle import LoadedBundle, make_ready
 from aotc_runtime.serving.readiness import Difference, run_all
-from aotc_runtime.serving.resident_bundle import ResidentBundle, make_resident
+from aotc_runtime.serving.resident_bundle import make_resident
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.policy_reader import read_policy
 from aotc_runtime.verification.verify_bundle import accept_bundle, evaluate, require
-
-
-def try_entry(entry: EntryTrials, resident: ResidentBundle, folder: Path) -> list[Difference]:
-    """Run each trial and return its difference; `folder` has the calls to compare with."""
-    loaded = resident.entry_points[entry.entry_point]
-    entry = replace(entry, atol=float(loaded.spec.tolerance.atol))
-
-    def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
-        profile = next(p for p in loaded.profiles if p.record.sizes == sizes)
-        device = profile.device
-        put = [device.put(leaf, aval) for leaf, aval in zip(leaves, profile.inputs, strict=True)]
-        arguments = [put[a] if isinstance(a, int) else a for a in profile.arguments]
-        results = device.execute(profile.executable, arguments)
-        return [device.to_numpy(r, aval) for r, aval in zip(results, profile.outputs, strict=True)]
-
-    subject = Subject(entry, loaded.spec.inputs, loaded.spec.outputs, execute)
-    return [
-        run(trial, subject, read_fixture(file, subject.inputs, subject.outputs))
-        for trial in entry.trials
-        for file in [call_file(folder, entry.entry_point, trial)]
-    ]
 
 
 def score(
@@ -113,7 +90,7 @@ def outcome(job: Job, progress: Progress) -> Answer:
         if manifest is not None and findings:
             accepted.finish()
             return Answer(
-                unsuited=[finding.to_json() for finding in findings],
+                unsuited=[each.to_json() for each in findings],
                 differing=list(structure_differences(manifest, folder)),
             )
         verified = require(evaluated).finish()
@@ -123,33 +100,27 @@ def outcome(job: Job, progress: Progress) -> Answer:
         prepared = read_prepared(folder)
         scores = {e.entry_point: score(ready, e, target, folder, progress) for e in prepared}
         return Answer(scores=scores)
-    differing: list[Differing] = []
+    differing: list[Finding] = []
     try:
         ready = make_ready(resident)
     except ReadinessError as error:
-        if any(finding.code not in COMPARED for finding in error.findings):
+        if any(each.code not in COMPARED for each in error.findings):
             raise
         fixtures: Mapping[ExecutableKey, Difference] = {
             profile.key: ran.difference for profile, ran in run_all(resident)
         }
         differing += [
-            Differing(each.where or "", each.expected, each.found)
+            finding("AOTC-E959", each.where or "", each.found, expected=each.expected)
             for each in error.findings
             if each.code == "AOTC-E704"
         ]
     else:
         fixtures = ready.fixtures
         differing += call_differences(ready, verified.manifest, folder)
-    entries = plan_file(folder).read({}).get(target, [])
-    trials = [try_entry(entry, resident, folder) for entry in entries]
-    values, beside = run_values(resident, target, folder)
+    ran = run_trials(resident, target, folder, fixtures)
     assert "jax" not in sys.modules, "the runtime never imports jax"
-    return Answer(
-        fixtures=list(fixtures.items()),
-        differing=[*differing, *beside],
-        trials=trials,
-        values=values,
-    )
+    ran.differing[:0] = differing
+    return ran
 
 
 def prepare() -> None:

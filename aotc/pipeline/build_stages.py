@@ -18,8 +18,8 @@ from aotc.base.stages import ByTarget, CapturedEntryPoint, CapturedProgram, Comp
 from aotc.bundle.read.call_memory import over_limit
 from aotc.bundle.write.bundle_writer import TargetParts
 from aotc.check import gates
-from aotc.check.padding.trial_files import count_trials
 from aotc.check.parity_process import Ran
+from aotc.check.trial_records import count_trials
 from aotc.compile.compiler_protocol import Backend
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.tuning_file import Recorded
@@ -409,7 +409,7 @@ def check(
     before.
     """
     failures, manifest = run.failures, run.request.manifest
-    parity = ParityCheck(run.tasks, run.workers, run.scratch)
+    parity = ParityCheck(run.tasks, run.workers, run.scratch, manifest.where)
     made: dict[str, AssembledTarget] = {}
     begun: dict[str, Future[Ran]] = {}
     missing = compiled.whole
@@ -430,7 +430,7 @@ def check(
         assembled = [made[target.name] for target in compiled.whole]
         failures.add(_exceeded(run.request, program, assembled))
         ran = failures.results({target.name: begun[target.name] for target in compiled.whole})
-        proofs = parity.evidence_for(ran, manifest.where) if ran else {}
+        parity.remove_bundle()
     failures.raise_collected()
     found: dict[str, Evaluated] = {}
     if specs_of(manifest):
@@ -440,7 +440,7 @@ def check(
         failures.add(over_limits(manifest, found))
         failures.raise_collected()
     checked = [
-        proven(each, ran[name], proofs.get(name, {}), parity.value_plans, found.get(name, {}))
+        proven(each, ran[name], parity.tried.get(name, []), found.get(name, {}))
         for each in assembled
         for name in [each.parts.manifest.target.name]
     ]

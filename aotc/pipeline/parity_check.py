@@ -6,13 +6,13 @@ Results of the same executables in an earlier build on this host are cached.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -28,21 +28,19 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Assembled, TargetParts, add_attestation, assemble
 from aotc.bundle.write.oci_descriptors import layout_index
-from aotc.check import parity_process, plain_structures, value_trials
-from aotc.check.padding import trial_files
-from aotc.check.padding.trial_verdict import At, evidence, refusals, tried
-from aotc.check.parity_process import Call, Ran
-from aotc.check.value_trials import found_file
-from aotc.check.value_verdict import CallVerdict, Verdict
+from aotc.check import parity_process, plain_structures
+from aotc.check.parity_process import Ran
+from aotc.check.trial_records import Call, call_file, found_file, tried_file
+from aotc.check.trial_truth import Side, Verdict
+from aotc.check.trial_verdict import At, leaks
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
 from aotc.pipeline.scratch_folder import Scratch, no_scratch
-from aotc.pipeline.target_assembly import EntryProofs
 from aotc.pipeline.task_pool import Workers
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import chunks_of, sha256
 from aotc_runtime.formats import oci_layout
-from aotc_runtime.schema.bundle_manifest import BundleManifest, TrialRan
+from aotc_runtime.schema.bundle_manifest import BundleManifest
 from aotc_runtime.schema.manifest_labels import executable_key, label
 
 PACKAGES = ("cryptography", "jaxlib", "ml_dtypes", "msgspec", "numpy")
@@ -67,8 +65,6 @@ what comes before, loses NaN in maxima and minima, those of ReLU too."""
 
 AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
 """Options for XLA to compute what a module says: otherwise zero times NaN may be zero."""
-
-type Opinion = Literal["engine", "plain JAX", "both", ""]
 
 
 class TruthJob(Struct, frozen=True):
@@ -97,26 +93,23 @@ class TruthProcess:
             for name, each in manifest.entry_points.items()
         }
 
-    def __call__(self, calls: Sequence[Call]) -> list[CallVerdict]:
+    def __call__(self, calls: Sequence[Call]) -> list[Verdict]:
         """Return the verdict on each call, in their order."""
-        folder, target = self._scratch.folder, self.target
-        left = [c for c in calls if found_file(folder, target, c.key, c.kind).exists()]
-        verdicts: dict[Call, CallVerdict] = {}
+        folder = self._scratch.folder
+        left = [c for c in calls if found_file(folder, self.target, c).path.exists()]
+        verdicts: dict[Call, Verdict] = {}
         every: tuple[tuple[dict[str, str], ...], ...] = ((WITH_NAN, AS_WRITTEN), (WITH_NAN,))
         for options in every:
-            try:
+            with suppress(worker_parent.CrashedError):
                 found = self._ask(left, options, list[Verdict], SECONDS_MAX)
-            except worker_parent.CrashedError:
-                continue
-            verdicts = {c: CallVerdict(v) for c, v in zip(left, found, strict=True)}
-            break
+                verdicts = dict(zip(left, found, strict=True))
+                break
         for call in left[:OPINIONS_MAX]:
-            if call in verdicts and not verdicts[call].verdict.is_settled:
+            if call in verdicts and not verdicts[call].is_settled:
                 with suppress(worker_parent.CrashedError):
-                    (opinion,) = self._ask([call], (), list[Opinion], OPINION_SECONDS_MAX)
+                    (opinion,) = self._ask([call], (), list[Side], OPINION_SECONDS_MAX)
                     verdicts[call] = replace(verdicts[call], opinion=opinion)
-        unknown = CallVerdict(Verdict("", False, 0))
-        return [verdicts.get(call, unknown) for call in calls]
+        return [verdicts.get(call, Verdict("", False, 0)) for call in calls]
 
     def _ask[A](
         self,
@@ -138,12 +131,14 @@ class TruthProcess:
 
 
 class ParityCheck:
-    """The parity of every target of a build, and the plans of value trials by executable."""
+    """The parity of every target of a build; `tried` has the trials of each in plain JAX.
 
-    def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch) -> None:
-        self._tasks, self._workers, self._scratch = tasks, workers, scratch
-        self._plans = trial_files.plan_file(scratch.folder).read({})
-        self.value_plans = value_trials.plan_file(scratch.folder).read({})
+    `at` names places of the build manifest.
+    """
+
+    def __init__(self, tasks: Tasks, workers: Workers, scratch: Scratch, at: At) -> None:
+        self._tasks, self._workers, self._scratch, self._at = tasks, workers, scratch, at
+        self.tried = tried_file(scratch.folder).read({})
 
     def begin(self, parts: Sequence[TargetParts]) -> dict[str, Future[Ran]]:
         """Start the targets whose result is not in the cache; the result of each, by target.
@@ -170,32 +165,8 @@ class ParityCheck:
                 )
         return started
 
-    def evidence_for(self, found: Mapping[str, Ran], at: At) -> dict[str, EntryProofs]:
-        """Return the evidence for the policies of the targets that were tried.
-
-        `found` has the results of each target's executables; for a target that this host cannot
-        run, the evidence is plain JAX's. Raises ParityError: AOTC-E955 a padded call, E956 a split
-        one with another result.
-        """
-        remove_folder(self._scratch.folder / BUNDLE)
-        in_jax = trial_files.outcome_file(self._scratch.folder).read()
-        proofs: dict[str, EntryProofs] = {}
-        for target, entries in self._plans.items():
-            if target not in found:
-                continue
-            outcomes, ran = found[target].trials, TrialRan.EXECUTABLE
-            if found[target].not_run:
-                outcomes, ran = in_jax[target], TrialRan.PLAIN_JAX
-            pairs = [(e, tried(e, each)) for e, each in zip(entries, outcomes, strict=True)]
-            raise_if(
-                finding
-                for entry, of in pairs
-                for finding in refusals(entry, of, f"the executables for {target}", at)
-            )
-            proofs[target] = {entry.entry_point: evidence(of, ran) for entry, of in pairs}
-        return proofs
-
     def _run(self, task: Task, truth: TruthProcess, temporary: TemporaryBundle) -> Ran:
+        """Raises ParityError: AOTC-E955 a padded call, E956 a split one with another result."""
         with self._tasks.timed(task) as keeping:
             ran = parity_process.run(
                 temporary.bundle,
@@ -205,9 +176,18 @@ class ParityCheck:
                 self._workers.processes,
                 truth,
             )
+            tried = self.tried.get(truth.target, [])
+            if ran.not_run:
+                ran = replace(ran, outcomes=tuple(o for each in tried for o in each.in_jax()))
+            what = f"the executables for {truth.target}"
+            raise_if(f for each in tried for f in leaks(each.entry, ran.outcomes, what, self._at))
             if ran.lasting and task.parts["platform"] in CACHED_PLATFORMS:
                 keeping(ran)
         return ran
+
+    def remove_bundle(self) -> None:
+        """Remove the temporary bundle, which nothing reads any more."""
+        remove_folder(self._scratch.folder / BUNDLE)
 
     def parts_of(self, part: TargetParts) -> dict[str, str]:
         """Return cache key components: all that the results of a target's executables depend on."""
@@ -227,17 +207,11 @@ class ParityCheck:
             for index, profile in enumerate(entry_point.profiles):
                 key = executable_key(name, profile.sizes)
                 yield f"call {name} {index}", _file(plain_structures.call_file(folder, key).path)
-                plan = self.value_plans.get(key.label, value_trials.PlannedValues())
-                yield f"value trials of {key.label}", sha256(msgspec.msgpack.encode(plan))
-                for kind in plan.kinds:
-                    path = value_trials.value_file(folder, key, kind)
-                    yield f"inputs {kind} of {key.label}", _file(path)
-        for entry in self._plans.get(manifest.target.name, []):
-            yield f"trials of {entry.entry_point}", sha256(msgspec.msgpack.encode(entry))
-            for trial in entry.trials:
-                where = label(entry.entry_point, trial.sizes)
-                path = trial_files.call_file(folder, entry.entry_point, trial)
-                yield f"call {where} of {trial.inputs}", _file(path)
+        for tried in self.tried.get(manifest.target.name, []):
+            yield f"trials of {tried.entry.entry_point}", sha256(msgspec.msgpack.encode(tried))
+            for call in {trial.call: None for trial, plain in tried.pairs() if not plain.skipped}:
+                path = call_file(folder, call)
+                yield f"call {call.key.label} of {call.inputs}", _file(path)
 
 
 def _file(path: Path) -> str:

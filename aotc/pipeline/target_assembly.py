@@ -22,7 +22,8 @@ from aotc.bundle.read.call_memory import call_bytes, device_weight_bytes, host_w
 from aotc.bundle.write.bundle_writer import Blob, TargetParts
 from aotc.check.gates import GatedTarget
 from aotc.check.parity_process import Ran
-from aotc.check.value_trials import FIXTURE, IDENTICAL, PlannedValues, Plans, plan_file
+from aotc.check.trial_records import TriedEntry, tried_file
+from aotc.check.trial_verdict import parity_of, proofs
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.asset_files import AssetFiles
@@ -51,6 +52,7 @@ from aotc_runtime.schema.bundle_manifest import (
     Target,
     Tolerance,
     Trial,
+    TrialRan,
     WeightSet,
     WeightTensor,
 )
@@ -176,46 +178,48 @@ class Assembler:
 
     def _allowances(self) -> dict[str, float]:
         """Return the largest step allowance of each entry point that has one."""
-        plans, found = plan_file(self._scratch.folder).read({}), {}
-        for name, captured in self._program.entry_points.items():
-            own = (plans.get(key.label, PlannedValues()) for key in captured.by_key)
-            largest = max(plan.allowances.get(FIXTURE, 0.0) for plan in own)
-            if largest:
-                found[name] = float(f"{largest:.2g}")
-        return found
+        found: dict[str, float] = {}
+        for entries in tried_file(self._scratch.folder).read({}).values():
+            for tried in entries:
+                own = (plain.allowance for trial, plain in tried.pairs() if trial.is_fixture)
+                name = tried.entry.entry_point
+                found[name] = max(found.get(name, 0.0), *own)
+        return {name: float(f"{largest:.2g}") for name, largest in found.items() if largest}
 
 
 def proven(
     assembled: AssembledTarget,
     ran: Ran,
-    proofs: EntryProofs,
-    plans: Plans,
+    tried: Sequence[TriedEntry],
     evaluations: Mapping[str, Evaluation],
 ) -> TargetParts:
     """Return the parts of a target with what its executables did, and the proofs of its policies.
 
-    `proofs` and `evaluations` are by entry point; `plans` are those of the value trials.
+    `tried` has its trials in plain JAX; `evaluations` are by entry point.
     """
     parts = assembled.parts
-    parities = dict(ran.fixtures)
-    entry_points = {
-        name: replace(
+    by = TrialRan.PLAIN_JAX if ran.not_run else TrialRan.EXECUTABLE
+    fixtures = {
+        o.trial.call.key: parity_of(o.difference) for o in ran.outcomes if o.trial.is_fixture
+    }
+    entry_points = {}
+    for name, entry_point in parts.manifest.entry_points.items():
+        proof = proofs([o for o in ran.outcomes if o.trial.call.key.entry_point == name], by)
+        entry_points[name] = replace(
             entry_point,
             out_of_profile={
-                dimension: _proven(policy, proofs.get(name, {}).get(dimension, ()))
+                dimension: _proven(policy, proof.get(dimension, ()))
                 for dimension, policy in entry_point.out_of_profile.items()
             },
             evaluations=(evaluations[name],) if name in evaluations else UNSET,
             profiles=tuple(
                 replace(
-                    profile, parity=ran.not_run or parities[executable_key(name, profile.sizes)]
+                    profile, parity=ran.not_run or fixtures[executable_key(name, profile.sizes)]
                 )
                 for profile in entry_point.profiles
             ),
         )
-        for name, entry_point in parts.manifest.entry_points.items()
-    }
-    evidence = canonical_json.encode(with_trials(assembled.evidence, ran, plans))
+    evidence = canonical_json.encode(with_trials(assembled.evidence, ran, tried))
     blob = Blob(evidence, oci_layout.EVIDENCE_TYPE)
     blobs = [each for each in parts.blobs if each.media_type != oci_layout.EVIDENCE_TYPE]
     manifest = replace(parts.manifest, entry_points=entry_points, evidence=blob.ref())
@@ -381,17 +385,22 @@ def target_evidence(
     )
 
 
-def with_trials(evidence: Evidence, ran: Ran, plans: Plans) -> Evidence:
+def with_trials(evidence: Evidence, ran: Ran, tried: Sequence[TriedEntry]) -> Evidence:
     """Return the evidence of a target with the value trials of its executables."""
+    values = [o for o in ran.outcomes if not (o.trial.dimensions or o.trial.is_fixture)]
+    skipped: dict[ExecutableKey, dict[str, str]] = {}
+    for trial, plain in (pair for each in tried for pair in each.pairs()):
+        if plain.skipped and not trial.is_fixture:
+            skipped.setdefault(trial.call.key, {})[trial.call.inputs] = plain.skipped
     found = {
-        each.key: ValueTrials(
-            ran=tuple(trial.kind for trial in each.trials),
-            skipped=dict(plan.skipped),
-            truth=tuple(trial.kind for trial in each.trials if trial.truth),
-            state="identical" if each.state == IDENTICAL else "within",
+        repeat.key: ValueTrials(
+            ran=tuple(o.trial.call.inputs for o in own),
+            skipped=skipped.get(repeat.key, {}),
+            truth=tuple(o.trial.call.inputs for o in own if o.truth),
+            state="identical" if repeat.is_identical else "within",
         )
-        for each in ran.values
-        for plan in [plans.get(each.key.label, PlannedValues())]
+        for repeat in ran.repeats
+        for own in [[o for o in values if o.trial.call.key == repeat.key]]
     }
     entry_points = {
         name: replace(
@@ -454,13 +463,6 @@ def made_by(
         return own
     tools = {name: version for each in (*others, own) for name, version in each.tools.items()}
     return replace(own, tools=dict(sorted(tools.items())))
-
-
-type Proofs = Mapping[str, tuple[Trial, ...]]
-"""The trials of an entry point, by dimension."""
-
-type EntryProofs = Mapping[str, Proofs]
-"""The trials of a target, by entry point."""
 
 
 def _proven(policy: DimensionPolicy, proof: tuple[Trial, ...]) -> DimensionPolicy:

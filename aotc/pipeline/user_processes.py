@@ -24,7 +24,7 @@ from aotc.base.workers import confined_process, worker_environment, worker_paren
 from aotc.base.workers.confined_process import SECONDS_VARIABLE, ProcessLimits
 from aotc.base.workers.forked_workers import kept
 from aotc.check import parity_process
-from aotc.check.padding import trial_files
+from aotc.check.trial_records import plan_file
 from aotc.config.build_manifest import BuildManifest, InputLike
 from aotc.config.checkpoint_files import files_of
 from aotc.config.manifest_sections import program_sections
@@ -45,10 +45,7 @@ type OnOutput = Callable[[str, str], None]
 PROGRAM_WORKER = "aotc.pipeline.children.program_worker"
 """The module of both processes."""
 
-REFERRED = (
-    *("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "outcomes.msgpack"),
-    *("value.*.safetensors", "values.msgpack"),
-)
+REFERRED = ("fixture.*.safetensors", "plain.*.msgpack", "call.*.safetensors", "tried.msgpack")
 """Patterns of the files that the reference process leaves in the scratch folder."""
 
 PACKAGES = ("jax", "jaxlib", "ml_dtypes", "msgspec", "numpy", "scipy")
@@ -364,10 +361,7 @@ def reference_parts(source: Source, program: CapturedProgram) -> Iterator[tuple[
     for name in program.weights:
         for number, path in enumerate(scratch.weights(name), 1):
             yield f"weights {name}, part {number}", digest_of(path)
-    yield (
-        "the plan of calls to try",
-        sha256(trial_files.plan_file(scratch.folder).path.read_bytes()),
-    )
+    yield "the plan of calls to try", sha256(plan_file(scratch.folder).path.read_bytes())
     for kind in ("inputs", "results", "expected"):
         for path in sorted(scratch.folder.glob(f"{kind}.*.safetensors")):
             yield f"fixture {path.name.removesuffix('.safetensors')}", sha256(path.read_bytes())

@@ -173,7 +173,7 @@ def _is_as_good(
     """Return whether results are as close to those of float64 as plain JAX's."""
     import numpy as np
 
-    from aotc.check.value_verdict import Truth, verdict_of
+    from aotc.check.trial_truth import Truth, verdict_of
 
     truth = lowered.truth(given)
     if truth is None:

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 from jax import lax
 
-from aotc.check.value_inputs import KINDS, TrialLeaf, trial_inputs
+from aotc.check.trial_inputs import KINDS, TrialLeaf, trial_inputs
 
 type Array = Any
 type Step = Callable[["Draft"], str]
@@ -912,7 +912,7 @@ def trials(program: Generated, number: int) -> dict[str, tuple[Array, ...]]:
     random = np.random.default_rng([number])
     samples = [np.asarray(drawn(random, leaf.shape, leaf.dtype)) for leaf in program.inputs]
     leaves = [
-        TrialLeaf(leaf.name, dtype_of(leaf.dtype), leaf.shape, _bounds(leaf, number), sample)
+        TrialLeaf(leaf.name, sample, _bounds(leaf, number))
         for leaf, sample in zip(program.inputs, samples, strict=True)
     ]
     made = {"ordinary": tuple(samples)}

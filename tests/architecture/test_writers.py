@@ -63,8 +63,6 @@ SCRATCH = {
     "aotc/commands/tune/accuracy_control.py": "the build's scratch folder",
     "aotc/commands/tune/precision_search.py": "a scratch folder: a policy for trial bundles",
     "aotc/base/msgpack_values.py": "the build's scratch folder: values of its processes",
-    "aotc/check/value_trials.py": "the build's scratch folder: value trials and what differs",
-    "aotc/pipeline/children/value_reference.py": "the build's scratch folder",
     "aotc/pipeline/scratch_folder.py": "the build's scratch folder",
     "aotc/pipeline/children/trial_reference.py": "the build's scratch folder",
     "aotc/bundle/write/output_paths.py": (
@@ -87,7 +85,6 @@ SCRATCH = {
     "aotc/commands/tune/tuning_search.py": "a temporary folder of its own: bundles to start",
     "aotc/capture/orbax_worker.py": "a temporary folder of its parent: arrays of a checkpoint",
     "aotc/pipeline/cached_tasks.py": "the build's scratch folder: what was made before",
-    "aotc/pipeline/children/trial_capture.py": "the build's scratch folder: inputs of trials",
     "aotc/commands/channel/channel_status.py": (
         "a temporary folder of its own: of a first-time host"
     ),

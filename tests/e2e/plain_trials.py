@@ -10,7 +10,7 @@ import pytest
 
 from aotc.base.errors import ParityError
 from aotc.base.workers.worker_child import Progress
-from aotc.check.padding import trial_files
+from aotc.check.trial_records import plan_file
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import user_processes
 from aotc.pipeline.cached_tasks import Tasks
@@ -47,10 +47,10 @@ class PlainTrials:
         """Return why one entry point is refused, by the worker that runs plain JAX for a build."""
         scratch = Scratch(self._scratch.folder.with_name(f"scratch.{name}"))
         shutil.copytree(self._scratch.folder, scratch.folder)
-        program, plans = scratch.program.read(), trial_files.plan_file(scratch.folder).read()
+        program, plans = scratch.program.read(), plan_file(scratch.folder).read()
         alone = {name: program.entry_points[name]}
         scratch.program.write(replace(program, entry_points=alone))
-        trial_files.plan_file(scratch.folder).write(
+        plan_file(scratch.folder).write(
             {t: [each for each in plan if each.entry_point == name] for t, plan in plans.items()}
         )
         path, others = [*sys.path], sys.modules.pop("program", None)

@@ -12,10 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import msgspec
 import numpy as np
 
 from aotc.base.errors import raise_if, refusal
 from aotc.base.stages import (
+    UNTRACED,
     CapturedEntryPoint,
     CapturedProgram,
     Tensor,
@@ -30,24 +32,26 @@ from aotc.capture import (
     traced_shardings,
     user_exceptions,
 )
-from aotc.capture.call_arguments import CallPlan
+from aotc.capture.call_arguments import CallPlan, flat_call
 from aotc.capture.file_digests import changed, read_source
 from aotc.capture.installed_packages import imported_packages
 from aotc.capture.model_entry_points import Models, open_models
-from aotc.capture.profile_trace import HOST, Platforms
+from aotc.capture.portable_stablehlo import portable
+from aotc.capture.profile_trace import HOST, Platforms, trace_profile
 from aotc.capture.traced_entry_points import trace_entry_point
 from aotc.capture.weight_layouts import laid_out
 from aotc.capture.weight_sets import CLOSURE, Weights, read_shards
 from aotc.check import plain_jax
-from aotc.check.padding import trial_files
+from aotc.check.trial_plan import plan_trials
+from aotc.check.trial_records import EntryTrials, Plans, Sizes, plan_file, read_arrays
 from aotc.compile.compiler_registry import kind_of
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.children.calibration import Calibrator
 from aotc.pipeline.children.quantized_capture import Quantizer, array_of, written_wrongly
-from aotc.pipeline.children.trial_capture import plan_and_trace
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
+from aotc_runtime.schema.manifest_labels import ExecutableKey
 
 TOOLCHAIN = ("aotc", "aotc-runtime", "jax", "jaxlib", "msgspec", "numpy", "scipy")
 """Packages whose code shapes a bundle's bytes, whether or not the capture imports them."""
@@ -93,7 +97,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     calibrator = Calibrator(manifest, scratch.folder, files, models.resolve, tensor)
     quantizer = Quantizer(manifest, weights, calibrator.calibrate)
     captured: dict[str, CapturedEntryPoint] = {}
-    trials: trial_files.Plans = {target: [] for target in job.wanted}
+    trials: Plans = {target: [] for target in job.wanted}
     plans: dict[str, CallPlan] = {}
     closures: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
     for name, spec in manifest.entry_points.items():
@@ -132,7 +136,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
             captured[name] = _write_fixtures(
                 entry_point, plans[name], manifest, recorded, scratch, files
             )
-            captured[name], planned = plan_and_trace(
+            captured[name], planned = _plan_trials(
                 captured[name], plans[name], manifest, weights, job.wanted, recorded, scratch
             )
             _check_x64(manifest)
@@ -167,7 +171,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     for loaded in weights.values():
         for read in loaded.files:
             read.require_unchanged()
-    trial_files.plan_file(scratch.folder).write(trials)
+    plan_file(scratch.folder).write(trials)
     scratch.program.write(
         CapturedProgram(
             entry_points=captured,
@@ -237,6 +241,56 @@ def _write_fixtures(
             else:
                 unexpected.append(key.label)
     return replace(entry_point, unexpected=tuple(unexpected))
+
+
+def _plan_trials(
+    captured: CapturedEntryPoint,
+    plan: CallPlan,
+    manifest: BuildManifest,
+    weights: Mapping[str, Weights],
+    wanted: Mapping[str, Sequence[ExecutableKey]],
+    recorded: fixture_inputs.Recorded | None,
+    scratch: Scratch,
+) -> tuple[CapturedEntryPoint, dict[str, EntryTrials]]:
+    """Return an entry point with digests of uncompiled programs, and its trials by target.
+
+    The inputs of their calls are written. `wanted` has the executables of each target; `recorded`
+    the entry point's recorded inputs, if any. Raises CaptureError (AOTC-E829, E831) if inputs of
+    such sizes cannot be made.
+    """
+    name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
+    spec, planned = manifest.entry_points[name], dict[str, EntryTrials]()
+    precisions = (manifest.precision.get(each) for each in spec.precision)
+    rounds = any(each is not None and each.activations != "none" for each in precisions)
+    for target, keys in wanted.items():
+        fixtures = (read_arrays(scratch.inputs(key)) for key in captured.by_key)
+        profiles = [dict(key.sizes) for key in keys if key.entry_point == name]
+        found = plan_trials(captured, spec, manifest.dimensions, profiles, fixtures)
+        planned[target] = msgspec.structs.replace(found, rounds=rounds)
+    every = (trial.call for entry in planned.values() for trial in entry.trials)
+    calls = {call.key: call.sizes for call in every if call.key not in captured.by_key}
+    for key, sizes in calls.items():
+        inputs = fixture_inputs.fixture_inputs(plan, manifest, sizes, recorded)
+        scratch.inputs(key).write_bytes(write_tensors(inputs, where=where))
+    if captured.mesh is not None and not captured.recorded:
+        calls |= {key: profile.sizes for key, profile in captured.by_key.items()}
+    uncompiled = {
+        key.label: _digest(plan, manifest, weights, sizes) for key, sizes in sorted(calls.items())
+    }
+    return replace(captured, uncompiled=uncompiled), planned
+
+
+def _digest(
+    plan: CallPlan, manifest: BuildManifest, weights: Mapping[str, Weights], sizes: Sizes
+) -> str:
+    """Return the digest of the program's module and its arguments at these sizes on one device."""
+    try:
+        with traced_shardings.on_one_device(manifest.mesh):
+            traced = trace_profile(flat_call(plan, weights, manifest, sizes), sizes, manifest.root)
+            module = portable(jax_private.static_module(traced.lowered[HOST]))
+    except Exception:  # noqa: BLE001 - whatever it is, the reference reports it
+        return UNTRACED
+    return sha256(module.artifact + msgspec.msgpack.encode(traced.arguments))
 
 
 def _note_evaluation(

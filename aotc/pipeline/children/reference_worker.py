@@ -26,11 +26,10 @@ from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
 from aotc.capture.weight_sets import Weights, read_arrays, read_shards
 from aotc.check import plain_jax, plain_structures
-from aotc.check.padding.trial_files import plan_file
+from aotc.check.trial_records import plan_file
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
-from aotc.pipeline.children.trial_reference import PlainJax, TrialCalls, begin_all
-from aotc.pipeline.children.value_reference import record_all
+from aotc.pipeline.children.trial_reference import PlainJax, PlainTrials
 from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -56,11 +55,9 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
     }
     written = plain_functions(weights, compiling, expecting)
     failed: list[Finding] = []
+    trials = PlainTrials(captured, manifest, scratch, functions, progress)
     with on_one_device(manifest.mesh):
-        for name, entry_point in captured.entry_points.items():
-            for profile in entry_point.profiles if not entry_point.recorded else ():
-                functions[name].begin(profile.sizes)
-        begin_all(plans, functions)
+        trials.begin(plans)
         for name, entry_point in captured.entry_points.items():
             progress.started(f"running {name} ({entry_point.function})")
             try:
@@ -69,9 +66,7 @@ def work(scratch: Scratch, program: bytes, progress: Progress) -> None:
                 user_exceptions.show_cause(error)
                 failed += error.findings
         raise_if(failed)
-        trial_calls = TrialCalls(captured, manifest, scratch, functions, progress)
-        record_all(trial_calls)
-        trial_calls.try_all(plans)
+        trials.try_all(plans)
     sources = project_files.sources(manifest.root, source_imports.IMPORTED)
     raise_if(changed(captured.sources, sources.items()))
 

@@ -1,40 +1,93 @@
-"""Plain JAX on the calls that trials compare with, and on the same calls padded and split.
+"""Plain JAX in trials: the calls that they compare with, and the same calls padded and split.
 
 What the function itself cannot take, no executable can: this finds it on any host, and stands in
 for executables of targets that the build host cannot run.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from threading import Timer
 from time import monotonic
 
+import numpy as np
+from jaxlib.mlir import ir
 from msgspec.structs import replace
 
-from aotc.base.errors import CaptureError, ParityError, raise_if
-from aotc.base.stages import CapturedProgram
+from aotc.base.errors import CaptureError, ParityError, raise_if, refusal
+from aotc.base.stages import CapturedProfile, CapturedProgram
 from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.safetensors_writer import write_fixture
 from aotc.capture import trace_errors
 from aotc.capture.call_arguments import CallPlan, FlatCall
+from aotc.capture.weight_sets import read_shards
 from aotc.check import plain_jax
-from aotc.check.padding import trial_files
-from aotc.check.padding.trial_records import FIXTURE, EntryTrials, PlannedTrial, Sizes
-from aotc.check.padding.trial_run import Array, Subject, run
-from aotc.check.padding.trial_samples import sampled
-from aotc.check.padding.trial_verdict import endless, refusals, tried
+from aotc.check.trial_inputs import KINDS, MAGNITUDES, SPECIAL, trial_inputs
+from aotc.check.trial_plan import trial_leaves
+from aotc.check.trial_records import (
+    FIXTURE,
+    Array,
+    Call,
+    EntryTrials,
+    PlainOutcome,
+    Plans,
+    Sizes,
+    Trial,
+    TriedEntry,
+    call_file,
+    read_arrays,
+    read_call,
+    trial_key,
+    tried_file,
+)
+from aotc.check.trial_run import Subject, difference, run
+from aotc.check.trial_verdict import endless, leaks
+from aotc.compile.mlir import mlir_context
 from aotc.config.build_manifest import BuildManifest
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
-from aotc_runtime.schema.manifest_labels import executable_key, label
-from aotc_runtime.serving.readiness import Difference
+from aotc_runtime.schema.bundle_manifest import WeightArgument
+from aotc_runtime.schema.manifest_labels import ExecutableKey, label
 
 SECONDS_MIN = 10.0
 TIMES_LONGER = 50
-"""A padded or split call is stopped after this many times what JAX took for the exact one, whose
-time includes compiling it; and not before SECONDS_MIN."""
+"""A call is stopped after this many times what JAX took for the exact one, whose time includes
+compiling it; and not before SECONDS_MIN."""
 
+BYTES_MAX = 2**27
+"""Inputs and results of a call that gets value trials: 128 MiB."""
+
+WEIGHTS_MAX = 2**29
+"""Bytes of weights that can be computed with in float64; more have no truth to be judged by, and
+get only trials whose numbers are of ordinary size or not finite.
+"""
+
+JUDGED = ("extreme", "offset", "magnitudes")
+"""Trials with large numbers, whose rounding only the truth tells from a mistake."""
+
+OVERFLOWING = ("infinite", "extreme")
+"""Trials with infinities, or with numbers that products make infinite."""
+
+FLOPS_MAX = 10**11
+"""Operations of all value trials of an executable together, as XLA counts them: a few seconds."""
+
+FLOPS_OF_ONE = 10**12
+"""Operations of a call that gets one value trial at least."""
+
+WITH_LOOPS = 2
+"""How many trials a program gets that has loops of unknown length, whose cost nobody knows."""
+
+MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
+"""The order in which value trials are kept where not all of them fit."""
+
+ENDLESS = re.compile(r"lapack_[sdcz]ges(dd|vd)_ffi")
+"""Custom calls that never end where a matrix has an infinity: LAPACK's singular values, as jaxlib
+0.12.0.1 brings them. NaN, and the largest numbers, are taken.
+"""
+
+ANCHOR_ELEMENTS_MAX = 2**16
+"""Larger weights are no constants that inputs are close to."""
 
 type CallAt = Callable[[CallPlan, Mapping[str, int]], FlatCall]
 type FunctionAt = Callable[[Mapping[str, int]], plain_jax.Function]
@@ -74,14 +127,6 @@ class PlainJax:
         return self._call_at(self.plan, sizes)
 
 
-def begin_all(plans: trial_files.Plans, functions: Mapping[str, PlainJax]) -> None:
-    """Start compiling everything for the sizes of the trials."""
-    for entries in plans.values():
-        for entry in entries:
-            for trial in entry.trials:
-                functions[entry.entry_point].begin(trial.sizes)
-
-
 @contextmanager
 def ended_after(
     seconds: float, refusal: Callable[[], AotcError], progress: Progress
@@ -100,86 +145,226 @@ def ended_after(
         timer.cancel()
 
 
-@dataclass(frozen=True, slots=True)
-class TrialCalls:
-    """The calls of trials in plain JAX; `functions` are by entry point."""
+class PlainTrials:
+    """The trials of a program in plain JAX; `functions` are by entry point."""
 
-    program: CapturedProgram
-    manifest: BuildManifest
-    scratch: Scratch
-    functions: Mapping[str, PlainJax]
-    progress: Progress
+    def __init__(
+        self,
+        program: CapturedProgram,
+        manifest: BuildManifest,
+        scratch: Scratch,
+        functions: Mapping[str, PlainJax],
+        progress: Progress,
+    ) -> None:
+        self._program, self._manifest, self._scratch = program, manifest, scratch
+        self._functions, self._progress = functions, progress
+        self._skipped: dict[ExecutableKey, Mapping[str, str]] = {}
+        self._allowances: dict[Call, float] = {}
 
-    def try_all(self, plans: trial_files.Plans) -> None:
+    def begin(self, plans: Plans) -> None:
+        """Start compiling everything for the sizes of the trials."""
+        for entry in (entry for entries in plans.values() for entry in entries):
+            if not self._program.entry_points[entry.entry_point].recorded:
+                for trial in entry.trials:
+                    self._functions[entry.entry_point].begin(trial.call.sizes)
+
+    def try_all(self, plans: Plans) -> None:
         """Leave the calls with their results, and the outcome of every trial in plain JAX.
 
-        Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives another result.
+        Raises CaptureError: AOTC-E826, E829 a function that fails at accepted sizes, E842 one that
+        does not end. Raises ParityError: AOTC-E955 a padded call, E956 a split one that gives
+        another result.
         """
-        known: dict[bytes, Difference] = {}
-        outcomes: trial_files.Outcomes = {}
-        where = self.manifest.where
+        known: dict[bytes, PlainOutcome] = {}
+        tried: dict[str, list[TriedEntry]] = {}
         for target, entries in plans.items():
-            outcomes[target] = []
+            tried[target] = []
             for entry in entries:
-                found = []
+                outcomes = []
                 for trial in entry.trials:
-                    key = trial_files.trial_key(entry, trial)
+                    key = trial_key(trial)
                     if key not in known:
-                        known[key] = self._try(trial, entry)
-                        self.progress.finished(entry.entry_point)
-                    found.append(known[key])
-                raise_if(refusals(entry, tried(entry, found), "plain JAX itself", where))
-                outcomes[target].append(found)
-        trial_files.outcome_file(self.scratch.folder).write(outcomes)
+                        known[key] = self._outcome(trial, entry)
+                        self._progress.finished(entry.entry_point)
+                    outcomes.append(known[key])
+                tried[target].append(each := TriedEntry(entry, tuple(outcomes)))
+                raise_if(leaks(entry, each.in_jax(), "plain JAX itself", self._manifest.where))
+        tried_file(self._scratch.folder).write(tried)
 
-    def _try(self, trial: PlannedTrial, entry: EntryTrials) -> Difference:
-        name = entry.entry_point
-        function = self.functions[name]
-        captured = self.program.entry_points[name]
-        file = trial_files.call_file(self.scratch.folder, name, trial)
-        where = label(name, trial.sizes)
-        if not file.exists():
-            started = monotonic()
-            file.write_bytes(self._recorded(trial, function))
-            function.seconds[where] = max(function.seconds.get(where, 0), monotonic() - started)
-        allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[where])
-        call = trial_files.read_fixture(file, captured.inputs, captured.outputs)
-
-        paths = [spec.path for spec in captured.inputs], [spec.path for spec in captured.outputs]
-        inputs, expected = map(dict, map(zip, paths, (call.inputs, call.expected)))
-        allowance = function.at(trial.sizes).allowance(inputs, expected)
-        entry = replace(entry, atol=entry.atol + allowance)
+    def _outcome(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
+        if trial.dimensions:
+            return self._padded_or_split(trial, entry)
+        call = trial.call
+        if call.key not in self._skipped:
+            self._progress.started(f"running {call.key.label} on other inputs")
+            self._skipped[call.key] = self._left_out(call.key)
+        if (why := self._skipped[call.key].get(call.inputs)) is not None:
+            return PlainOutcome(skipped=why)
+        if trial.is_fixture:
+            return PlainOutcome(allowance=self._recorded(call))
+        inputs = self._inputs(call)
+        seconds = self._functions[call.key.entry_point].seconds
+        allowed = max(SECONDS_MIN, TIMES_LONGER * max(seconds.values(), default=0.0))
 
         def late() -> AotcError:
-            return ParityError(endless(entry, trial, allowed, self.manifest.where))
+            why = f"no result within {allowed:.0f} s"
+            return refusal("AOTC-E842", str(call), why, cause="program-does-not-finish")
 
-        def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
-            given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
-            with ended_after(allowed, late, self.progress):
-                results = function.outputs(sizes, given)
-            return [results[spec.path] for spec in captured.outputs]
-
-        return run(trial, Subject(entry, captured.inputs, captured.outputs, execute), call)
-
-    def _recorded(self, trial: PlannedTrial, function: PlainJax) -> bytes:
-        """Return the results of plain JAX at exactly the sizes of a trial.
-
-        Raises CaptureError (AOTC-E826, E829) if the function fails there.
-        """
-        name, sizes, manifest = function.plan.name, trial.sizes, self.manifest
-        inputs = trial_files.read_arrays(self.scratch.inputs(executable_key(name, sizes)))
-        if trial.inputs != FIXTURE:
-            leaves = self.program.entry_points[name].inputs
-            inputs = sampled(inputs, leaves, manifest.entry_points[name], trial.inputs)
-        call = function.call_at(sizes)
         try:
-            results = function.outputs(sizes, inputs)
+            with ended_after(allowed, late, self._progress):
+                return PlainOutcome(allowance=self._recorded(call, inputs))
+        except Exception as error:  # noqa: BLE001 - of users, jax and its debug options
+            return PlainOutcome(skipped=f"plain JAX raises {type(error).__name__}")
+
+    def _left_out(self, key: ExecutableKey) -> dict[str, str]:
+        """Return the value trials of an executable that are left out, with reasons."""
+        captured = self._program.entry_points[key.entry_point]
+        profile = captured.by_key[key]
+        if captured.recorded:
+            return dict.fromkeys((FIXTURE, *KINDS), "the results were recorded elsewhere")
+        files = [
+            path for name in {*captured.bound.values()} for path in self._scratch.weights(name)
+        ]
+        weight_bytes = sum(path.stat().st_size for path in files)
+        skipped = unjudged(weight_bytes, is_meshed=captured.mesh is not None)
+        size, has_loops = self._scratch.fixture(key).stat().st_size, profile.control_flow.whiles > 0
+        skipped |= too_large(size, self._function(key).flops, has_loops=has_loops)
+        skipped |= without_end(profile.module.custom_call_targets)
+        if self._manifest.entry_points[captured.name].numerics == "finite":
+            skipped |= dict.fromkeys(SPECIAL, 'the entry point states numerics = "finite"')
+        return skipped
+
+    def _padded_or_split(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
+        """Return the outcome of a call that is padded, split or beside others in plain JAX.
+
+        Raises CaptureError (AOTC-E826, E829) if the function fails at exactly its sizes.
+        """
+        call, captured = trial.call, self._program.entry_points[entry.entry_point]
+        function = self._functions[captured.name]
+        try:
+            entry = replace(entry, atol=entry.atol + self._recorded(call))
         except AotcError:
             raise
         except (Exception, SystemExit) as error:
-            finding = trace_errors.not_traced(error, call, label(name, sizes), manifest.root)
+            flat = function.call_at(call.sizes)
+            finding = trace_errors.not_traced(error, flat, call.key.label, self._manifest.root)
             hint = "calls of these sizes are accepted: narrow `range`, or set `multiple_of`"
             raise CaptureError(replace(finding, hint=hint)) from error
-        return write_fixture(
-            inputs, results, where=f"{manifest.where('entry_points', name)} result"
+        allowed = max(SECONDS_MIN, TIMES_LONGER * function.seconds[call.key.label])
+
+        def late() -> AotcError:
+            return ParityError(endless(entry, trial, allowed, self._manifest.where))
+
+        def execute(sizes: Sizes, leaves: list[Array]) -> list[Array]:
+            given = {spec.path: leaf for spec, leaf in zip(captured.inputs, leaves, strict=True)}
+            with ended_after(allowed, late, self._progress):
+                results = function.outputs(sizes, given)
+            return [results[spec.path] for spec in captured.outputs]
+
+        path = call_file(self._scratch.folder, call)
+        arrays = read_call(path, captured.inputs, captured.outputs)
+        subject = Subject(entry, captured.inputs, captured.outputs, execute)
+        results = run(trial, subject, arrays.inputs)
+        found = difference(results, arrays.expected, captured.outputs, entry.rtol, entry.atol)
+        return PlainOutcome(difference=found)
+
+    def _recorded(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:
+        """Write a call with its results, if that was not done; return its step allowance.
+
+        `inputs` are by path, by default made for the call.
+        """
+        if call in self._allowances:
+            return self._allowances[call]
+        name, path = call.key.entry_point, call_file(self._scratch.folder, call)
+        function, where = self._functions[name], self._manifest.where("entry_points", name)
+        if not path.exists():
+            given, started = inputs or self._inputs(call), monotonic()
+            results = function.outputs(call.sizes, given)
+            taken = monotonic() - started
+            known = function.seconds.get(call.key.label, 0.0)
+            function.seconds[call.key.label] = max(known, taken)
+            path.write_bytes(write_fixture(given, results, where=f"{where} result"))
+        held = read_arrays(path)
+        made, results = (
+            {name.removeprefix(kind): held[name] for name in held if name.startswith(kind)}
+            for kind in ("inputs/", "outputs/")
         )
+        self._allowances[call] = self._function(call.key).allowance(made, results)
+        return self._allowances[call]
+
+    def _inputs(self, call: Call) -> dict[str, Array]:
+        """Return the inputs of a call by path."""
+        arrays, name = read_arrays(self._scratch.inputs(call.key)), call.key.entry_point
+        if call.inputs == FIXTURE:
+            return arrays
+        captured, spec = self._program.entry_points[name], self._manifest.entry_points[name]
+        leaves = trial_leaves(captured.inputs, spec, arrays)
+        profile = captured.by_key.get(call.key)
+        anchors = [*self._anchors(profile)] if profile and call.inputs == MAGNITUDES else []
+        made = trial_inputs(call.inputs, leaves, anchors, spec.fixtures.seed)
+        return {leaf.path: array for leaf, array in zip(leaves, made, strict=True)}
+
+    def _function(self, key: ExecutableKey) -> plain_jax.Function:
+        return self._functions[key.entry_point].at(dict(key.sizes))
+
+    @cached_property
+    def _small_weights(self) -> dict[tuple[str, str], Array]:
+        """The weights that inputs may be close to, by set and tensor."""
+        return {
+            (name, path): array
+            for name in self._program.weights
+            for path, array in read_shards(self._scratch.weights(name)).items()
+            if 0 < array.size <= ANCHOR_ELEMENTS_MAX
+        }
+
+    def _anchors(self, profile: CapturedProfile) -> Iterator[Array]:
+        """Yield the weights of a profile, and the floating-point constants of its module."""
+        for argument in profile.arguments:
+            if isinstance(argument, WeightArgument):
+                name = argument.set, argument.tensor
+                if name in self._small_weights:
+                    yield self._small_weights[name]
+        module = mlir_context.read_artifact(profile.module.artifact)
+        for operation in mlir_context.operations_named(module, ("stablehlo.constant",)):
+            with suppress(ValueError, TypeError):  # other types, and those that numpy does not know
+                numbers = ir.DenseFPElementsAttr(operation.attributes["value"])
+                if numbers.is_splat:
+                    yield np.array(ir.FloatAttr(numbers.get_splat_value()).value)
+                elif len(numbers) <= ANCHOR_ELEMENTS_MAX:
+                    yield np.array(numbers)
+
+
+def unjudged(weight_bytes: int, *, is_meshed: bool) -> dict[str, str]:
+    """Return trials without a truth that could judge them, each with why."""
+    if is_meshed:
+        return dict.fromkeys(JUDGED, "programs over several devices are not computed in float64")
+    if weight_bytes <= WEIGHTS_MAX:
+        return {}
+    return dict.fromkeys(
+        JUDGED, f"weights of {weight_bytes} bytes are not computed with in float64"
+    )
+
+
+def too_large(size: int, flops: Callable[[], int], *, has_loops: bool) -> dict[str, str]:
+    """Return trials that are left out for their cost, by figures equal in every build.
+
+    `size` has the bytes of inputs and results, `flops` the operations of a call.
+    """
+    if size > BYTES_MAX:
+        why = f"inputs and results of a call have {size} bytes, more than {BYTES_MAX}"
+        return dict.fromkeys(KINDS, why)
+    if has_loops:
+        why = "a call has loops of unknown length"
+        return dict.fromkeys(MOST_TELLING[WITH_LOOPS:], why)
+    count = flops()
+    fitting = len(KINDS) if count * len(KINDS) <= FLOPS_MAX else int(FLOPS_MAX // count)
+    if count <= FLOPS_OF_ONE:
+        fitting = max(1, fitting)
+    return dict.fromkeys(MOST_TELLING[fitting:], f"a call has {count} floating-point operations")
+
+
+def without_end(custom_call_targets: Sequence[str]) -> dict[str, str]:
+    """Return the trials that a program with these custom calls may never end, each with why."""
+    if not any(map(ENDLESS.fullmatch, custom_call_targets)):
+        return {}
+    return dict.fromkeys(OVERFLOWING, "LAPACK's singular values have no end for infinities")

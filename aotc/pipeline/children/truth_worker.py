@@ -17,12 +17,10 @@ from aotc.base.workers.worker_child import Progress, answer
 from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
 from aotc.capture.weight_sets import read_shards
-from aotc.check.padding.trial_files import read_fixture
-from aotc.check.parity_process import Call
-from aotc.check.value_inputs import Array
-from aotc.check.value_trials import FIXTURE, found_file, read_found, value_file
-from aotc.check.value_verdict import Truth, Verdict, second_opinion, verdict_of, worst_of
-from aotc.pipeline.parity_check import Opinion, TruthJob
+from aotc.check.plain_structures import array_of
+from aotc.check.trial_records import Array, Call, call_file, found_file, read_call
+from aotc.check.trial_truth import Side, Truth, Verdict, second_opinion, verdict_of, worst_of
+from aotc.pipeline.parity_check import TruthJob
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.device_features import SymbolicModule
@@ -48,7 +46,7 @@ INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
 
-def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Opinion]:
+def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Side]:
     """Return a verdict for each call, or an opinion where the job has no options of XLA."""
     # Before any thread of an engine, which inherits it.
     confined_process.keep_secret(*job.secrets)
@@ -78,14 +76,10 @@ class _Case:
     ) -> None:
         self._profile, self._outputs, self._scratch = profile, captured.outputs, scratch
         self._artifact = profile.module.artifact
-        path = (
-            scratch.fixture(call.key)
-            if call.kind == FIXTURE
-            else value_file(scratch.folder, call.key, call.kind)
-        )
-        recorded = read_fixture(path, captured.inputs, captured.outputs)
-        self._inputs, self._plain = recorded.inputs, recorded.expected
-        self._found = read_found(found_file(scratch.folder, job.target, call.key, call.kind))
+        arrays = read_call(call_file(scratch.folder, call), captured.inputs, captured.outputs)
+        self._inputs, self._plain = arrays.inputs, arrays.expected
+        found = found_file(scratch.folder, job.target, call).read()
+        self._found = [*map(array_of, found)]
         self._rtol, self._atol = job.tolerances[call.key.entry_point]
 
     def verdict(self, device: Processor, options: Sequence[Mapping[str, str]]) -> Verdict:
@@ -135,7 +129,7 @@ class _Case:
             ways += self._computed(device, artifact, [wide], way)
         ways += self._computed(device, self._artifact, [arguments], {**first, **ONCE})
 
-    def opinion(self) -> Opinion:
+    def opinion(self) -> Side:
         """Return the side that differs from the interpreter; "" where it is not used."""
         arguments = self._arguments()
         sizes = [array.size for array in (*arguments, *self._plain)]

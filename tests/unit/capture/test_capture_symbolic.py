@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 from capturing import BATCHED, IMPORTS, Capture, key_path
 
-from aotc.check.padding.trial_files import plan_file
+from aotc.check.trial_records import plan_file
 from aotc.pipeline.build_notes import counted
 from aotc_runtime.schema.bundle_manifest import InputArgument, WeightArgument
 

@@ -13,13 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from aotc.base.child_processes import Processes
-from aotc.base.errors import EngineFailedError, ParityError
+from aotc.base.errors import EngineFailedError, ParityError, finding
 from aotc.base.workers.worker_child import ANSWER, FINDINGS
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.check import parity_process
-from aotc.check.value_trials import ValuesRan
-from aotc.check.value_verdict import CallVerdict, Verdict
-from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
+from aotc.check.trial_records import Call, Outcome, Trial
+from aotc.check.trial_truth import Verdict
+from aotc.check.trial_verdict import Repeat
+from aotc_runtime.schema.bundle_manifest import ParityNotRun
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
 from tests.conftest import ROOT
@@ -35,6 +36,10 @@ FINDING = {
 KEY = ExecutableKey("predict", (("batch", 8),))
 CLOSE = Difference(0.25, 0.5, 7, 80, within=True, excess=0.5, worst="label")
 FAR = replace(CLOSE, within=False, excess=2.0)
+
+
+def fixture(difference: Difference, key: ExecutableKey = KEY) -> Outcome:
+    return Outcome(Trial(Call(key)), difference)
 
 
 def answered(script: str, tmp_path: Path, **options: Any) -> parity_process.Ran:
@@ -70,26 +75,25 @@ def refused(script: str, tmp_path: Path) -> ParityError:
 
 
 def test_results_within_tolerance_are_recorded_with_their_errors(tmp_path: Path) -> None:
-    outcomes = answered(answer(fixtures=[(KEY, CLOSE)]), tmp_path)
-    ran = ParityRan(max_abs="0.25", max_rel="0.5", ulp_max=7, elements=80, worst="label")
-    assert outcomes == parity_process.Ran(((KEY, ran),), [])
+    outcomes = answered(answer(outcomes=[fixture(CLOSE)]), tmp_path)
+    assert outcomes == parity_process.Ran((fixture(CLOSE),))
 
 
 def test_what_a_caller_gets_otherwise_than_from_plain_jax_is_a_failure(tmp_path: Path) -> None:
-    differing = [parity_process.Differing("predict result", "a tuple", "a list")]
-    error = refused(answer(differing=differing, fixtures=[(KEY, CLOSE)]), tmp_path)
-    (finding,) = error.findings
-    assert (finding.code, finding.where) == ("AOTC-E959", "predict result for cpu-x86-64-v3")
-    assert "a tuple" in finding.expected and "a list" in finding.found
+    differing = [finding("AOTC-E959", "predict result", "a list", expected="a tuple")]
+    error = refused(answer(differing=differing, outcomes=[fixture(CLOSE)]), tmp_path)
+    (found,) = error.findings
+    assert (found.code, found.where) == ("AOTC-E959", "predict result for cpu-x86-64-v3")
+    assert "a tuple" in found.expected and "a list" in found.found
 
 
 def test_every_result_beyond_its_tolerance_is_reported(tmp_path: Path) -> None:
-    fixtures = [
-        (KEY, CLOSE),
-        (ExecutableKey("predict", (("batch", 64),)), FAR),
-        (ExecutableKey("f"), replace(FAR, max_abs=math.inf)),
+    outcomes = [
+        fixture(CLOSE),
+        fixture(FAR, ExecutableKey("predict", (("batch", 64),))),
+        fixture(replace(FAR, max_abs=math.inf), ExecutableKey("f")),
     ]
-    error = refused(answer(fixtures=fixtures), tmp_path)
+    error = refused(answer(outcomes=outcomes), tmp_path)
     assert type(error) is EngineFailedError
     assert [finding.code for finding in error.findings] == ["AOTC-E951", "AOTC-E951"]
     assert error.exit_code == 8
@@ -98,9 +102,9 @@ def test_every_result_beyond_its_tolerance_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_wrong_result_of_plain_jax_is_no_failure_of_the_engine(tmp_path: Path) -> None:
-    verdicts = [CallVerdict(Verdict("label", True, 80), "plain JAX")]
+    verdicts = [Verdict("label", True, 80, opinion="plain JAX")]
     with pytest.raises(ParityError) as caught:
-        answered(answer(fixtures=[(KEY, FAR)]), tmp_path, ask_verdicts=lambda _: verdicts)
+        answered(answer(outcomes=[fixture(FAR)]), tmp_path, ask_verdicts=lambda _: verdicts)
     assert type(caught.value) is ParityError
     assert "plain JAX is wrong" in caught.value.findings[0].hint
 
@@ -150,8 +154,9 @@ def test_an_engine_that_fails_is_named_as_such(tmp_path: Path, code: str, title:
 
 
 def test_an_engine_that_fails_at_a_trial_fails_at_a_call(tmp_path: Path) -> None:
-    failed = parity_process.Differing("f with the inputs nan", "", "no buffer", is_failure=True)
-    other = parity_process.Differing("f result", "a tuple", "a list")
+    cause = parity_process.AT_A_CALL
+    failed = finding("AOTC-E953", "f with the inputs nan", "no buffer", cause=cause)
+    other = finding("AOTC-E959", "f result", "a list", expected="a tuple")
     with pytest.raises(EngineFailedError) as caught:
         answered(answer(differing=[failed]), tmp_path)
     assert caught.value.findings[0].title == "engine fails at a call"
@@ -176,7 +181,7 @@ def test_environment_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     monkeypatch.setenv("TF_CPP_MAX_VLOG_LEVEL", "9")
     environment = tmp_path / "environment"
-    answered(f"env > {environment}; {answer(fixtures=[(KEY, CLOSE)])}", tmp_path)
+    answered(f"env > {environment}; {answer(outcomes=[fixture(CLOSE)])}", tmp_path)
     names = {line.partition("=")[0] for line in environment.read_text().splitlines()}
     assert not names & {"XLA_FLAGS", "TF_CPP_MAX_VLOG_LEVEL"}
     assert "PATH" in names or "PATH" not in os.environ
@@ -237,7 +242,7 @@ def test_executables_for_processors_run_confined(worker: str, tmp_path: Path) ->
 
 
 def test_results_that_vary_between_calls_fail_the_build(tmp_path: Path) -> None:
-    varying = ValuesRan(KEY, (), "within", changed="probabilities")
-    (finding,) = refused(answer(values=[varying]), tmp_path).findings
+    varying = Repeat(KEY, is_identical=False, changed="probabilities")
+    (finding,) = refused(answer(repeats=[varying]), tmp_path).findings
     assert finding.code == "AOTC-E959"
     assert finding.where == "predict[batch=8] for cpu-x86-64-v3, output probabilities"

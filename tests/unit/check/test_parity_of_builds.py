@@ -90,5 +90,5 @@ def test_a_bundle_that_is_refused_is_never_not_run_here(
 
 def test_every_built_executable_runs(digits_bundle: Bundle, tmp_path: Path) -> None:
     outcomes = parity_process.run(*digits_bundle, "cpu-x86-64-v3", tmp_path, Processes())
-    labels = [key.label for key, _ in outcomes.fixtures]
+    labels = [each.trial.call.key.label for each in outcomes.outcomes]
     assert labels == ["predict[batch=1]", "predict[batch=8]", "predict[batch=64]"]

@@ -1,4 +1,4 @@
-"""Inputs of value trials: which numbers they hold, and that a caller may pass them."""
+"""Inputs of trials: which numbers they hold, and that a caller may pass them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from aotc.check.value_inputs import (
+from aotc.check.trial_inputs import (
     EXTREME,
     INFINITE,
     KINDS,
@@ -21,15 +21,21 @@ from aotc.check.value_inputs import (
 FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e8m0fnu")
 INTEGERS = ("int4", "uint4", "int8", "int32", "uint32", "int64", "uint64")
 SHAPES = ((), (1,), (6,), (1, 5), (3, 4), (0, 4))
+FLOATING = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
 
 
 def _dtype(name: str) -> np.dtype[Any]:
     return np.dtype(getattr(ml_dtypes, name, name))
 
 
+def _sample(
+    name: str, shape: tuple[int, ...], bounds: tuple[float, float] = (0.0, 4.0)
+) -> np.ndarray[Any, Any]:
+    return np.asarray(np.random.default_rng(0).uniform(*bounds, shape)).astype(_dtype(name))
+
+
 def _one(kind: str, **leaf: Any) -> np.ndarray[Any, Any]:
-    given = {"path": "x", "dtype": _dtype("float32"), "shape": (8, 64), **leaf}
-    (made,) = trial_inputs(kind, [TrialLeaf(**given)])
+    (made,) = trial_inputs(kind, [TrialLeaf(**{"path": "x", "sample": FLOATING, **leaf})])
     return made
 
 
@@ -37,7 +43,7 @@ def _one(kind: str, **leaf: Any) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "bool", "complex64"])
 def test_trial_inputs_keep_dtype_and_shape_and_repeat(kind: str, name: str) -> None:
     for shape in SHAPES:
-        leaf = TrialLeaf("x", _dtype(name), shape)
+        leaf = TrialLeaf("x", _sample(name, shape))
         first, again = (trial_inputs(kind, [leaf])[0] for _ in range(2))
         assert (first.dtype, first.shape) == (leaf.dtype, shape)
         assert first.tobytes() == again.tobytes()
@@ -50,7 +56,7 @@ def test_trial_inputs_keep_dtype_and_shape_and_repeat(kind: str, name: str) -> N
 )
 def test_trial_inputs_keep_to_bounds(kind: str, name: str, bounds: tuple[float, float]) -> None:
     for shape in SHAPES:
-        leaf = TrialLeaf("x", _dtype(name), shape, bounds)
+        leaf = TrialLeaf("x", _sample(name, shape, bounds), bounds)
         (made,) = trial_inputs(kind, [leaf], [np.float32([3.0, 100.0])])
         wide = made.astype(np.float64)
         assert ((wide >= bounds[0]) & (wide <= bounds[1])).all()
@@ -59,7 +65,7 @@ def test_trial_inputs_keep_to_bounds(kind: str, name: str, bounds: tuple[float, 
 def test_trial_inputs_other_differs_from_the_sample_in_every_element() -> None:
     zeros, some = np.zeros((4, 6), np.float32), np.arange(24, dtype=np.float32).reshape(4, 6)
     for sample in (zeros, some, np.ones_like(some), some % 3 == 0, (some % 5).astype(np.int32)):
-        assert (_one(OTHER, dtype=sample.dtype, shape=(4, 6), sample=sample) != sample).all()
+        assert (_one(OTHER, sample=sample) != sample).all()
 
 
 def test_trial_inputs_special_values_stand_among_ordinary_rows() -> None:
@@ -82,28 +88,96 @@ def test_trial_inputs_offset_has_one_sign_far_from_zero() -> None:
 
 def test_trial_inputs_magnitudes_come_close_to_constants_of_the_program() -> None:
     mean = np.float32([101325.0, 2024.0, 1.7e9, 273.15])
-    leaf = TrialLeaf("x", _dtype("float32"), (3, 4))
+    leaf = TrialLeaf("x", FLOATING[:3, :4])
     (made,) = trial_inputs(MAGNITUDES, [leaf], [mean])
     assert (np.abs(made / mean - 1) < 0.01).any(0).sum() >= 3
     assert np.abs(_one(MAGNITUDES)).max() / np.abs(_one(MAGNITUDES)).min() > 1e4
 
 
 def test_trial_inputs_integers_and_booleans_reach_their_ends() -> None:
-    extreme = _one(EXTREME, dtype=_dtype("int32"), bounds=(-2, 9))
+    booleans = _sample("bool", (8, 64))
+    extreme = _one(EXTREME, sample=_sample("int32", (8, 64)), bounds=(-2, 9))
     assert {extreme.min(), extreme.max()} == {-2, 9}
-    assert _one(OFFSET, dtype=_dtype("bool")).all()
-    assert not _one(EXTREME, dtype=_dtype("bool"), shape=(6,)).any()
-    assert 0 < _one(NAN, dtype=_dtype("bool")).sum() < 8 * 64
+    assert _one(OFFSET, sample=booleans).all()
+    assert not _one(EXTREME, sample=booleans[0, :6]).any()
+    assert 0 < _one(NAN, sample=booleans).sum() < 8 * 64
 
 
 def test_trial_inputs_leave_fixed_leaves_as_they_are() -> None:
     mask = np.array([True, True, False])
     for kind in KINDS:
-        made = _one(kind, dtype=mask.dtype, shape=(3,), sample=mask, is_fixed=True)
+        made = _one(kind, sample=mask, is_fixed=True)
         assert made.tobytes() == mask.tobytes()
 
 
 def test_trial_inputs_keep_a_scalar_ordinary_beside_arrays() -> None:
-    leaves = [TrialLeaf("x", _dtype("float32"), (4,)), TrialLeaf("t", _dtype("float32"), ())]
+    leaves = [TrialLeaf("x", FLOATING[0, :4]), TrialLeaf("t", FLOATING[0, 0])]
     assert np.isfinite(trial_inputs(NAN, leaves)[1])
     assert np.isnan(trial_inputs(NAN, leaves[1:])[0])
+
+
+def _leaf(
+    path: str, shape: tuple[int | str, ...], dtype: str = "float32", **more: Any
+) -> TrialLeaf:
+    """A leaf of five rows, whose axes that are integers carry no dimension."""
+    sizes = tuple(axis if isinstance(axis, int) else 5 for axis in shape)
+    fixed = tuple(isinstance(axis, int) for axis in shape)
+    return TrialLeaf(path, np.ones(sizes, _dtype(dtype)), fixed_axes=fixed, **more)
+
+
+@pytest.mark.parametrize("sample", ["low", "high"])
+@pytest.mark.parametrize("shape", [(), (2,), ("rows",), ("rows", 2), (2, "2*rows")])
+def test_an_integer_holds_the_edge_of_its_range(sample: str, shape: tuple[int | str, ...]) -> None:
+    edge = {"low": 3, "high": 1003}[sample]
+    (array,) = trial_inputs(sample, [_leaf("pos", shape, "int32", bounds=(3, 1003))])
+    first = tuple(slice(None) if isinstance(axis, int) else 0 for axis in shape)
+    assert (array[first] == edge).all()
+    assert ((array <= 503) == (sample == "low")).all()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "low", "high"),
+    [((-1, 1), {-1}, {1}), ((-2, 2), {-2, -1}, {1, 2}), ((0, 1), {0}, {1}), ((0, 0), {0}, {0})],
+)
+def test_zero_is_in_neither_half(bounds: tuple[int, int], low: set[int], high: set[int]) -> None:
+    leaf = _leaf("x", ("rows", 40), "int32", bounds=bounds)
+    for kind, numbers in (("low", low), ("high", high)):
+        assert set(trial_inputs(kind, [leaf])[0].ravel().tolist()) == numbers
+
+
+@pytest.mark.parametrize(("sample", "sign"), [("mixed", 1), ("reversed", -1)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_low_and_high_numbers_take_turns(sample: str, sign: int, dtype: str) -> None:
+    bounds = (-9, 9) if dtype == "int32" else None
+    leaves = [
+        _leaf("s", (), dtype, bounds=bounds),
+        _leaf("mask", ("rows",), "bool", is_fixed=True),
+        _leaf("d", ("rows", 3), dtype, bounds=bounds),
+        _leaf("e", (2, "rows", 2), dtype, bounds=bounds),
+    ]
+    s, mask, d, e = trial_inputs(sample, leaves)
+    assert mask.all()
+    assert (np.sign(d.astype(np.float32)) * sign).tolist() == [[-1, 1, -1]] * 5
+    assert (np.sign(e.astype(np.float32)) * sign).tolist() == [[[1, -1]] * 5, [[-1, 1]] * 5]
+    assert np.sign(s.astype(np.float32)) * sign == -1
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_high_booleans_hold_what_padding_does_not(fill: bool) -> None:
+    drawn = np.array([True, False, True, False, False])
+    (high,) = trial_inputs("high", [TrialLeaf("keep", drawn, fill=fill)])
+    assert (high != fill).all()
+
+
+def test_what_a_function_makes_stays_but_for_floats() -> None:
+    for sample in (np.arange(4), np.array([True, False]), np.uint32([1, 2])):
+        for kind in ("low", "high", "mixed", "reversed"):
+            leaf = TrialLeaf("x", sample, is_drawn=False, is_made=True, fixed_axes=(False,))
+            assert trial_inputs(kind, [leaf])[0].tolist() == sample.tolist()
+    recorded = TrialLeaf("x", np.float32([2, 4]), is_drawn=False, is_made=True)
+    assert (
+        2
+        <= trial_inputs("low", [recorded])[0].min()
+        <= 3
+        <= trial_inputs("high", [recorded])[0].min()
+    )

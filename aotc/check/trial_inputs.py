@@ -1,10 +1,10 @@
-"""Inputs of value trials: numbers that fixtures drawn from N(0, 1) do not have.
+"""Inputs of trials: numbers that the fixture's own do not show an error with.
 
 `trial_inputs` is a pure function of the leaves and a seed, in numpy alone: the same arguments give
 the same bytes. Every number is one that a caller may pass: within the leaf's bounds where it has
 some; of an integer without bounds one of the fixture's.
 
-Kinds, each for one call:
+Kinds for calls that executables take as they are:
     other: every element differs from the fixture's; booleans are negated.
     nan, infinite: NaN, or infinities of both signs, among ordinary numbers.
     extreme: zeros of both signs, the largest and the smallest normal numbers, a row of zeros,
@@ -12,6 +12,18 @@ Kinds, each for one call:
     offset: one sign, far from zero; integers of the upper half, booleans that are all true.
     magnitudes: both signs and many magnitudes, and numbers close to the program's own constants;
         integers of the lower half.
+
+Kinds for calls that are padded or split. A recorded file that is repeated is the same in every part
+of a split; zeros add nothing to a sum; a maximum over positive numbers does not see the zeros that
+a mask puts beside them.
+    low, high: numbers of the fixture's kind, none like another, all from the lower or the upper
+        half of what the input holds. An integer's stated range begins with its edge: first along
+        each dimension, everywhere along other axes. High booleans all hold the opposite of their
+        padding, if they ever do.
+    mixed: low numbers where the input's place among all paths and the indices along axes that carry
+        no dimension add up to an even number, and high ones elsewhere: a product or a difference of
+        two that are alike has one sign only, or any. No edges, since one that is 0 hides a sign.
+    reversed: the other way round.
 """
 
 import zlib
@@ -23,15 +35,18 @@ import numpy as np
 from msgspec import Struct
 
 type Array = np.ndarray[Any, Any]
+type Bounds = tuple[float, float]
 
 OTHER, NAN, INFINITE, EXTREME = "other", "nan", "infinite", "extreme"
 OFFSET, MAGNITUDES = "offset", "magnitudes"
 
 KINDS = (OTHER, NAN, INFINITE, EXTREME, OFFSET, MAGNITUDES)
-"""All kinds, in the order of their calls."""
+"""The kinds of value trials, in the order of their calls."""
 
 SPECIAL = (NAN, INFINITE, EXTREME)
 """Kinds with special values, which an entry point with `numerics = "finite"` does not promise."""
+
+LOW, HIGH, MIXED, REVERSED = "low", "high", "mixed", "reversed"
 
 FAR = 1000.0
 """The offset of numbers that have no bounds."""
@@ -54,40 +69,168 @@ class TrialLeaf(Struct, frozen=True):
 
     Attributes:
         path: The path of the leaf.
-        dtype: Its dtype; for random keys, the dtype of their data.
-        shape: Its shape; for random keys, the shape of their data.
-        bounds: Inclusive bounds of the numbers; None for all numbers of the dtype.
-        sample: Numbers that a caller passes, of the same shape, such as the fixture's; without them
-            ordinary numbers are generated. Integers with a sample and without bounds are the
-            sample's in another order.
+        sample: Numbers that a caller passes, such as the fixture's; of random keys, their data.
+        bounds: Inclusive bounds of the numbers; None for all floating-point numbers, and for the
+            integers of the sample.
         is_key: Whether these are data of random keys, for which any bits are valid.
         is_fixed: Whether every trial passes the sample, such as a mask that the loader passes.
+        is_drawn: Whether the sample's numbers are drawn, not recorded or a function's.
+        is_made: Whether a function of the user makes the sample: its integers and keys may be
+            positions, which low and high inputs keep.
+        fill: Of a boolean, what pads it.
+        fixed_axes: Whether each axis carries no dimension.
     """
 
     path: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    bounds: tuple[float, float] | None = None
-    sample: Array | None = None
+    sample: Array
+    bounds: Bounds | None = None
     is_key: bool = False
     is_fixed: bool = False
+    is_drawn: bool = True
+    is_made: bool = False
+    fill: bool = False
+    fixed_axes: tuple[bool, ...] = ()
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of its numbers."""
+        dtype: np.dtype[Any] = self.sample.dtype
+        return dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its numbers."""
+        shape: tuple[int, ...] = self.sample.shape
+        return shape
+
+    @property
+    def is_float(self) -> bool:
+        """Return whether it has NaN and infinity."""
+        return _is_float(self.dtype)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The bounds of integers that have some."""
+        assert self.bounds is not None, "others are those of the sample"
+        return int(self.bounds[0]), int(self.bounds[1])
+
+    def within(self, value: Any) -> Any:
+        """Return whether numbers are within the bounds; NaN is within none."""
+        if self.bounds is None:
+            return True
+        low, high = self.bounds
+        return (value >= low) & (value <= high)
 
 
 def trial_inputs(
     kind: str, leaves: Sequence[TrialLeaf], anchors: Sequence[Array] = (), seed: int = 0
 ) -> list[Array]:
-    """Return the inputs of a trial of one of KINDS, in the order of the leaves.
+    """Return the inputs of a trial of one kind, in the order of the leaves.
 
     `anchors` are constants of the program (weights, literals), for numbers close to them: that
     shows where an executable moves constants through sums and products. Another seed gives other
     numbers.
     """
-    has_arrays = any(_is_float(leaf.dtype) and np.prod(leaf.shape) > 1 for leaf in leaves)
+    has_arrays = any(leaf.is_float and np.prod(leaf.shape) > 1 for leaf in leaves)
+    order = sorted(leaf.path for leaf in leaves if not leaf.is_fixed)
     made = []
     for leaf in leaves:
-        generator = np.random.default_rng([seed, zlib.crc32(f"{kind} {leaf.path}".encode())])
-        made.append(_made(kind, leaf, anchors, generator, keeps_scalars=has_arrays))
+        if leaf.is_fixed or not leaf.sample.size:
+            made.append(leaf.sample)
+        elif kind in (LOW, HIGH):
+            made.append(_edged(kind, leaf, _half(kind, leaf, seed)))
+        elif kind in (MIXED, REVERSED):
+            is_even = _is_even(order.index(leaf.path) + (kind == REVERSED), leaf)
+            made.append(np.where(is_even, _half(LOW, leaf, seed), _half(HIGH, leaf, seed)))
+        else:
+            generator = _generator(kind, leaf, seed)
+            made.append(_made(kind, leaf, anchors, generator, keeps_scalars=has_arrays))
     return made
+
+
+def _generator(kind: str, leaf: TrialLeaf, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, zlib.crc32(f"{kind} {leaf.path}".encode())])
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+
+
+def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:
+    """Return low or high numbers of a leaf, without edges."""
+    generator, is_low, sample = _generator(kind, leaf, seed), kind == LOW, leaf.sample
+    if leaf.is_key and not leaf.is_made:
+        return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
+    if leaf.is_float:
+        bounds = leaf.bounds if leaf.is_drawn else _bounds_of(sample)
+        values = _half_floats(generator, leaf.shape, bounds, is_low=is_low)
+        if leaf.dtype.kind == "c":
+            values = values + 1j * generator.standard_normal(leaf.shape)
+        return values.astype(leaf.dtype)
+    if leaf.is_made:
+        return sample
+    if _has_edges(leaf):
+        low, high = _half_integers(*leaf.ends, is_low=is_low)
+        return generator.integers(low, high, leaf.shape, endpoint=True).astype(leaf.dtype)
+    # Numbers from a file: any of them, from one half of their order.
+    values = np.sort(sample.ravel())
+    if leaf.dtype != np.bool_:
+        middle = (len(values) + 1) // 2
+        values = values[:middle] if is_low else values[-middle:]
+    elif not is_low and (leaf.is_drawn or (values != leaf.fill).any()):
+        # A single false of the caller's hides the false that pads a row from `all`.
+        return np.full(leaf.shape, not leaf.fill)
+    return np.asarray(values[generator.integers(0, len(values), leaf.shape)])
+
+
+def _edged(kind: str, leaf: TrialLeaf, made: Array) -> Array:
+    if _has_edges(leaf):
+        first = tuple(slice(None) if is_fixed else 0 for is_fixed in leaf.fixed_axes)
+        made[first] = leaf.ends[kind == HIGH]
+    return made
+
+
+def _has_edges(leaf: TrialLeaf) -> bool:
+    """Return whether it holds integers that are drawn from a range."""
+    is_integer = not (leaf.is_float or leaf.is_key or leaf.dtype == np.bool_)
+    return is_integer and leaf.is_drawn and leaf.bounds is not None
+
+
+def _is_even(place: int, leaf: TrialLeaf) -> Array:
+    """bool[shape]: whether a place and the indices along fixed axes add up to an even number."""
+    indices = np.indices(leaf.shape, sparse=True)
+    along = (i for i, is_fixed in zip(indices, leaf.fixed_axes, strict=True) if is_fixed)
+    return np.broadcast_to(sum(along, np.array(place)) % 2 == 0, leaf.shape)
+
+
+def _bounds_of(array: Array) -> Bounds | None:
+    """Return the smallest and the largest; None where all are zero, or none is a number."""
+    real = np.real(array).astype(np.float64)
+    finite = real[np.isfinite(real)]
+    if not finite.size or not finite.any():
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    # Numbers that are all alike: between half of it and the whole.
+    return (low, high) if low < high else (min(low, low / 2), max(low, low / 2))
+
+
+def _half_floats(
+    generator: np.random.Generator, shape: tuple[int, ...], bounds: Bounds | None, *, is_low: bool
+) -> Array:
+    if bounds is None:
+        values = np.abs(generator.standard_normal(shape))
+        return np.asarray(-values if is_low else values)
+    low, high = bounds
+    middle = low / 2 + high / 2
+    return np.asarray(generator.uniform(*((low, middle) if is_low else (middle, high)), shape))
+
+
+def _half_integers(low: int, high: int, *, is_low: bool) -> tuple[int, int]:
+    middle = (low + high) // 2
+    if low < 0 == middle:
+        # Zero is in neither half: what a mask puts beside numbers hides behind it.
+        return (low, -1) if is_low else (1, high)
+    return (low, middle) if is_low else (min(middle + 1, high), high)
 
 
 def _made(
@@ -98,17 +241,11 @@ def _made(
     *,
     keeps_scalars: bool,
 ) -> Array:
-    if leaf.is_fixed and leaf.sample is not None:
-        return leaf.sample
-    if 0 in leaf.shape:
-        return np.zeros(leaf.shape, leaf.dtype)
     if leaf.is_key:
-        if leaf.sample is not None:
-            return np.asarray(~leaf.sample)
-        return generator.integers(0, 1 << 32, leaf.shape, np.uint32)
+        return np.asarray(~leaf.sample)
     if leaf.dtype == np.bool_:
         return _booleans(kind, leaf, generator)
-    if not _is_float(leaf.dtype):
+    if not leaf.is_float:
         return _integers(kind, leaf, generator)
     if leaf.dtype.kind == "c":
         # The imaginary part of a bounded input is drawn from N(0, 1), as in fixtures.
@@ -120,20 +257,14 @@ def _made(
     return _floats(kind, leaf, anchors, generator, keeps_scalars=keeps_scalars)
 
 
-def _part(leaf: TrialLeaf, part: str, bounds: tuple[float, float] | None) -> TrialLeaf:
-    dtype = np.dtype(np.float32 if leaf.dtype.itemsize == 8 else np.float64)
-    sample = None if leaf.sample is None else np.ascontiguousarray(getattr(leaf.sample, part))
-    return TrialLeaf(leaf.path, dtype, leaf.shape, bounds, sample)
-
-
-def _is_float(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+def _part(leaf: TrialLeaf, part: str, bounds: Bounds | None) -> TrialLeaf:
+    return TrialLeaf(leaf.path, np.array(getattr(leaf.sample, part)), bounds)
 
 
 def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
     if kind == OFFSET:
         return np.ones(leaf.shape, np.bool_)
-    if kind == OTHER and leaf.sample is not None:
+    if kind == OTHER:
         return np.asarray(~leaf.sample)
     mixed = generator.integers(0, 2, leaf.shape).astype(np.bool_)
     if kind != EXTREME:
@@ -146,21 +277,20 @@ def _booleans(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Arr
 
 
 def _integers(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    if leaf.bounds is None and leaf.sample is not None:
+    if leaf.bounds is None:
         # Lengths, offsets, a permutation: what they have in common nobody said.
         if kind == OTHER:
             return np.roll(leaf.sample.ravel(), 1).reshape(leaf.shape)
         return np.asarray(generator.permutation(leaf.sample.ravel())).reshape(leaf.shape)
-    low, high = _integer_bounds(leaf)
-    middle = (low + high) // 2
+    low, high = leaf.ends
     wide = np.dtype(np.uint64 if leaf.dtype.name == "uint64" else np.int64)
-    if kind == OTHER and leaf.sample is not None:
+    if kind == OTHER:
         held = leaf.sample.astype(wide)
         return np.where(held >= high, low, held + (low < high)).astype(leaf.dtype)
     if kind == OFFSET:
-        low = min(middle + 1, high)
+        low, high = _half_integers(low, high, is_low=False)
     elif kind == MAGNITUDES:
-        high = middle
+        high = (low + high) // 2
     # The same number everywhere: as an index, whatever is at it meets a NaN.
     drawn = generator.integers(low, high, () if kind == NAN else leaf.shape, wide, endpoint=True)
     drawn = np.broadcast_to(drawn, leaf.shape)
@@ -168,13 +298,6 @@ def _integers(kind: str, leaf: TrialLeaf, generator: np.random.Generator) -> Arr
         turn = np.arange(drawn.size).reshape(leaf.shape) % 3
         drawn = np.where(turn == 0, low, np.where(turn == 1, high, drawn))
     return drawn.astype(leaf.dtype)
-
-
-def _integer_bounds(leaf: TrialLeaf) -> tuple[int, int]:
-    if leaf.bounds is not None:
-        return int(leaf.bounds[0]), int(leaf.bounds[1])
-    info = ml_dtypes.iinfo(leaf.dtype)
-    return int(info.min), int(info.max)
 
 
 def _floats(
@@ -187,35 +310,29 @@ def _floats(
 ) -> Array:
     match kind:
         case "other":
-            values = _others(leaf, generator)
+            values = _others(leaf)
         case "offset":
             values = _far(leaf, generator)
         case "magnitudes":
             values = _scattered(leaf, anchors, generator)
         case _:
-            values = _ordinary(leaf, generator)
+            values = _ordinary(leaf)
     made = _cast(values, leaf)
     if kind in SPECIAL and not (keeps_scalars and made.size == 1):
         _sprinkle(made, _specials(kind, leaf), generator)
-        if kind == EXTREME and _within(0.0, leaf):
+        if kind == EXTREME and leaf.within(0.0):
             _blank_row(made)
     return made
 
 
-def _ordinary(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
-    """Return float64 of the leaf's shape: the reversed sample, or without one, random numbers."""
-    if leaf.sample is not None:
-        return np.flip(leaf.sample).astype(np.float64)
-    if leaf.bounds is not None:
-        return generator.uniform(*leaf.bounds, leaf.shape)
-    return generator.standard_normal(leaf.shape)
+def _ordinary(leaf: TrialLeaf) -> Array:
+    """Return float64 of the leaf's shape: the reversed sample."""
+    return np.flip(leaf.sample).astype(np.float64)
 
 
-def _others(leaf: TrialLeaf, generator: np.random.Generator) -> Array:
+def _others(leaf: TrialLeaf) -> Array:
     """Ordinary numbers that differ from the sample in every element where the bounds let them."""
-    values = _ordinary(leaf, generator)
-    if leaf.sample is None:
-        return values
+    values = _ordinary(leaf)
     held = leaf.sample.astype(np.float64)
     low, high = leaf.bounds or (-np.inf, np.inf)
     for other in (
@@ -256,12 +373,12 @@ def _scattered(leaf: TrialLeaf, anchors: Sequence[Array], generator: np.random.G
         apart *= generator.choice([-1.0, 1.0], leaf.shape)
         for number, anchor in enumerate(near):
             close = np.broadcast_to(anchor, leaf.shape) * (1 + apart)
-            values = np.where((turn == number) & _within(close, leaf), close, values)
+            values = np.where((turn == number) & leaf.within(close), close, values)
     if _has_rows(leaf.shape):
         # Every second row has one magnitude: what is added to it may be lost, or all there is.
         rows = _rows(leaf.shape)
-        row = _ordinary(leaf, generator) * np.resize(ROW_SCALES, rows.size)[rows // 2]
-        values = np.where((rows % 2 == 1) & _within(row, leaf), row, values)
+        row = _ordinary(leaf) * np.resize(ROW_SCALES, rows.size)[rows // 2]
+        values = np.where((rows % 2 == 1) & leaf.within(row), row, values)
     return values
 
 
@@ -291,7 +408,7 @@ def _specials(kind: str, leaf: TrialLeaf) -> list[float]:
         most, least = _largest(leaf), float(ml_dtypes.finfo(leaf.dtype).smallest_normal)
         values = [-0.0, most, least, 0.0, -most, -least]
         values += [] if leaf.bounds is None else leaf.bounds
-    return [value for value in values if _within(value, leaf)]
+    return [value for value in values if leaf.within(value)]
 
 
 def _sprinkle(made: Array, specials: Sequence[float], generator: np.random.Generator) -> None:
@@ -335,14 +452,6 @@ def _largest(leaf: TrialLeaf) -> float:
     return float(ml_dtypes.finfo(leaf.dtype).max)
 
 
-def _within(value: Any, leaf: TrialLeaf) -> Any:
-    """Return whether numbers are within the bounds of a leaf; NaN is within none."""
-    if leaf.bounds is None:
-        return True
-    low, high = leaf.bounds
-    return (value >= low) & (value <= high)
-
-
 def _cast(values: Array, leaf: TrialLeaf) -> Array:
     """Return the leaf's dtype, without going over its largest number or its bounds by rounding."""
     made = _clipped(values, leaf.dtype)
@@ -352,8 +461,7 @@ def _cast(values: Array, leaf: TrialLeaf) -> Array:
     with np.errstate(all="ignore"):
         wide = made.astype(np.float64)
     outside = (wide < low) | (wide > high)
-    inside = np.asarray(leaf.sample if leaf.sample is not None else (low + high) / 2)
-    return np.where(outside, inside.astype(leaf.dtype), made) if outside.any() else made
+    return np.where(outside, leaf.sample, made) if outside.any() else made
 
 
 def _clipped(values: Array, dtype: np.dtype[Any]) -> Array:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
-from aotc.check.value_verdict import (
-    CallVerdict,
+from aotc.check.trial_truth import (
     Truth,
     Verdict,
     second_opinion,
@@ -126,8 +126,8 @@ def test_second_opinion_names_who_differs(found: float, plain: float, who: str) 
 def test_a_judgement_by_the_interpreter_overrules_a_truth_that_plain_jax_is_far_from() -> None:
     verdict = _judged(PLAIN + np.float32(0.5), plain=PLAIN + np.float32(500))
     assert verdict.right and not verdict.is_settled
-    assert not CallVerdict(verdict, "engine").is_right
-    assert CallVerdict(verdict, "").is_right
+    assert not replace(verdict, opinion="engine").is_accepted
+    assert verdict.is_accepted
 
 
 def test_what_sums_in_another_order_change_needs_no_second_opinion() -> None:

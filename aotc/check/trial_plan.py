@@ -1,10 +1,11 @@
-"""Plans which calls are tried to test padding and splitting.
+"""Plans the trials of an entry point.
 
-They are several sizes below each profile, with every kind of fill; the sums of profiles that a
-larger call is split into; and calls of different sizes side by side.
+Executables take calls of their own sizes as they are, with every kind of inputs. To test padding
+and splitting, there are several sizes below each profile, with every kind of fill; the sums of
+profiles that a larger call is split into; and calls of different sizes side by side.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import prod
 
@@ -12,28 +13,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.stages import CapturedEntryPoint
-from aotc.check.padding.trial_records import (
+from aotc.check.trial_inputs import HIGH, KINDS, LOW, MIXED, REVERSED, TrialLeaf
+from aotc.check.trial_records import FIXTURE, Array, Call, EntryTrials, Sizes, Trial
+from aotc.check.trial_run import (
     ABOUT_FLOATS,
     ABOUT_NUMBERS,
     DECLARED,
-    FIXTURE,
-    HIGH,
     LARGEST,
-    LOW,
-    MIXED,
-    REVERSED,
     SMALLEST,
-    EntryTrials,
-    PlannedTrial,
-    Sizes,
     fill_of,
     is_float,
+    shape_at,
 )
-from aotc.check.padding.trial_run import shape_at
-from aotc.config.build_manifest import DimensionSpec, EntryPointSpec, at_once
-from aotc_runtime.schema.bundle_manifest import Dimension, DType, Pad, Split
+from aotc.config.build_manifest import (
+    DimensionSpec,
+    EntryPointSpec,
+    InputLeaf,
+    at_once,
+)
+from aotc_runtime.schema.bundle_manifest import Dimension, DType, Split, TensorSpec
+from aotc_runtime.schema.manifest_labels import executable_key
 from aotc_runtime.schema.size_expressions import Relation, parse_expression, parse_relation
 from aotc_runtime.serving.routing.joined_rows import mixable
+from aotc_runtime.serving.routing.padded_arrays import fill_value
 
 POINTS_MAX = 4096
 """Combinations of sizes that are considered for one profile; of more, evenly spaced ones."""
@@ -69,6 +71,10 @@ class _Planner(Struct, frozen=True):
     accepted: Mapping[str, Dimension]
     relations: Sequence[Relation]
     profiles: Sequence[Sizes]
+
+    def call(self, sizes: Sizes, inputs: str) -> Call:
+        """Return a call of the entry point."""
+        return Call(executable_key(self.captured.name, sizes), inputs)
 
     def sizes_below(self, profile: Sizes, name: str) -> range:
         """Return sizes of one dimension that are padded to this profile, whatever relations say."""
@@ -106,7 +112,7 @@ class _Planner(Struct, frozen=True):
         allowed = [p for p in points if all(relation.holds(p) for relation in self.relations)]
         return sorted(allowed, key=lambda p: (prod(p.values()), tuple(p.values())))
 
-    def padded(self) -> Iterator[PlannedTrial]:
+    def padded(self) -> Iterator[Trial]:
         """Yield trials below each profile, padded in one dimension and in all."""
         is_many = len(self.profiles) > MANY_PROFILES
         for profile in self.profiles:
@@ -127,12 +133,12 @@ class _Planner(Struct, frozen=True):
 
     def _tried(
         self, dimensions: tuple[str, ...], sizes: Sizes, profile: Sizes, samples: Sequence[str]
-    ) -> Iterator[PlannedTrial]:
+    ) -> Iterator[Trial]:
         given = {*self.entry.masks, *self.entry.lengths}
         padded = {
-            leaf: tensor
-            for leaf, tensor in enumerate(self.captured.inputs)
-            if leaf not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
+            tensor.path: tensor.dtype
+            for tensor in self.captured.inputs
+            if tensor.path not in given and shape_at(tensor, sizes) != shape_at(tensor, profile)
         }
         kinds = [(fill, FIXTURE) for fill in self._fills(dimensions)]
         kinds += [(DECLARED, sample) for sample in samples]
@@ -141,18 +147,17 @@ class _Planner(Struct, frozen=True):
             kinds += [(LARGEST, LOW), (SMALLEST, HIGH)]
         for fill, inputs in kinds:
             filled = {
-                tensor.path: str(fill_of(self.entry, leaf, tensor.dtype, fill))
-                for leaf, tensor in padded.items()
+                path: str(fill_of(self.entry, path, dtype, fill)) for path, dtype in padded.items()
             }
-            yield PlannedTrial(dimensions, sizes, (profile,), fill, inputs, filled)
+            yield Trial(self.call(sizes, inputs), dimensions, (profile,), fill, filled)
 
     def _fills(self, dimensions: Sequence[str]) -> Sequence[str]:
         """Return the types of fill that change at least one input."""
         given = {*self.entry.held, *self.entry.masks, *self.entry.lengths}
         dtypes = [
             tensor.dtype
-            for leaf, tensor in enumerate(self.captured.inputs)
-            if leaf not in given
+            for tensor in self.captured.inputs
+            if tensor.path not in given
             and any(not parse_expression(a).names().isdisjoint(dimensions) for a in tensor.shape)
         ]
         if not dtypes:
@@ -160,7 +165,7 @@ class _Planner(Struct, frozen=True):
         floats = ABOUT_FLOATS if any(map(is_float, dtypes)) else ()
         return (DECLARED, *floats, *ABOUT_NUMBERS)
 
-    def split(self, name: str) -> Iterator[PlannedTrial]:
+    def split(self, name: str) -> Iterator[Trial]:
         """Yield trials with twice the same profile, and a profile with the next smaller one."""
         groups: dict[tuple[tuple[str, int], ...], list[int]] = {}
         for profile in self.profiles:
@@ -175,24 +180,23 @@ class _Planner(Struct, frozen=True):
                 # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
                 allowed = self.at_most(whole, [pad for pad in self.pads if pad != name])
                 for inputs in (FIXTURE, *HALVES) if allowed else ():
-                    yield PlannedTrial(
+                    yield Trial(
+                        self.call(allowed[-1], inputs),
                         dimensions=(name,),
-                        sizes=allowed[-1],
-                        profiles=tuple(
-                            dict(sorted({**whole, name: part}.items())) for part in parts
-                        ),
-                        fill="",
-                        inputs=inputs,
+                        profiles=tuple({**whole, name: part} for part in parts),
                     )
 
-    def beside(self, name: str) -> Iterator[PlannedTrial]:
+    def beside(self, name: str) -> Iterator[Trial]:
         """Yield trials with one row beside rows of calls of other sizes where it is padded.
 
         They are the smallest and the largest call, in the profile with the fewest rows of those
         alike in the rest.
         """
         inputs, outputs = self.captured.inputs, self.captured.outputs
-        mixed = mixable(inputs, outputs, name, self.pads, self.entry.masks, self.entry.lengths)
+        entry, leaves = self.entry, {tensor.path: leaf for leaf, tensor in enumerate(inputs)}
+        masks = {leaves[path]: each for path, each in entry.masks.items()}
+        lengths = {leaves[path]: each for path, each in entry.lengths.items()}
+        mixed = mixable(inputs, outputs, name, self.pads, masks, lengths)
         least = self.least(name)
         tried: set[tuple[tuple[str, int], ...]] = set()
         for profile in sorted(self.profiles, key=lambda sizes: sizes[name]):
@@ -206,7 +210,8 @@ class _Planner(Struct, frozen=True):
                 continue
             for sizes in (allowed[0], allowed[-1]) if allowed else ():
                 for sample in (FIXTURE, *HALVES) if sizes == allowed[0] else (FIXTURE,):
-                    yield PlannedTrial((name,), sizes, (profile,), DECLARED, sample, {}, smallest)
+                    call = self.call(sizes, sample)
+                    yield Trial(call, (name,), (profile,), DECLARED, beside=smallest)
 
 
 def _thinned(values: range, most: int) -> list[int]:
@@ -221,83 +226,99 @@ def plan_trials(
     spec: EntryPointSpec,
     dimensions: Mapping[str, DimensionSpec],
     profiles: Sequence[Mapping[str, int]],
-    ranges: Mapping[str, tuple[int, int]],
+    fixtures: Iterable[Mapping[str, Array]] = (),
 ) -> EntryTrials:
     """Plan the trials of an entry point for the profiles of one target.
 
-    `ranges` maps paths of inputs to the smallest and largest integers that they hold, as
-    `aotc.check.padding.trial_samples.ranges` returns them.
+    `fixtures` has the inputs of each profile by path.
     """
-    policies = {name: at_once(policy) for name, policy in spec.out_of_profile.items()}
-    pads = spec.pads
-    leaf_of = {tensor.path: index for index, tensor in enumerate(captured.inputs)}
-    fills = {
-        leaf_of[path]: value
-        for pad in pads.values()
-        for path, value in pad.fill.items()
-        if path in leaf_of
-    }
-    masks: dict[int, tuple[str, ...]] = {}
-    for name, pad in pads.items():
+    name, pads = captured.name, spec.pads
+    # Nothing else in plain JAX depends on the tolerance, and the plan is a part of its cache key.
+    tolerance = spec.tolerance if spec.out_of_profile else None
+    fills = {path: value for pad in pads.values() for path, value in pad.fill.items()}
+    masks: dict[str, tuple[str, ...]] = {}
+    for dimension, pad in pads.items():
         if pad.mask:
-            leaf = leaf_of[pad.mask]
-            masks[leaf] = (*masks.get(leaf, ()), name)
-    bounds = {leaf_of[path]: each for path, each in sorted(ranges.items())}
+            masks[pad.mask] = (*masks.get(pad.mask, ()), dimension)
+    held = ranges(captured.inputs, spec, fixtures) if spec.out_of_profile else {}
+    # A caller's own mask, for which another fill proves nothing.
+    own = {
+        tensor.path: "true" if tensor.dtype is DType.BOOL else "0"
+        for tensor in captured.inputs
+        if tensor.dtype is DType.BOOL or held.get(tensor.path) == ZERO_OR_ONE
+    }
     entry = EntryTrials(
-        entry_point=captured.name,
-        rtol=spec.tolerance.rtol,
-        atol=spec.tolerance.atol,
+        entry_point=name,
+        rtol=tolerance.rtol if tolerance else 0.0,
+        atol=tolerance.atol if tolerance else 0.0,
         fills=fills,
-        held=_held(captured, fills, bounds),
+        held=tuple(path for path in own if own[path] == "true" or path in fills),
         masks=masks,
-        lengths={leaf_of[pad.length]: name for name, pad in pads.items() if pad.length},
-        trials=(),
-        ranges=bounds,
-        marks=_marks(captured, fills, bounds, pads),
+        lengths={pad.length: dimension for dimension, pad in pads.items() if pad.length},
+        ranges=held,
+        marks={path: fill for path, fill in own.items() if path not in {*fills, *masks}},
     )
     relations = [parse_relation(text) for text in spec.relations]
-    accepted = {name: known.accepted for name, known in dimensions.items()}
+    accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
     planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes)
-    planned = [*planner.padded()]
-    for name, policy in policies.items():
-        if isinstance(policy, Split):
-            planned += [*planner.split(name), *planner.beside(name)]
+    planned = [Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *KINDS)]
+    planned += planner.padded()
+    for dimension, policy in spec.out_of_profile.items():
+        if isinstance(at_once(policy), Split):
+            planned += [*planner.split(dimension), *planner.beside(dimension)]
     return replace(entry, trials=tuple(planned))
 
 
-def _held(
-    captured: CapturedEntryPoint, fills: Mapping[int, str], ranges: Mapping[int, tuple[int, int]]
-) -> tuple[int, ...]:
-    """Return the leaves that may be a caller's own mask, for which another fill proves nothing.
+def ranges(
+    inputs: Sequence[TensorSpec], spec: EntryPointSpec, fixtures: Iterable[Mapping[str, Array]]
+) -> dict[str, tuple[int, int]]:
+    """Map paths of integers to the smallest and largest numbers that they hold.
 
-    They are booleans, and integers of 0 and 1 whose fill is stated.
+    These are the manifest's range, or else that of the fixtures (`fixtures` maps paths to inputs),
+    which are then recorded or come from a function: an index beyond its table gives NaN. Inputs
+    whose numbers are all alike are left out, as they prove nothing of others.
     """
-    return tuple(
-        leaf
-        for leaf, tensor in enumerate(captured.inputs)
-        if tensor.dtype is DType.BOOL or (leaf in fills and ranges.get(leaf) == ZERO_OR_ONE)
-    )
-
-
-def _marks(
-    captured: CapturedEntryPoint,
-    fills: Mapping[int, str],
-    ranges: Mapping[int, tuple[int, int]],
-    pads: Mapping[str, Pad],
-) -> dict[str, str]:
-    """Map inputs that may be a caller's own mask, without a stated fill, to the fill to state.
-
-    It is the value that they do not hold, or are not held at.
-    """
-    by_loader = {pad.mask for pad in pads.values()}
-    return {
-        tensor.path: "true" if tensor.dtype is DType.BOOL else "0"
-        for leaf, tensor in enumerate(captured.inputs)
-        if leaf not in fills
-        and tensor.path not in by_loader
-        and (tensor.dtype is DType.BOOL or ranges.get(leaf) == ZERO_OR_ONE)
+    stated = spec.fixtures.ranges
+    integers = {
+        each.path
+        for each in inputs
+        if not (is_float(each.dtype) or each.dtype is DType.BOOL or each.key_impl)
     }
+    found = {
+        path: (int(stated[path][0]), int(stated[path][1])) for path in integers & stated.keys()
+    }
+    left = integers - found.keys()
+    for arrays in fixtures if left else ():
+        for path in left:
+            if arrays[path].size:
+                numbers = (int(arrays[path].min()), int(arrays[path].max()))
+                low, high = found.get(path, numbers)
+                found[path] = (min(low, numbers[0]), max(high, numbers[1]))
+    return {path: (low, high) for path, (low, high) in sorted(found.items()) if low < high}
+
+
+def trial_leaves(
+    inputs: Sequence[TensorSpec], spec: EntryPointSpec, fixture: Mapping[str, Array]
+) -> list[TrialLeaf]:
+    """Describe inputs for other numbers than those of a fixture, which has them by path."""
+    fills = {path: fill for pad in spec.pads.values() for path, fill in pad.fill.items()}
+    declared, is_recorded = spec.leaves, spec.fixtures.file is not None
+    return [
+        TrialLeaf(
+            path=path,
+            sample=fixture[path],
+            bounds=spec.fixtures.ranges.get(path),
+            is_key=tensor.key_impl is not None,
+            is_fixed=path in spec.by_loader,
+            is_drawn=isinstance(declared.get(path), InputLeaf) and not is_recorded,
+            is_made=not isinstance(declared.get(path), InputLeaf),
+            fill=tensor.dtype is DType.BOOL and bool(fill_value(fills.get(path, "0"), DType.BOOL)),
+            fixed_axes=tuple(not parse_expression(axis).names() for axis in tensor.shape),
+        )
+        for tensor in inputs
+        for path in [tensor.path]
+    ]
 
 
 def _ends_and_middle(points: Sequence[Sizes]) -> list[Sizes]:

@@ -17,8 +17,11 @@ FAR = 1e-2
 """Errors of plain JAX above this part of the largest number are more than rounding."""
 
 
+type Side = Literal["engine", "plain JAX", "both", "rounding", ""]
+
+
 class Verdict(Struct, frozen=True):
-    """The judgement of one output.
+    """The judgement of one output, or of a call by the output that decides.
 
     Attributes:
         output: Its path.
@@ -29,8 +32,9 @@ class Verdict(Struct, frozen=True):
         found: Largest error of the executable against the truth; None without one.
         plain: Largest error of plain JAX against the truth; None without one.
         scale: The largest finite number of the truth.
-        wrong: The side whose result is wrong.
+        by_truth: The side whose result is wrong by the truth.
         is_order: Whether sums in another order explain every element beyond the tolerance.
+        opinion: The wrong side by StableHLO's interpreter; "" if it was not run, or none is.
     """
 
     output: str
@@ -42,8 +46,19 @@ class Verdict(Struct, frozen=True):
     found: float | None = None
     plain: float | None = None
     scale: float = 0.0
-    wrong: Literal["engine", "plain JAX", "rounding", ""] = ""
+    by_truth: Side = ""
     is_order: bool = False
+    opinion: Side = ""
+
+    @property
+    def wrong(self) -> Side:
+        """Return the side whose result is wrong, if it is known."""
+        return self.opinion or self.by_truth
+
+    @property
+    def is_accepted(self) -> bool:
+        """Return whether the executable may differ from plain JAX here."""
+        return self.right and self.opinion != "engine"
 
     @property
     def is_settled(self) -> bool:
@@ -108,14 +123,12 @@ def verdict_of(
         found=_error(found, exact),
         plain=max(_error(*pair) for pair in own),
         scale=_error(exact, np.zeros_like(exact)),
-        wrong=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
+        by_truth=_wrong_side(found, plain, exact, rtol, atol) if is_right else "engine",
         is_order=bool((close | _is_order(found, exact, truth.orders)).all()),
     )
 
 
-def _wrong_side(
-    found: Array, plain: Array, exact: Array, rtol: float, atol: float
-) -> Literal["plain JAX", "rounding"]:
+def _wrong_side(found: Array, plain: Array, exact: Array, rtol: float, atol: float) -> Side:
     """Return which of two results differs from the truth by more than rounding."""
     is_close = bool(_close(found, exact, rtol, atol).all())
     return "plain JAX" if is_close and not _close(plain, exact, rtol, atol).all() else "rounding"
@@ -200,26 +213,6 @@ def _is_order(found: Array, exact: Array, orders: Sequence[Array]) -> Array:
         return np.asarray(_gap(found, exact) <= most)
 
 
-class CallVerdict(Struct, frozen=True):
-    """The judgement of one call, by the output that decides.
-
-    `opinion` is the wrong side by StableHLO's interpreter; "" if it was not run, or none is.
-    """
-
-    verdict: Verdict
-    opinion: Literal["engine", "plain JAX", "both", ""] = ""
-
-    @property
-    def wrong(self) -> Literal["engine", "plain JAX", "both", "rounding", ""]:
-        """Return the side whose result is wrong, if it is known."""
-        return self.opinion or self.verdict.wrong
-
-    @property
-    def is_right(self) -> bool:
-        """Return whether the executable may differ from plain JAX here."""
-        return self.verdict.right and self.opinion != "engine"
-
-
 def worst_of(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the decisive verdict: the first wrong one, or that with most differences."""
     return max(verdicts, key=lambda each: (not each.right, each.different))
@@ -231,7 +224,7 @@ def second_opinion(
     opinion: Sequence[Array],
     rtol: float,
     atol: float,
-) -> Literal["engine", "plain JAX", "both", ""]:
+) -> Side:
     """Return who differs from a third result of the same inputs; "" if neither does."""
     sides = [
         all(_close(one, third, rtol, atol).all() for one, third in zip(side, opinion, strict=True))

@@ -1,0 +1,295 @@
+"""The verdict on trials: proof for the bundle manifest, or findings with the numbers.
+
+Rule 1, `leaks`: a padded or split call gives plain JAX's results within the tolerance. Rule 2,
+`judged`: so does every other call, unless the executable is as close to float64 as plain JAX is
+(`aotc.check.trial_truth`). The fixture's call does in any case, and gives the same results again.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf, isinf
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aotc.base.errors import finding
+from aotc.check.trial_inputs import HIGH, LOW, SPECIAL
+from aotc.check.trial_records import FIXTURE, Call, EntryTrials, Outcome, Trial
+from aotc.check.trial_run import DECLARED, LARGEST, SMALLEST
+from aotc.check.trial_truth import Verdict
+from aotc_runtime.base.errors import Finding
+from aotc_runtime.schema import bundle_manifest
+from aotc_runtime.schema.bundle_manifest import ParityRan, TrialRan
+from aotc_runtime.schema.manifest_labels import ExecutableKey, sizes_text
+from aotc_runtime.serving.readiness import Difference
+
+type At = Callable[[str, str, str, str], str]
+"""The place of a key path, as `BuildManifest.where`."""
+
+
+class Repeat(Struct, frozen=True):
+    """Two calls of an executable with its fixture, before its trials and after them.
+
+    `is_identical` is whether they gave the same bytes; `changed` the path of an output that
+    differs by more than sums in another order on a device that has no fixed one.
+    """
+
+    key: ExecutableKey
+    is_identical: bool = True
+    changed: str | None = None
+
+
+def parity_of(difference: Difference) -> ParityRan:
+    """Return a fixture's difference as a bundle manifest has it."""
+    return ParityRan(
+        max_abs=repr(difference.max_abs),
+        max_rel=repr(difference.max_rel),
+        ulp_max=difference.ulp_max,
+        elements=difference.elements,
+        worst=difference.worst,
+    )
+
+
+def proofs(
+    outcomes: Sequence[Outcome], ran: TrialRan
+) -> Mapping[str, tuple[bundle_manifest.Trial, ...]]:
+    """Return the evidence of each dimension for the bundle manifest, of one entry point's trials.
+
+    `ran` says whether the executable or the function was tried. A failed trial beside other calls
+    rejects no call, since the loader joins calls only if all of these trials are in the evidence.
+    """
+    proof: dict[str, tuple[bundle_manifest.Trial, ...]] = {}
+    apart = {o.trial.dimensions for o in outcomes if o.trial.beside and not o.difference.within}
+    for outcome in outcomes:
+        trial, difference = outcome.trial, outcome.difference
+        if not trial.dimensions or (trial.beside and trial.dimensions in apart):
+            continue
+        record = bundle_manifest.Trial(
+            sizes=trial.call.sizes,
+            profile=trial.profiles[0],
+            fill=trial.fill,
+            max_abs=repr(difference.max_abs),
+            max_rel=repr(difference.max_rel),
+            ulp_max=difference.ulp_max,
+            ran=ran,
+            inputs=trial.call.inputs,
+        )
+        for name in trial.dimensions:
+            proof[name] = (*proof.get(name, ()), record)
+    return proof
+
+
+def leaks(entry: EntryTrials, outcomes: Sequence[Outcome], what: str, at: At) -> Iterator[Finding]:
+    """Yield a finding for each set of an entry point's dimensions that exceed the tolerance.
+
+    `what` is "plain JAX", or "the executables for cpu-x86-64-v3".
+    """
+    failed: dict[tuple[str, ...], list[Outcome]] = {}
+    own = [o for o in outcomes if o.trial.call.key.entry_point == entry.entry_point]
+    for outcome in own:
+        trial = outcome.trial
+        if trial.dimensions and not trial.beside and not outcome.difference.within:
+            failed.setdefault(trial.dimensions, []).append(outcome)
+    alone = {dimensions[0] for dimensions in failed if len(dimensions) == 1}
+    for dimensions, each in failed.items():
+        if len(dimensions) > 1 and not alone.isdisjoint(dimensions):
+            continue
+        count = sum(outcome.trial.dimensions == dimensions for outcome in own)
+        yield _leak(entry, dimensions, each, count, what, at)
+
+
+def endless(entry: EntryTrials, trial: Trial, seconds: float, at: At) -> Finding:
+    """AOTC-E955 or E956 for a trial that was stopped after so many seconds."""
+    never = Outcome(trial, Difference(inf, inf, 0, 0, within=False, excess=inf))
+    finding = _leak(entry, trial.dimensions, [never], 1, "plain JAX itself", at)
+    done = finding.found.removeprefix("another result from ").partition(": max abs error")[0]
+    return replace(finding, found=f"none within {seconds:.0f} s from {done}")
+
+
+def _leak(
+    entry: EntryTrials,
+    dimensions: tuple[str, ...],
+    failed: Sequence[Outcome],
+    count: int,
+    what: str,
+    at: At,
+) -> Finding:
+    # With what calls really hold, if that fails already; the largest error of those otherwise.
+    outcome = max(
+        failed,
+        key=lambda each: (
+            each.trial.fill in (DECLARED, ""),
+            each.trial.call.inputs == FIXTURE,
+            each.difference.max_abs,
+        ),
+    )
+    trial, difference, inputs = outcome.trial, outcome.difference, outcome.trial.call.inputs
+    names = " and ".join(dimensions)
+    stated = at("entry_points", entry.entry_point, "out_of_profile", dimensions[0])
+    stated += "".join(f" and {name}" for name in dimensions[1:])
+    asked = sizes_text(trial.call.sizes)
+    if inputs != FIXTURE:
+        asked += f", its inputs {'all ' if inputs in (LOW, HIGH) else ''}{inputs}"
+    if trial.fill:
+        done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
+        done += _numbers(trial.filled)
+    else:
+        parts = " and ".join(sizes_text(profile) for profile in trial.profiles)
+        done = f"split into {parts}"
+    return finding(
+        "AOTC-E955" if trial.fill else "AOTC-E956",
+        f"{stated}, output {difference.worst or 'result'}",
+        f"{what}, {done}: {_errors(difference)}; {len(failed)} of {count} trials differ",
+        expected=f"the result of plain JAX at exactly {asked}",
+        hint=_leak_hint(entry, trial, failed, names),
+    )
+
+
+def _errors(difference: Difference) -> str:
+    return (
+        f"max abs error {difference.max_abs!r}, max rel error {difference.max_rel!r}, "
+        f"{difference.ulp_max} ulp"
+    )
+
+
+ROUNDING = 1e-3
+"""The largest relative error that rounding in another order, in float32, plausibly makes."""
+
+SHOWN_MAX = 4
+"""Inputs that a message names with the number that filled them."""
+
+
+def _leak_hint(entry: EntryTrials, trial: Trial, failed: Sequence[Outcome], names: str) -> str:
+    largest = max(each.difference.max_rel for each in failed)
+    is_beyond = all(
+        each.trial.fill in (LARGEST, SMALLEST) and isinf(each.difference.max_abs) for each in failed
+    )
+    if is_beyond and any(number.lstrip("-").isdecimal() for number in trial.filled.values()):
+        hint = (
+            "an index beyond its table gives NaN, also where results are masked: state the numbers "
+            f"of the input in fixtures.ranges; else keep the padding out of sums over {names}"
+        )
+    elif trial.fill and (marks := [path for path in trial.filled if path in entry.marks]):
+        stated = ", ".join(f"{path} = {entry.marks[path]}" for path in marks)
+        hint = (
+            f"if {' and '.join(marks)} is the caller's own mask and {_meaning(entry, marks)}, "
+            f"state `fill = {{ {stated} }}` beside the policy; else keep the padding out of sums, "
+            f"means and maxima over {names}"
+        )
+    elif trial.fill:
+        hint = (
+            f"keep the padding out of sums, means and maxima over {names}: take a `mask`, and "
+            "jnp.where(mask, x, 0) before anything is added up; or leave the policy at fail"
+        )
+    else:
+        hint = f"entries along {names} depend on each other: leave the policy at fail"
+    # XLA adds up in another order at every size; what leaks is seldom so small with every fill.
+    if largest > ROUNDING and not (entry.rounds and largest < inf):
+        return hint
+    cause = "activations may go to another 8-bit step" if entry.rounds else "as small as rounding"
+    return (
+        f"{cause}: if it is that, raise `tolerance` of {entry.entry_point}, now "
+        f"rtol = {entry.rtol:g}, atol = {entry.atol:g}; else {hint}"
+    )
+
+
+def _meaning(entry: EntryTrials, marks: Sequence[str]) -> str:
+    """Say when the fill that a hint names is right."""
+    values = {entry.marks[path] for path in marks}
+    return " or ".join(
+        text
+        for value, text in (("true", "true marks padding"), ("0", "1 marks what is real"))
+        if value in values
+    )
+
+
+def _named(fill: str) -> str:
+    return {DECLARED: "what is declared", "nan": "NaN", "inf": "infinity", "ones": "ones"}.get(
+        fill, f"the {fill} numbers"
+    )
+
+
+def _numbers(filled: Mapping[str, str]) -> str:
+    shown = [f"{path} = {number}" for path, number in filled.items()]
+    more = [f"{len(shown) - SHOWN_MAX} more"] if len(shown) > SHOWN_MAX else []
+    return f" ({', '.join([*shown[:SHOWN_MAX], *more])})" if shown else ""
+
+
+def judged(
+    outcomes: Sequence[Outcome], verdicts: Mapping[Call, Verdict]
+) -> tuple[list[Outcome], dict[ExecutableKey, list[Outcome]]]:
+    """Return all outcomes, and by executable those of value trials that are wrong.
+
+    Those that are right by the truth are marked. A fixture beyond the tolerance is always wrong,
+    since the loader rejects it.
+    """
+    marked: list[Outcome] = []
+    wrong: dict[ExecutableKey, list[Outcome]] = {}
+    for outcome in outcomes:
+        call = outcome.trial.call
+        if not outcome.trial.dimensions and not outcome.difference.within:
+            verdict = verdicts.get(call)
+            if call.inputs == FIXTURE or not (verdict and verdict.is_accepted):
+                wrong.setdefault(call.key, []).append(outcome)
+            outcome = replace(outcome, truth=True)
+        marked.append(outcome)
+    return marked, wrong
+
+
+def excess(wrong: Sequence[Outcome], target: str, verdict: Verdict | None) -> Finding:
+    """Return AOTC-E951 for an executable whose results differ in these calls.
+
+    `verdict` is that of the first call; None without one.
+    """
+    (first, *others), difference = wrong, wrong[0].difference
+    call = first.trial.call
+    where = f"{call.key.label} for {target}, output {difference.worst or 'result'}"
+    if call.inputs != FIXTURE:
+        where += f", inputs {call.inputs}"
+    found = f"{_errors(difference)} over {difference.elements} elements"
+    if others:
+        kinds = ", ".join(other.trial.call.inputs for other in others)
+        found += f"; others with inputs {kinds} as well"
+    if verdict is None:
+        return finding("AOTC-E951", where, found)
+    if verdict.different:
+        found = (
+            f"{verdict.different} of {verdict.elements} elements differ, the first at "
+            f"{list(verdict.first)}, median {verdict.median:.3g}, {found}"
+        )
+    if verdict.found is not None and verdict.plain is not None:
+        of_finite = "" if math.isfinite(difference.max_abs) else " of finite numbers"
+        found += (
+            f"; largest error{of_finite} against float64 {verdict.found:.3g}, "
+            f"of plain JAX {verdict.plain:.3g}"
+        )
+    return finding("AOTC-E951", where, found, hint=_excess_hint(call, verdict))
+
+
+def _excess_hint(call: Call, verdict: Verdict) -> str:
+    match verdict.wrong:
+        case "rounding":
+            return "raise `tolerance`: both results are as close to those in float64"
+        case "plain JAX":
+            return (
+                "the executable is right and plain JAX is wrong, as StableHLO's reference shows: "
+                "report it to jax, and write the operation in another way"
+            )
+        case "both":
+            return (
+                "StableHLO's reference interpreter gives a third result: report it to jax, and "
+                "write the operation in another way"
+            )
+    hint = "the executable is wrong: build for another engine, and report it with the program"
+    if call.inputs in SPECIAL:
+        hint += '; if callers pass no such numbers, state `ranges` or `numerics = "finite"`'
+    return hint
+
+
+def varies(repeat: Repeat, target: str, verdict: Verdict | None) -> Finding:
+    """AOTC-E959 for an executable that gives another result for the same inputs."""
+    hint = "build for another engine, and report this with the program"
+    if verdict is not None and verdict.opinion in ("plain JAX", "both"):
+        hint += "; StableHLO's reference interpreter finds plain JAX wrong here too"
+    where = f"{repeat.key.label} for {target}, output {repeat.changed}"
+    return finding("AOTC-E959", where, "", cause="results-vary-between-calls", hint=hint)
