@@ -132,12 +132,7 @@ def _other(
             # A single false of the caller's hides the false that pads a row from `all`.
             return np.full(array.shape, ~_fill(path, spec))
         return np.asarray(values[generator.integers(0, len(values), array.shape)])
-    bounds: tuple[float, float] | None = None
-    if is_drawn:
-        given = spec.fixtures.ranges.get(path)
-        bounds = None if given is None else (float(given[0]), float(given[1]))
-    else:
-        bounds = _bounds(array)
+    bounds = spec.fixtures.ranges.get(path) if is_drawn else _bounds(array)
     values = _floats(generator, array.shape, bounds, is_low)
     if array.dtype.name.startswith("complex"):
         values = values + 1j * generator.standard_normal(array.shape)
