@@ -326,6 +326,16 @@ class AppliedPrecision(_Part, frozen=True):
         """Return the element type of the quantized weights."""
         return self.quantized[0].dtype
 
+    @property
+    def rounded(self) -> dict[tuple[str, str], float | None]:
+        """Return the weights whose products round the other factor, each with its static scale."""
+        units = self.calibration.units if self.calibration else {}
+        return {
+            (each.set, each.tensor): float(units[each.label]) if units else None
+            for each in self.quantized
+            if self.activations != "none" and (not units or each.label in units)
+        }
+
 
 class EntryPointEvidence(_Part, frozen=True):
     """The coverage and the executables of one entry point.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from aotc.cli.command_output import FILE, Output, command
+from aotc.cli.command_output import FILE, Output, command, report_findings
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.cli.target_option import target_option
 
@@ -90,8 +90,6 @@ def run(
         bundle, entry_point, trust, target, inputs, output, expect, rtol=rtol, atol=atol
     )
     if outcome.findings:
-        from aotc.cli.command_output import report_findings
-
         return report_findings(out, outcome.findings, 8, **outcome.document)
     out.result(outcome.document, lambda: print_run(outcome.document))
     return 0

@@ -63,8 +63,7 @@ def list_(out: Output) -> int:
         ("native", "cpu: run", "the host that builds, described by XLA"),
     ]
     lines = [f"{name:<20} {checked:<20} {description}" for name, checked, description in rows]
-    code = BuildManifestError.exit_code
-    return out.checked({"targets": found}, lines, tuple(findings), code)
+    return out.checked({"targets": found}, lines, tuple(findings), BuildManifestError.exit_code)
 
 
 @targets.command()

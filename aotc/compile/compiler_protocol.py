@@ -8,14 +8,13 @@ A kind reads its part of target files, states what a host must offer, and has a 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, get_args
+from typing import ClassVar, Protocol
 
 from msgspec import UNSET, UnsetType
 
 from aotc.base.stages import CompileJob, Executable
 from aotc.compile.target_model import TRIPLES, TargetModel
 from aotc.config.manifest_problem import Problem, spell
-from aotc.config.precision_specs import Kernels
 from aotc.config.toml_document import Document
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
@@ -80,7 +79,7 @@ class TargetKind[Model: TargetModel](ABC):
     lowered_for: ClassVar[str] = "cpu"
     checked: ClassVar[str] = "not checked"
     packs_weights: ClassVar[bool] = False
-    kernels: ClassVar[Collection[str]] = get_args(Kernels.__value__)
+    kernels: ClassVar[Collection[str]] = ("int4 weights", "int8 weights", "8-bit activations")
 
     @abstractmethod
     def target(self, model: Model) -> Target:

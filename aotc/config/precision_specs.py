@@ -27,9 +27,6 @@ FLOAT32 = "float32"
 INT4_GROUP = 64
 """The default of `group` for weights of 4 bits."""
 
-type Kernels = Literal["int4 weights", "int8 weights", "8-bit activations"]
-"""What an engine computes with as it is, instead of widening it to float32."""
-
 PrecisionName = Annotated[
     Name,
     accepting(
@@ -58,11 +55,9 @@ class PrecisionSpec(Section):
     activations: Literal["none", "dynamic", "static"] = "none"
 
     @property
-    def kernels(self) -> Kernels:
+    def kernels(self) -> str:
         """Return what an engine needs kernels for."""
-        if self.activations != "none":
-            return "8-bit activations"
-        return "int8 weights" if self.weights == "int8" else "int4 weights"
+        return "8-bit activations" if self.activations != "none" else f"{self.weights} weights"
 
     @property
     def block(self) -> int:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -69,8 +68,8 @@ def _require_kernels(targets: Sequence[Target], manifest: BuildManifest, where: 
         if not any(kernels in kind_of(each.platform).kernels for each in targets):
             able = [
                 engine
-                for engine, platform in _able(targets[0]).items()
-                if kernels in kind_of(platform).kernels
+                for engine, each in _for_engines(targets[0]).items()
+                if isinstance(each, Target) and kernels in kind_of(each.platform).kernels
             ]
             raise refusal(
                 "AOTC-E816",
@@ -78,7 +77,7 @@ def _require_kernels(targets: Sequence[Target], manifest: BuildManifest, where: 
                 f"{', '.join(map(engine_name, targets))} for {kernels} of {name}",
                 cause="engine-has-no-kernels",
                 expected=f"one of: {', '.join(able)}",
-                hint=f"engines = {able}".replace("'", '"'),
+                hint=_listed(able),
             )
 
 
@@ -205,7 +204,7 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
     """
     if not engines:
         return (target,)
-    known = dict(_known(target))
+    known = _for_engines(target)
     unknown = [name for name in engines if name not in known]
     if unknown:
         raise refusal(
@@ -213,21 +212,16 @@ def candidates(target: Target, engines: Sequence[str], where: str) -> tuple[Targ
             where,
             ", ".join(map(spell, unknown)),
             cause="unknown-engine",
-            expected=f"one of: {', '.join(sorted(known))}",
+            expected=f"one of: {', '.join(known)}",
             hint=did_you_mean(unknown[0], known, "correct the name, or install its package"),
         )
-    found: list[Target] = []
-    reasons: list[str] = []
-    for name in engines:
-        try:
-            found.append(_as_for(target, known[name]))
-        except ValueError as error:
-            reasons.append(f"{name}: {error}")
+    able = {name: each for name, each in known.items() if isinstance(each, Target)}
+    found = [able[name] for name in engines if name in able]
     if not found:
-        able = [*_able(target)]
+        reasons = "; ".join(f"{name}: {known[name]}" for name in engines)
         expected = f"one of: {', '.join(able)}" if able else ""
-        hint = f"engines = {able}".replace("'", '"') if able else "name another target"
-        raise refusal("AOTC-E816", where, "; ".join(reasons), expected=expected, hint=hint)
+        hint = _listed(able) if able else "name another target"
+        raise refusal("AOTC-E816", where, reasons, expected=expected, hint=hint)
     return tuple(found)
 
 
@@ -258,14 +252,19 @@ def _known(target: Target) -> Iterator[tuple[str, str]]:
         yield engine_name(target), target.platform
 
 
-def _able(target: Target) -> dict[str, str]:
-    """Return the platform of each installed engine that can compile for a target, by engine."""
-    found = {}
-    for name, platform in sorted(_known(target)):
-        with suppress(ValueError):
-            _as_for(target, platform)
-            found[name] = platform
+def _for_engines(target: Target) -> dict[str, Target | str]:
+    """Return a target as each installed engine compiles it, or why it cannot, by engine."""
+    found: dict[str, Target | str] = {}
+    for name, platform in sorted(dict(_known(target)).items()):
+        try:
+            found[name] = _as_for(target, platform)
+        except ValueError as error:
+            found[name] = str(error)
     return found
+
+
+def _listed(engines: Iterable[str]) -> str:
+    return f"engines = {[*engines]}".replace("'", '"')
 
 
 def _as_for(target: Target, platform: str) -> Target:

@@ -6,6 +6,7 @@ Programs that only look like these keep their arithmetic. Weights are the first 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,14 +18,18 @@ import pytest
 from jax import lax
 
 import aotc_runtime
+from aotc.bundle.read.bundle_review import review
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.safetensors_writer import write_tensors
 from aotc.compile.precision.quantized_module import restoring
 from aotc.compile.precision.quantized_numbers import Scheme
+from aotc.compile.target_files import builtin_folder
 from aotc.compile.xla.native_target import describe_native
 from aotc.engines.onnx_graphs.graph_compiler import VNNI
 from aotc.engines.onnx_graphs.graph_job import Job
-from aotc.pipeline.build import build
+from aotc.pipeline.build import Built, build
+from aotc_runtime.base.errors import AotcError
+from aotc_runtime.system.bundle_files import open_bundle
 from scripts.search.engine_calls import Case, Loaded, Lowered
 from tests.engines.conftest import ENGINES
 from tests.hostile.tampering import policy_for
@@ -398,6 +403,17 @@ def test_numbers_without_an_end_stay_so(name: str, engine: Any, rows: int) -> No
     assert np.allclose(found[finite], plain[finite], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=ON_ONNX) for name in {**WEIGHTED, **FOUR}]
+)
+def test_accuracy_level_4_rounds_the_other_factor_to_8_bits(name: str) -> None:
+    found, plain, operators = results_of(ALL[name], "onnxruntime", accuracy="4")
+    has_kernel = not any(each in name for each in ("of rows", "of two axes", " zero"))
+    assert operators.get("MatMulNBits", 0) == has_kernel
+    error = np.linalg.norm(found - plain) / np.linalg.norm(plain)
+    assert (1e-3 < error < 2e-2) == has_kernel and _same(found, plain) != has_kernel
+
+
 @pytest.mark.parametrize("engine", ON_GRAPHS)
 @pytest.mark.parametrize("name", ["8 bits by column", "4 bits by block"])
 def test_largest_numbers_times_small_scales_stay_finite(name: str, engine: Any) -> None:
@@ -469,8 +485,8 @@ MANIFEST = """
 schema = 1
 name = "small"
 version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-engines = {engines}
+targets = ["{target}"]
+{engines}
 weights.params.source = "params.safetensors"
 
 [precision.small]
@@ -482,20 +498,23 @@ function = "program:predict"
 bind = {{ params = "params" }}
 inputs.x = {{ shape = [3, 64], dtype = "float32" }}
 precision = "small"
-tolerance = {{ rtol = 1e-4, atol = 1e-5 }}
+{keys}
 """
 
 
-def write_small(folder: Path, engines: list[str], bits: str, activations: str = "none") -> Path:
+def write_small(folder: Path, **keys: str) -> Path:
     """Write a program with quantized weights, and return its manifest."""
     shapes = {"first": (64, 128), "second": (128, 32)}
-    arrays = {key: RANDOM.standard_normal(shape).astype("f4") for key, shape in shapes.items()}
+    arrays = {key: RANDOM.standard_normal(shape).astype("f4") / 8 for key, shape in shapes.items()}
     (folder / "params.safetensors").write_bytes(write_tensors(arrays, where="test"))
     (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
-    manifest = folder / "small.toml"
-    text = MANIFEST.format(engines=engines, bits=bits, activations=activations)
-    manifest.write_text(text, encoding="utf-8")
-    return manifest
+    (folder / "small.toml").write_text(MANIFEST.format(**keys), encoding="utf-8")
+    return folder / "small.toml"
+
+
+def _small(folder: Path, **keys: str) -> tuple[Built, LocalSigner]:
+    manifest, signer = write_small(folder, **keys), LocalSigner.ephemeral()
+    return build(manifest, output=folder / "small.aotb", signer=signer), signer
 
 
 NOTES = {
@@ -513,9 +532,14 @@ def test_bundle_of_quantized_weights_says_which_engine_has_kernels(
 ) -> None:
     name = getattr(engine, "name", engine)
     better = NOTES[bits, activations].get(name, "")
-    manifest = write_small(tmp_path, [name, *filter(None, [better])], bits, activations)
-    signer, bundle = LocalSigner.ephemeral(), tmp_path / "small.aotb"
-    made = build(manifest, output=bundle, signer=signer)
+    made, signer = _small(
+        tmp_path,
+        bits=bits,
+        activations=activations,
+        target="cpu-x86-64-v3",
+        engines=f"engines = {[name, *filter(None, [better])]}",
+        keys="tolerance = { rtol = 1e-4, atol = 1e-5 }",
+    )
     (target,) = made.bundle.manifests.values()
     (profile,) = target.entry_points["predict"].profiles
     if name == "onnxruntime" and bits == "int4":
@@ -524,5 +548,47 @@ def test_bundle_of_quantized_weights_says_which_engine_has_kernels(
     assert [f"the engine {name} " in each and f'["{better}"]' in each for each in notes] == (
         [True] if better else []
     )
-    with aotc_runtime.load(bundle, trust=policy_for(signer, name="small")) as loaded:
+    with aotc_runtime.load(
+        tmp_path / "small.aotb", trust=policy_for(signer, name="small")
+    ) as loaded:
         assert loaded["predict"](np.ones((3, 64), np.float32)).shape == (3, 32)
+
+
+LEVEL = "onnxruntime-accuracy-level"
+FINITE = 'numerics = "finite"\nfixtures.ranges = { x = [-1, 1] }'
+
+
+@pytest.mark.parametrize(
+    ("level", "keys", "code"),
+    [
+        pytest.param(*each, marks=ON_ONNX)
+        for each in [
+            ("4", f"tolerance = {{ atol = 0.1 }}\n{FINITE}", ""),
+            ("4", FINITE, "AOTC-E951"),
+            ("2", "", "AOTC-E908"),
+        ]
+    ],
+)
+def test_an_accuracy_level_is_recorded_and_needs_a_tolerance(
+    level: str, keys: str, code: str, tmp_path: Path
+) -> None:
+    (tmp_path / "targets").mkdir()
+    text = (builtin_folder() / "cpu-x86-64-v3.toml").read_text()
+    text = text.replace('"cpu-x86-64-v3"', '"rounding"').replace('"cpu"', '"onnxruntime"')
+    text += f'options = {{ {LEVEL} = "{level}" }}\n'
+    (tmp_path / "targets" / "rounding.toml").write_text(text)
+    stated = {"bits": "int8", "activations": "none", "target": "rounding", "engines": ""}
+    if code:
+        with pytest.raises(AotcError) as error:
+            _small(tmp_path, keys=keys, **stated)
+        assert error.value.code == code
+        return
+    made, _ = _small(tmp_path, keys=keys, **stated)
+    ((name, manifest),) = made.bundle.manifests.items()
+    assert manifest.target.options == {LEVEL: "4"}
+    (profile,) = manifest.entry_points["predict"].profiles
+    assert profile.thunks["MatMulNBits"] == 2
+    reviewed = review(open_bundle(tmp_path / "small.aotb"), None, datetime.now(UTC))
+    evidence: Any = reviewed.targets[name].evidence
+    (each,) = evidence.entry_points["predict"].profiles
+    assert each.compiled.compilation.options == {LEVEL: "4"}

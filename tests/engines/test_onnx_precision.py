@@ -25,13 +25,6 @@ def _equal(*shape: int) -> Any:
     return np.full(shape, 0.1, np.float32)
 
 
-def _summed(*window: int) -> Any:
-    def function(x: Any) -> Any:
-        return lax.reduce_window(x, np.float32(0), lax.add, window, (1, 2, 1)[: x.ndim], "VALID")
-
-    return function
-
-
 def _rms(x: Any) -> Any:
     return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6)
 

@@ -178,7 +178,7 @@ def _fetch(there: Repository) -> None:
     digest, data = next(iter(_blobs().items()))
     sink = Memory()
     fetch_blob(there, digest, len(data), sink)
-    assert bytes(sink.data) == data
+    assert bytes(sink) == data
 
 
 def registry_root(data: bytes) -> None:

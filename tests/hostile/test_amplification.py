@@ -19,7 +19,7 @@ import pytest
 
 from aotc.bundle.sign.signer import KeyType, generate_key_pair
 from aotc_runtime.base import limits
-from aotc_runtime.verification.sigstore_identities import BUNDLE_TYPE
+from aotc_runtime.formats.oci_layout import SIGSTORE_TYPE
 from tests.conftest import Bundle
 
 from .archives import on_disk
@@ -359,7 +359,7 @@ def about(bundle: Path) -> Path:
         index = json.loads(archive.extractfile("index.json").read())  # type: ignore[union-attr]
     root = index["manifests"][0]["digest"]
     document = {
-        "mediaType": BUNDLE_TYPE,
+        "mediaType": SIGSTORE_TYPE,
         "verificationMaterial": {},
         "dsseEnvelope": json.loads(envelope(to_json(statement_about(root)))),
     }

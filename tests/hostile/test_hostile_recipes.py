@@ -18,7 +18,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc.commands.reproduce.build_recipe import read_recipe
 from aotc.commands.reproduce.rebuilt_bundle import Install, reproduce
-from aotc.commands.reproduce.stage_differences import module_text
+from aotc.commands.reproduce.reproducibility_check import module_text
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import ResourceError, TrustError
 from aotc_runtime.system.bundle_files import open_bundle

@@ -24,7 +24,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import verify
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
-from aotc_runtime.verification.sigstore_identities import MATERIAL_CHARACTERS_MAX, key_id
+from aotc_runtime.verification.sigstore_identities import key_id
 
 from .archives import on_disk
 from .doors import READY, Capture, at_every_door, toolchain
@@ -281,9 +281,9 @@ def test_policy_names_bad_trusted_roots(fields: str, code: str, found: str, tmp_
 def test_material_limit(more: int, expected: list[str], bench: Identifying, here: Sigstore) -> None:
     written = here.signed(bench.statement())
     plain = json.dumps(written["verificationMaterial"]).encode()
-    size = (MATERIAL_CHARACTERS_MAX + more) // 4 * 3
+    size = (limits.MATERIAL_CHARACTERS_MAX + more) // 4 * 3
     material = b64(plain + b" " * (size - len(plain)))
-    assert len(material) == MATERIAL_CHARACTERS_MAX + more
+    assert len(material) == limits.MATERIAL_CHARACTERS_MAX + more
     bench.carrying(written)
     bundle = bench.respelled(lambda signature: signature.update(sigstore=material))
     assert bench.codes_by(bundle, trusting(here)) == expected
@@ -422,7 +422,7 @@ def test_what_is_no_sigstore_bundle_or_about_something_else_is_not_attached(
 def test_material_up_to_limit_is_attached(bundle: Path, here: Sigstore, tmp_path: Path) -> None:
     written = here.signed(about(bundle))
     material = written["verificationMaterial"] | {"more": ""}
-    most = MATERIAL_CHARACTERS_MAX // 4 * 3
+    most = limits.MATERIAL_CHARACTERS_MAX // 4 * 3
     material["more"] = "x" * (most - len(json.dumps(material)))
     text = json.dumps(written | {"verificationMaterial": material})
     (tmp_path / "x.json").write_text(text, "utf-8")

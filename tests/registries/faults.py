@@ -20,7 +20,7 @@ Fault = Callable[[Handler], bool]
 def fetched(repository: Repository) -> bytes:
     sink = Memory()
     fetch_blob(repository, DIGEST, len(DATA), sink)
-    return bytes(sink.data)
+    return bytes(sink)
 
 
 def always(serve: Serve, method: str = "GET", text: str = "/blobs/sha256") -> Fault:

@@ -127,7 +127,7 @@ def test_what_an_earlier_process_left_is_dropped_if_it_is_wrong(connect: Connect
     sink = Memory()
     sink.write(b"other bytes")
     fetch_blob(connect(), DIGEST, len(DATA), sink)
-    assert bytes(sink.data) == DATA
+    assert bytes(sink) == DATA
 
 
 BIG = bytes(range(256)) * 4096

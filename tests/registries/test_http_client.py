@@ -76,7 +76,7 @@ def test_redirect_is_not_followed_with_credentials(client: HttpClient, server: O
     there = {"Location": f"http://localhost:{server.address.rpartition(':')[2]}/elsewhere"}
     served(server, lambda handler: handler.answer(307, b"", there))
     url = f"http://{server.address}/v2/"
-    with client.request("PUT", url, {"Authorization": "Basic x"}, Body.of(b"data")) as response:
+    with client.request("PUT", url, {"Authorization": "Basic x"}, Body(b"data")) as response:
         assert (response.status, response.header("location")) == (307, there["Location"])
     assert [asked.path for asked in server.asked] == ["/v2/"]
 
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_read_is_left(client: HttpClient) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         with pytest.raises(TimeoutError, match="no progress"):
-            client.request("PUT", url, {}, Body.of(bytes(2**24)))
+            client.request("PUT", url, {}, Body(bytes(2**24)))
 
 
 def test_all_requests_together_have_their_time(server: OciServer, end: threading.Event) -> None:
@@ -173,7 +173,7 @@ def test_what_a_callback_raises_is_raised(client: HttpClient, server: OciServer)
 
     url = f"http://{server.address}/v2/"
     with pytest.raises(RuntimeError, match="enough"):
-        client.request("PUT", url, {}, Body.of(b"x"), Stopping())
+        client.request("PUT", url, {}, Body(b"x"), Stopping())
 
 
 def test_closed_client_aborts_everything(server: OciServer, end: threading.Event) -> None:

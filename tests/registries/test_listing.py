@@ -122,7 +122,7 @@ def test_small_blob_is_bounded_and_may_be_empty(server: OciServer, connect: Conn
     server.blobs[REPO, sha256(b"")] = b""
     sink = Memory()
     fetch_blob(repository, sha256(b""), 0, sink)
-    assert bytes(sink.data) == b""
+    assert bytes(sink) == b""
 
 
 @pytest.mark.parametrize("more", [0, 1])

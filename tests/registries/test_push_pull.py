@@ -154,7 +154,7 @@ def test_attestations_of_two_who_push_at_once_are_both_there(registry: Registry)
     lose = once(lambda handler: (handler.body(), handler.answer(201)), "PUT", f"/{REFERRERS_TAG}")
     registry.server.faults.append(lose)
     registry.push()
-    assert len(listed(registry.server)) == 2
+    assert len(listed(registry.server)) == 4
 
 
 def set_referrers_tag(server: OciServer, *entries: object) -> None:
@@ -174,7 +174,7 @@ def test_push_keeps_other_entries_of_the_referrers_tag(registry: Registry) -> No
     }
     set_referrers_tag(registry.server, theirs)
     registry.push()
-    assert theirs in listed(registry.server) and len(listed(registry.server)) == 3
+    assert theirs in listed(registry.server) and len(listed(registry.server)) == 5
 
 
 def test_push_reports_a_bad_or_overwritten_referrers_tag(registry: Registry) -> None:

@@ -30,10 +30,8 @@ from aotc_runtime.base.errors import BundleFormatError, IntegrityError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import (
-    AttestationManifest,
     ConfigDescriptor,
     Descriptor,
-    EnvelopeDescriptor,
     ImageDescriptor,
     ImageManifest,
     Index,
@@ -290,16 +288,7 @@ def reading_back(
 
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
     """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
-    image = canonical_json.encode(
-        AttestationManifest(
-            schemaVersion=2,
-            mediaType=oci_layout.MANIFEST_TYPE,
-            artifactType=oci_layout.ATTESTATION_TYPE,
-            config=descriptor(oci_layout.EMPTY_BLOB, oci_layout.EMPTY_TYPE),
-            layers=(descriptor_of(EnvelopeDescriptor, envelope, oci_layout.ATTESTATION_TYPE),),
-            subject=Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size),
-        )
-    )
+    image = oci_layout.referrer_of(envelope, oci_layout.ATTESTATION_TYPE, root)
     for data in (image, envelope, oci_layout.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci_layout.ATTESTATION_TYPE)
     return descriptor(image, oci_layout.MANIFEST_TYPE, artifactType=oci_layout.ATTESTATION_TYPE)

@@ -117,14 +117,10 @@ def _no_profile(manifest: BundleManifest, entry_point: str | None, text: str) ->
     known = {dimension for spec in asked.values() for dimension in spec.dimensions}
     unknown = next(iter(sorted(parse_profile(text).keys() - known)), None)
     there = ", ".join(label(n, p.sizes) for n, spec in asked.items() for p in spec.profiles)
-    return refusal(
-        "AOTC-E014",
-        f"--profile {text}",
-        f"unknown dimension {unknown}" if unknown else "",
-        cause="profile-not-found",
-        expected=f"one of: {there}",
-        hint=did_you_mean(unknown, known, "choose a profile that `aotc inspect` lists"),
-    )
+    where, cause = f"--profile {text}", "profile-not-found"
+    found = f"unknown dimension {unknown}" if unknown else ""
+    hint = did_you_mean(unknown, known, "choose a profile that `aotc inspect` lists")
+    return refusal("AOTC-E014", where, found, cause=cause, expected=f"one of: {there}", hint=hint)
 
 
 def _run(
@@ -174,10 +170,7 @@ def _document(
             ),
         },
         "executables": [_executable(steady, colds) for steady in run.steady],
-        "peak_memory_bytes": {
-            "first_result": max(peaks, default=None),
-            "measured": run.peak_bytes,
-        },
+        "peak_memory_bytes": {"first_result": max(peaks, default=None), "measured": run.peak_bytes},
         "compilations": run.compilations,
     }
 

@@ -10,6 +10,9 @@ WIDTH = 80
 LABEL_WIDTH = 26
 NUMBER_WIDTH = 9
 
+RATES_MAX = (WIDTH - LABEL_WIDTH) // NUMBER_WIDTH
+"""Columns that fit; a machine with 256 cores has nine counts of threads."""
+
 
 def bench_lines(document: dict[str, Any]) -> Iterator[str]:
     """Yield the lines, for a document of `aotc.commands.bench.bench_processes.measure`."""
@@ -33,24 +36,10 @@ def bench_lines(document: dict[str, Any]) -> Iterator[str]:
         [(each["label"], list(_microseconds(each))) for each in executables],
     )
     yield ""
-    counts = [each["threads"] for each in executables[0]["throughput"]]
-    # As many columns as fit; a machine with 256 cores has nine of them.
-    shown = counts[-((WIDTH - LABEL_WIDTH) // NUMBER_WIDTH) :]
-    yield from _table(
-        "calls/s by threads",
-        [str(count) for count in shown],
-        [
-            (
-                each["label"],
-                [
-                    _number(t["calls_per_second"])
-                    for t in each["throughput"]
-                    if t["threads"] in shown
-                ],
-            )
-            for each in executables
-        ],
-    )
+    shown = [(each["label"], each["throughput"][-RATES_MAX:]) for each in executables]
+    threads = [str(rate["threads"]) for rate in shown[0][1]]
+    rows = [(label, [_number(r["calls_per_second"]) for r in rates]) for label, rates in shown]
+    yield from _table("calls/s by threads", threads, rows)
 
 
 def _cold_start(cold: dict[str, Any]) -> Iterator[str]:

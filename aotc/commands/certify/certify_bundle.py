@@ -1,9 +1,10 @@
 """`aotc certify`: runs a bundle under other releases of what runs it, and adds certificates."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,12 @@ def certify(
                     manifests = by_package[release.package]
                     jobs = [_job(path, policy, root, manifest) for manifest in manifests]
                     python = folder / "made" / "bin" / "python"
-                    trials += _run_all(
-                        python, runtime, release, jobs, seconds, on_fixture, processes
-                    )
+                    total, before = sum(job.fixtures for job in jobs), 0
+                    for job in jobs:
+                        ran = partial(_on_fixture, on_fixture, str(release), before, total)
+                        ran(0)
+                        trials.append(run(python, runtime, release, job, seconds, ran, processes))
+                        before += job.fixtures
             except ResourceError as error:
                 missing += error.findings
     subject = f"{read.name}-{read.version}"
@@ -162,10 +166,7 @@ def predicate_of(trial: Trial, finished: datetime) -> dict[str, Any]:
 
 
 def targets_run_by(
-    package: str,
-    manifests: Mapping[str, BundleManifest],
-    target: str | None,
-    absent: Sequence[str],
+    package: str, manifests: Mapping[str, BundleManifest], target: str | None, absent: Sequence[str]
 ) -> list[BundleManifest]:
     """Return the requested targets all of whose executables a package runs.
 
@@ -177,13 +178,9 @@ def targets_run_by(
     packages = {name: sorted(accepted_versions(manifests[name])) for name in asked}
     wanted = [manifests[name] for name in asked if packages[name] == [package]]
     if not wanted:
-        raise refusal(
-            "AOTC-E505",
-            ", ".join(asked),
-            "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked)),
-            cause="no-target-uses-this-package",
-            expected=f"executables that only {package} runs",
-        )
+        found = "; ".join(dict.fromkeys(f"code for {' and '.join(packages[n])}" for n in asked))
+        cause, expected = "no-target-uses-this-package", f"executables that only {package} runs"
+        raise refusal("AOTC-E505", ", ".join(asked), found, cause=cause, expected=expected)
     return wanted
 
 
@@ -202,25 +199,8 @@ def _job(path: Path, policy: TrustPolicy, root: str, manifest: BundleManifest) -
     )
 
 
-def _run_all(
-    python: Path,
-    runtime: Path,
-    release: Release,
-    jobs: Sequence[Job],
-    seconds: float,
-    on_fixture: OnFixture,
-    processes: Processes,
-) -> Iterator[Trial]:
-    total = sum(job.fixtures for job in jobs)
-    before = 0
-    for job in jobs:
-
-        def ran(count: int, before: int = before) -> None:
-            on_fixture(str(release), before + count, total)
-
-        ran(0)
-        yield run(python, runtime, release, job, seconds, ran, processes)
-        before += job.fixtures
+def _on_fixture(on_fixture: OnFixture, release: str, before: int, total: int, count: int) -> None:
+    on_fixture(release, before + count, total)
 
 
 def _replaced(results: Sequence[Trial], signer: Signer) -> Callable[[bytes], bool]:

@@ -33,17 +33,14 @@ def _releases(
 
     They become names of folders and arguments of an installer.
     """
-    found = [PACKAGE.fullmatch(value) for value in values]
-    for value, match in zip(values, found, strict=True):
+    found = []
+    for value in values:
+        match = PACKAGE.fullmatch(value)
         if match is None:
-            raise click.BadParameter(
-                f"{value!r} is no package with a version, such as onnxruntime==1.32.0.",
-                context,
-                option,
-            )
-    return tuple(
-        Release(match[1], *versions(context, option, (match[2],))) for match in found if match
-    )
+            wanted = f"{value!r} is no package with a version, such as onnxruntime==1.32.0."
+            raise click.BadParameter(wanted, context, option)
+        found.append(Release(match[1], *versions(context, option, (match[2],))))
+    return tuple(found)
 
 
 @click.command()

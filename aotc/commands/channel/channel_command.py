@@ -9,6 +9,7 @@ from aotc.cli.command_output import DIR, HELP_OPTION, Output, command, print_not
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
 from aotc.commands.channel.channel_key_options import (
     Roles,
+    days_option,
     role_options,
     signers_of,
     signing_options,
@@ -17,7 +18,6 @@ from aotc_runtime.base.rendering import say
 from aotc_serve.channel.channel_options import require_tuf
 
 HELP_SECTION = "Ship"
-
 
 _folder_argument = click.argument("folder", type=DIR, help="Channel directory")
 
@@ -98,14 +98,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 )
 @signing_options
 @click.option("--online-key", default="", metavar="FILE|URI", help="Private key of the online role")
-@click.option(
-    "--days",
-    default=7,
-    show_default=True,
-    type=click.IntRange(1, 365),
-    metavar="N",
-    help="Days until the channel must be renewed",
-)
+@days_option(7, 365, "Days until the channel must be renewed")
 @trust_option("Trust policy that must accept the bundle")
 @command
 def publish(

@@ -64,14 +64,7 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
             stated = {field.name: kwargs.pop(field.name) for field in fields(Roles)}
             return command(*args, given=Roles(**stated), **kwargs)
 
-        function = click.option(
-            "--days",
-            default=365,
-            show_default=True,
-            type=click.IntRange(1, 3650),
-            metavar="N",
-            help="Validity of the root metadata in days",
-        )(function)
+        function = days_option(365, 3650, "Validity of the root metadata in days")(function)
         for name in ("online", "targets", "root"):
             function = click.option(
                 f"--{name}",
@@ -95,13 +88,23 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
     return decorate
 
 
+def days_option[F: Callable[..., Any]](default: int, most: int, help: str) -> Callable[[F], F]:
+    """Return a decorator that adds `--days`."""
+    return click.option(
+        "--days",
+        default=default,
+        show_default=True,
+        type=click.IntRange(1, most),
+        metavar="N",
+        help=help,
+    )
+
+
 def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
     """Add a repeatable `--key`, as the argument `name`, and `--passphrase-file` to a command."""
-    function = click.option(
-        "--passphrase-file",
-        type=FILE,
-        help="File with the keys' passphrase",
-    )(function)
+    function = click.option("--passphrase-file", type=FILE, help="File with the keys' passphrase")(
+        function
+    )
     return click.option(
         "--key",
         name,

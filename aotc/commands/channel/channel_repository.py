@@ -41,7 +41,6 @@ early is the timestamp.
 RENEWED_BEFORE = timedelta(days=90)
 """How long before its end a snapshot is signed anew."""
 
-
 type Roles = Mapping[str, tuple[Mapping[str, str], int]]
 """By role its public keys (PEM, by id), and how many of them have to sign."""
 
@@ -170,12 +169,8 @@ class Repository:
             proposed = waiting.signed.targets
             for path in sorted(proposed.keys() | settled.keys()):
                 if path != named.path and proposed.get(path) != settled.get(path):
-                    raise refusal(
-                        "AOTC-E028",
-                        f"{self._folder} {WAITING}",
-                        path,
-                        cause="another-channel-update-is-pending",
-                    )
+                    cause = "another-channel-update-is-pending"
+                    raise refusal("AOTC-E028", f"{self._folder} {WAITING}", path, cause=cause)
         changed.expires = end
         return Metadata(changed)
 
@@ -207,13 +202,7 @@ class Repository:
             self._write(f"{number}{role}.json", metadata)
         return {role: metadata.signed.version for role, metadata in written.items()}
 
-    def rotate(
-        self,
-        change: Roles,
-        signers: Sequence[Signer],
-        now: datetime,
-        days: int,
-    ) -> Root:
+    def rotate(self, change: Roles, signers: Sequence[Signer], now: datetime, days: int) -> Root:
         """Write the next root metadata.
 
         `change` has the roles that get other keys, `signers` enough of the old and new root keys.

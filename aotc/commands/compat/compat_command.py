@@ -24,11 +24,7 @@ HELP_SECTION = "Inspect and verify"
     "facts", nargs=-1, type=FILE, metavar="[HOST_FILE]...", help="More files of --hosts"
 )
 @click.option(
-    "--hosts",
-    "hosts",
-    multiple=True,
-    type=FILE,
-    help="Output of `aotc host-info` (repeatable)",
+    "--hosts", "hosts", multiple=True, type=FILE, help="Output of `aotc host-info` (repeatable)"
 )
 @jaxlib_option("Assume this jaxlib version (repeatable)")
 @trust_option("Trust policy whose certifiers count")

@@ -73,9 +73,10 @@ class ExecutorBackend:
         """Stop what is being compiled; running and later calls of `compile` raise StoppedError."""
         if not self._stopped.done():
             self._stopped.set_result(None)
-        # Workers of others may be threads of this process, or finish what they have begun.
-        found = self._executor if isinstance(self._executor, Cluster) else executor_worker
-        found.stop_build(self._build)
+        if isinstance(self._executor, Cluster):
+            self._executor.stop_build(self._build)
+        else:  # its workers may be threads of this process; others finish what they have begun
+            executor_worker.stop_build(self._build)
 
     def _ask(self, job: CompileJob, request: bytes) -> Answer:
         if self._stopped.done():

@@ -73,12 +73,8 @@ def _rule(text: str) -> Rule:
         amount = Fraction(found["amount"])
         limit = amount / 100 if unit == "%" else amount * _UNITS[unit]
         return Rule(text, found["name"], 1 if found["sign"] == ">+" else -1, limit, unit == "%")
-    raise refusal(
-        "AOTC-E056",
-        f"--fail-on {text}",
-        repr(text),
-        expected=f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit",
-    )
+    expected = f"any, none, {', '.join(KINDS)}, or one of {', '.join(NUMBERS)} with a limit"
+    raise refusal("AOTC-E056", f"--fail-on {text}", repr(text), expected=expected)
 
 
 def _units(name: str) -> set[str]:
@@ -91,20 +87,12 @@ def violations(rules: Sequence[Rule], diff: Diff) -> Iterator[Finding]:
     for rule in rules:
         met = [change for change in diff.changes if rule.meets(change)]
         if met:
-            yield finding(
-                "AOTC-E976",
-                where,
-                _kinds(met) if rule.kind == ANY else _places(met),
-                expected="" if rule.kind == ANY else f"no change as in {rule.text}",
-            )
+            found = _kinds(met) if rule.kind == ANY else _places(met)
+            expected = "" if rule.kind == ANY else f"no change as in {rule.text}"
+            yield finding("AOTC-E976", where, found, expected=expected)
         elif rule.kind == ANY and not diff.is_same:
-            yield finding(
-                "AOTC-E976",
-                where,
-                diff.after.root_digest,
-                expected=diff.before.root_digest,
-                cause="root-digests-differ",
-            )
+            found, expected = diff.after.root_digest, diff.before.root_digest
+            yield finding("AOTC-E976", where, found, expected=expected, cause="root-digests-differ")
 
 
 def _kinds(changes: Sequence[Change]) -> str:

@@ -45,11 +45,7 @@ def code_lines(code: str) -> Iterator[str]:
 
 
 def _texts(cause: Cause) -> dict[str, str]:
-    return {
-        "title": cause.title,
-        "explanation": cause.explanation,
-        "hint": readable(cause.hint),
-    }
+    return {"title": cause.title, "explanation": cause.explanation, "hint": readable(cause.hint)}
 
 
 def _lines(cause: Cause) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -161,12 +161,7 @@ def _free_name(path: str, taken: set[str]) -> str:
 
 
 def _described(tensor: Tensor) -> dict[str, Any]:
-    return {
-        "name": tensor.name,
-        "path": tensor.path,
-        "dtype": tensor.dtype,
-        "shape": list(tensor.shape),
-    }
+    return {name: value for name, value in asdict(tensor).items() if name != "place"}
 
 
 def _check(chosen: Chosen, model: Model, folder: Path, fixture: memoryview) -> dict[str, Any]:

@@ -19,11 +19,7 @@ HELP_SECTION = "Ship"
 @output_options()
 @command
 def extract(
-    out: Output,
-    bundle: Path,
-    targets: tuple[str, ...],
-    output: Path | None,
-    layout: Path | None,
+    out: Output, bundle: Path, targets: tuple[str, ...], output: Path | None, layout: Path | None
 ) -> None:
     """Copy selected targets of a bundle.
 

@@ -31,17 +31,9 @@ HELP_SECTION = "Build"
     metavar="NAME=ARRAY",
     help="Shape and dtype of an input (repeatable)",
 )
+@click.option("--inputs", "inputs_file", type=FILE, help="Recorded inputs of the fixtures (.npz)")
 @click.option(
-    "--inputs",
-    "inputs_file",
-    type=FILE,
-    help="Recorded inputs of the fixtures (.npz)",
-)
-@click.option(
-    "--expected",
-    "expected_file",
-    type=FILE,
-    help="Results of the framework for --inputs (.npz)",
+    "--expected", "expected_file", type=FILE, help="Results of the framework for --inputs (.npz)"
 )
 @click.option(
     "--weights",

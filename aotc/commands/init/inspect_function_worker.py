@@ -137,23 +137,16 @@ def _arguments(made: Any, signature: inspect.Signature, where: str) -> dict[str,
     ordered = [name for name, kind in kinds.items() if kind in _BY_POSITION]
     if isinstance(made, dict):
         if extra := [key for key in made if key not in kinds]:
-            raise refusal(
-                "AOTC-E082",
-                where,
-                repr(extra[0]),
-                expected=f"one of: {', '.join(kinds)}",
-                hint="use the parameters' names as keys; wrap a single dict in a tuple: `(batch,)`",
-            )
+            expected = f"one of: {', '.join(kinds)}"
+            hint = "use the parameters' names as keys; wrap a single dict in a tuple: `(batch,)`"
+            raise refusal("AOTC-E082", where, repr(extra[0]), expected=expected, hint=hint)
         return made
     by_position = made if isinstance(made, tuple) else (made,)
     if len(by_position) > len(ordered):
-        raise refusal(
-            "AOTC-E082",
-            where,
-            f"{len(by_position)} values",
-            expected=f"at most {len(ordered)} values ({', '.join(ordered)})",
-            hint="return one value for each parameter; a list counts as one value",
-        )
+        found = f"{len(by_position)} values"
+        expected = f"at most {len(ordered)} values ({', '.join(ordered)})"
+        hint = "return one value for each parameter; a list counts as one value"
+        raise refusal("AOTC-E082", where, found, expected=expected, hint=hint)
     return dict(zip(ordered, by_position, strict=False))
 
 

@@ -113,11 +113,7 @@ def draft(
         static=reader.static,
         ranges=reader.ranges,
         is_guessed=reader.is_guessed,
-        notes=(
-            *reader.notes,
-            *map(_left_out, answer.takes_any),
-            *_cut_ranges(dimensions, answer),
-        ),
+        notes=(*reader.notes, *map(_left_out, answer.takes_any), *_cut_ranges(dimensions, answer)),
         donate=tuple(answer.donate),
         recorded=request.recorded,
     )
@@ -311,12 +307,7 @@ class _ParameterReader:
         return {}
 
     def _array(
-        self,
-        path: str,
-        shape: Sequence[int | str],
-        dtype: str,
-        low: int | None,
-        high: int | None,
+        self, path: str, shape: Sequence[int | str], dtype: str, low: int | None, high: int | None
     ) -> dict[str, Any]:
         """Return an array of the manifest; `low` and `high` are the range of its fixtures."""
         self.axes.update(axis for axis in shape if isinstance(axis, str))

@@ -148,12 +148,8 @@ def check_same_source(parts: Sequence[TargetPart]) -> Iterator[Finding]:
             expected, bundle = first.setdefault(what, (value, part.bundle))
             if value != expected and (part.bundle, what) not in told:
                 told.add((part.bundle, what))
-                yield finding(
-                    "AOTC-E050",
-                    f"{part.bundle} {what}",
-                    value,
-                    expected=f"{expected}, as in {bundle}",
-                )
+                where = f"{part.bundle} {what}"
+                yield finding("AOTC-E050", where, value, expected=f"{expected}, as in {bundle}")
 
 
 def merge(parts: Sequence[TargetPart]) -> Assembled:

@@ -96,10 +96,7 @@ class TokenKey:
             pkcs11.PinLocked,
         ) as error:
             raise refusal(
-                "AOTC-E019",
-                TOKEN,
-                type(error).__name__,
-                cause="pkcs-11-pin-is-wrong",
+                "AOTC-E019", TOKEN, type(error).__name__, cause="pkcs-11-pin-is-wrong"
             ) from error
         except pkcs11.PKCS11Error as error:
             found = f"{type(error).__name__} {error}".strip()
@@ -150,13 +147,9 @@ def _token(uri: Pkcs11Uri) -> pkcs11.Token:
     if len(matching) != 1:
         wanted = ", ".join(f"{name} {value}" for name, value in uri.token.items()) or "any"
         there = ", ".join(sorted(token.label for token in tokens)) or "none"
-        raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(matching)} matching tokens; present: {there}",
-            cause="pkcs-11-token-not-found",
-            expected=f"one token ({wanted})",
-        )
+        found = f"{len(matching)} matching tokens; present: {there}"
+        cause = "pkcs-11-token-not-found"
+        raise refusal("AOTC-E018", TOKEN, found, cause=cause, expected=f"one token ({wanted})")
     return matching[0]
 
 
@@ -184,10 +177,7 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
     keys = list(session.get_objects(wanted))
     if len(keys) != 1:
         raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(keys)} matching keys",
-            cause="pkcs-11-private-key-not-found",
+            "AOTC-E018", TOKEN, f"{len(keys)} matching keys", cause="pkcs-11-private-key-not-found"
         )
     return keys[0]
 
@@ -202,12 +192,8 @@ def _public_half(session: pkcs11.Session, private: pkcs11.Object) -> pkcs11.Obje
     if len(keys) != 1:
         keys = [k for k in keys or session.get_objects(kind) if k[pkcs11.Attribute.LABEL] == label]
     if len(keys) != 1:
-        raise refusal(
-            "AOTC-E018",
-            TOKEN,
-            f"{len(keys)} public keys with its id or label",
-            cause="pkcs-11-public-key-not-found",
-        )
+        found = f"{len(keys)} public keys with its id or label"
+        raise refusal("AOTC-E018", TOKEN, found, cause="pkcs-11-public-key-not-found")
     return keys[0]
 
 

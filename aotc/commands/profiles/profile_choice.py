@@ -14,9 +14,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.call_cost import CostModel, Costs
 from aotc.commands.profiles.profile_routing import assign, serve
-from aotc.commands.profiles.size_space import Counts, Points, Space
+from aotc.commands.profiles.size_space import CostModel, Costs, Counts, Points, Space
 from aotc_runtime.serving.routing.router import add_up
 
 CANDIDATES_MAX, SPLIT_CANDIDATES_MAX = 1024, 128

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aotc.commands.profiles.call_cost import CostModel, Costs
-from aotc.commands.profiles.size_space import Counts, Points, Space
+from aotc.commands.profiles.size_space import CostModel, Costs, Counts, Points, Space
 from aotc_runtime.serving.routing.router import Direct, Route, Router
 
 CELLS_MAX = 2**22

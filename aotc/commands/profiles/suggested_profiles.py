@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aotc.base.errors import refusal
-from aotc.commands.profiles.call_cost import CostModel, parse_cost
 from aotc.commands.profiles.profile_choice import Choice, choose
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import Points, Space, space_of_manifest
+from aotc.commands.profiles.size_space import (
+    CostModel,
+    Points,
+    Space,
+    parse_cost,
+    space_of_manifest,
+)
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import resolve_target
@@ -105,14 +110,9 @@ def entry_point_of(every: Collection[str], sized: Sequence[str], wanted: str | N
         cause = "entry-point-not-found"
     elif wanted is None and sized:
         cause = ""
-    raise refusal(
-        "AOTC-E042",
-        "--entry",
-        wanted or "",
-        cause=cause,
-        expected=f"one of: {', '.join(sized)}" if sized else "",
-        hint=did_you_mean(wanted, sized, "pass `--entry NAME`") if sized else None,
-    )
+    expected = f"one of: {', '.join(sized)}" if sized else ""
+    hint = did_you_mean(wanted, sized, "pass `--entry NAME`") if sized else None
+    raise refusal("AOTC-E042", "--entry", wanted or "", cause=cause, expected=expected, hint=hint)
 
 
 def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str, int]]:
@@ -120,10 +120,7 @@ def accept(space: Space, traffic: Traffic, log: Path) -> tuple[Traffic, dict[str
     accepted, refused = within(space, traffic)
     outside = {reason: int(traffic.counts[where].sum()) for reason, where in refused.items()}
     if not accepted.requests:
-        raise refusal(
-            "AOTC-E041",
-            str(log),
-            ", ".join(f"{reason}: {count}" for reason, count in outside.items()),
-            cause="all-logged-calls-exceed-the-accepted-sizes",
-        )
+        found = ", ".join(f"{reason}: {count}" for reason, count in outside.items())
+        cause = "all-logged-calls-exceed-the-accepted-sizes"
+        raise refusal("AOTC-E041", str(log), found, cause=cause)
     return accepted, outside

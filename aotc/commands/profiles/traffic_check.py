@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from aotc.base.errors import finding, refusal
-from aotc.commands.profiles.call_cost import elements
 from aotc.commands.profiles.profile_routing import Served, serve
-from aotc.commands.profiles.size_space import Space, space_of_bundle
+from aotc.commands.profiles.size_space import Space, elements, space_of_bundle
 from aotc.commands.profiles.suggested_profiles import entry_point_of
 from aotc.commands.profiles.traffic_log import Traffic, read_traffic, within
 from aotc_runtime.base.errors import Finding
@@ -78,13 +77,8 @@ def check_bundle(
     contents, _ = read_unverified(open_streamed(bundle))
     manifests = contents.manifests
     if target is not None and target not in manifests:
-        raise refusal(
-            "AOTC-E045",
-            "--target",
-            target,
-            expected=f"one of: {', '.join(manifests)}",
-            hint=did_you_mean(target, manifests, ""),
-        )
+        expected, hint = f"one of: {', '.join(manifests)}", did_you_mean(target, manifests, "")
+        raise refusal("AOTC-E045", "--target", target, expected=expected, hint=hint)
     first = next(iter(manifests.values()))
     sized = [each for each, entry in first.entry_points.items() if entry.dimensions]
     name = entry_point_of(first.entry_points, sized, entry_point)

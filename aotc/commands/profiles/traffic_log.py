@@ -42,7 +42,6 @@ SHOWN = 5
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
 type Key = tuple[int, ...]
 """The sizes of a call, in the order of the dimensions' names."""
 
@@ -289,14 +288,11 @@ def _unreadable(path: Path, found: str) -> AotcError:
 
 def _nothing_named(path: Path, missing: Sequence[str], header: Sequence[str]) -> AotcError:
     line = ", ".join(f'"{name}": 3' for name in missing)
-    return refusal(
-        "AOTC-E041",
-        str(path),
-        ", ".join(header)[:200] or "an empty file",
-        cause="traffic-log-does-not-name-the-dimensions",
-        expected=f"columns {', '.join(missing)}",
-        hint=f"write a line such as `{{{line}}}` for each call, or a first line of column names",
-    )
+    found = ", ".join(header)[:200] or "an empty file"
+    cause = "traffic-log-does-not-name-the-dimensions"
+    expected = f"columns {', '.join(missing)}"
+    hint = f"write a line such as `{{{line}}}` for each call, or a first line of column names"
+    return refusal("AOTC-E041", str(path), found, cause=cause, expected=expected, hint=hint)
 
 
 def _nothing(path: Path, gathered: _Gathered) -> AotcError:
@@ -305,9 +301,5 @@ def _nothing(path: Path, gathered: _Gathered) -> AotcError:
         found += f"; line {gathered.bad[0].number}: {gathered.bad[0].reason}"
     elif gathered.other:
         found += f"; {gathered.other} calls of other entry points"
-    return refusal(
-        "AOTC-E041",
-        str(path),
-        found,
-        expected=f"sizes of {', '.join(gathered.names)} for {gathered.entry_point}",
-    )
+    expected = f"sizes of {', '.join(gathered.names)} for {gathered.entry_point}"
+    return refusal("AOTC-E041", str(path), found, expected=expected)

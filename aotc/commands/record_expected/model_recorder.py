@@ -163,6 +163,5 @@ def _array(tensor: Any) -> Any:
 
 OPENED: Mapping[str, Callable[[str], tuple[str, Run]]] = {".onnx": _onnx, ".pt2": _torch}
 
-
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

@@ -126,14 +126,12 @@ def _chosen(
     }
     names = [wanted] if wanted in able else [*able] if wanted is None else []
     if len(names) != 1:
-        raise refusal(
-            "AOTC-E831",
-            f"{manifest_path} entry_points{f'.{wanted}' if wanted else ''}",
-            f"{len(able)} of them: {', '.join(able)}" if able else "none",
-            cause="no-recorded-inputs-to-run",
-            expected="one entry point with a .onnx or .pt2 file and `fixtures.file`",
-            hint="name one with `--entry-point`" if len(able) > 1 else None,
-        )
+        where = f"{manifest_path} entry_points{f'.{wanted}' if wanted else ''}"
+        found = f"{len(able)} of them: {', '.join(able)}" if able else "none"
+        cause = "no-recorded-inputs-to-run"
+        expected = "one entry point with a .onnx or .pt2 file and `fixtures.file`"
+        hint = "name one with `--entry-point`" if len(able) > 1 else None
+        raise refusal("AOTC-E831", where, found, cause=cause, expected=expected, hint=hint)
     return names[0], able[names[0]]
 
 

@@ -101,7 +101,7 @@ def newest(accept: Accept, channel: Channel, folder: Path, name: str) -> Accept:
             raise refusal("AOTC-E327", name, "", cause="bundle-has-no-targets")
         return accepted
 
-    return Accept(accept.attested, accept_newest)
+    return accept._replace(chosen=accept_newest)
 
 
 def _manifests(where: str, listing: Listing) -> dict[str, BundleManifest]:

@@ -12,7 +12,7 @@ import msgspec
 from aotc.base.errors import refusal
 from aotc.bundle.read.opened_bundle import Opened, opened
 from aotc.bundle.write.hashed_weights import unchanged
-from aotc.bundle.write.oci_descriptors import attestation_name, version_name
+from aotc.bundle.write.oci_descriptors import attestation_name, entry_descriptor, version_name
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import RegistryError
@@ -26,6 +26,7 @@ from aotc_serve.oci.oci_references import Reference
 from aotc_serve.oci.parallel_transfer import Counted, each, ignore_progress
 from aotc_serve.oci.registry_blobs import CHUNK_BYTES, push_blob
 from aotc_serve.oci.registry_client import Repository
+from aotc_serve.oci.sigstore_bundles import Referrer, referrers_of
 
 REFERRERS_TAG_TRIES = 8
 """Attempts to write a referrers tag, which another client may overwrite at the same time."""
@@ -90,7 +91,8 @@ def push(
         repository.put_manifest(digest, unchanged(source, digest), image.mediaType)
     root_data = unchanged(source, read.root_digest)
     _put_root(repository, read, root_data)
-    _attach(repository, source, root.entry.digest, [e.digest for e in root.attestations])
+    attestations = [entry.digest for entry in root.attestations]
+    _attach(repository, source, entry_descriptor(root.entry), attestations, tuple(mounts))
     if (found := _digest_at(repository, tag)) not in (tagged, read.root_digest):
         where, cause = f"{repository.where}:{tag}", "tag-moved-during-the-push"
         raise refusal("AOTC-E775", where, found or "no tag", cause=cause, expected=tagged or None)
@@ -129,7 +131,7 @@ def push_attestations(source: BlobSource, repository: Repository) -> None:
     attached = [_attestation(source, digest) for digest in digests]
     parts = {part.digest: part.size for each_ in attached for part in (each_.config, *each_.layers)}
     _push_blobs(source, repository, parts, (), ignore_progress, CHUNK_BYTES)
-    _attach(repository, source, root.entry.digest, digests)
+    _attach(repository, source, entry_descriptor(root.entry), digests)
 
 
 def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
@@ -175,16 +177,16 @@ def _put_root(repository: Repository, read: Opened, data: bytes) -> None:
     except RegistryError as error:
         if not absent:
             raise
-        raise refusal(
-            "AOTC-E775",
-            repository.where,
-            f"no {', '.join(absent)}",
-            cause="registry-lacks-the-other-targets",
-        ) from error
+        where, cause = repository.where, "registry-lacks-the-other-targets"
+        raise refusal("AOTC-E775", where, f"no {', '.join(absent)}", cause=cause) from error
 
 
 def _attach(
-    repository: Repository, source: BlobSource, root: str, attestations: Sequence[str]
+    repository: Repository,
+    source: BlobSource,
+    root: Descriptor,
+    attestations: Sequence[str],
+    mounts: tuple[str, ...] = (),
 ) -> None:
     """Push attestations as OCI 1.1 referrers of the root, and in the index for older registries.
 
@@ -194,17 +196,26 @@ def _attach(
     for digest in attestations:
         data = unchanged(source, digest)
         has_api &= repository.put_manifest(
-            attestation_name(root, digest), data, oci_layout.MANIFEST_TYPE
+            attestation_name(root.digest, digest), data, oci_layout.MANIFEST_TYPE
         )
-        reference = Descriptor(
-            mediaType=oci_layout.MANIFEST_TYPE,
-            digest=digest,
-            size=len(data),
-            artifactType=oci_layout.ATTESTATION_TYPE,
-        )
-        listed.append(msgspec.to_builtins(reference))
+        reference = oci_layout.describe(data, oci_layout.MANIFEST_TYPE)
+        kind = oci_layout.ATTESTATION_TYPE
+        listed.append(msgspec.structs.replace(reference, artifactType=kind))
+    for digest in attestations:
+        (layer,) = _attestation(source, digest).layers
+        for made in referrers_of(unchanged(source, layer.digest), root):
+            listed.append(_push_sigstore(repository, made, mounts))
     if listed:
-        _update_referrers_tag(repository, root, listed, has_api=has_api)
+        entries = [msgspec.to_builtins(each_) for each_ in listed]
+        _update_referrers_tag(repository, root.digest, entries, has_api=has_api)
+
+
+def _push_sigstore(repository: Repository, made: Referrer, mounts: tuple[str, ...]) -> Descriptor:
+    """Push a Sigstore bundle, which cosign and cluster policies look for."""
+    for blob in (made.bundle, oci_layout.EMPTY_BLOB):
+        push_blob(repository, sha256(blob), memoryview(blob), mounts)
+    repository.put_manifest(made.listed.digest, made.manifest, oci_layout.MANIFEST_TYPE)
+    return made.listed
 
 
 def _update_referrers_tag(

@@ -115,13 +115,10 @@ def verify(out: Output, folder: Path | None) -> None:
     aotc store verify
     """
     there = _open(folder)
-    damaged, number = [], 0
-    for digest, is_whole in there.verify():
-        number += 1
-        if not is_whole:
-            damaged.append(digest)
-    document = {"folder": str(there.folder), "blobs": number, "removed": damaged}
-    lines = [*(f"removed {digest}" for digest in damaged), f"{number} blobs hashed"]
+    checked = list(there.verify())
+    damaged = [digest for digest, is_whole in checked if not is_whole]
+    document = {"folder": str(there.folder), "blobs": len(checked), "removed": damaged}
+    lines = [*(f"removed {digest}" for digest in damaged), f"{len(checked)} blobs hashed"]
     out.result(document, lambda: say(*lines))
 
 

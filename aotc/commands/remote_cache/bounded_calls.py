@@ -47,7 +47,6 @@ type Limit = int | Callable[[bytes], int]
 the number, given the first bytes; reading stops there.
 """
 
-
 _NOBODY = (ConnectionError, TimeoutError, ssl.SSLError)
 """What it means that there is no connection, or no more."""
 

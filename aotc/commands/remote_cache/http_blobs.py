@@ -42,7 +42,7 @@ class HttpBlobs:
     def write(self, name: str, data: bytes, pace: Pace) -> None:
         """Put bytes under a name, replacing what was there."""
         headers = {"Content-Type": "application/octet-stream", **self._headers}
-        body = Body.of(data, SENT_CHUNK_BYTES)
+        body = Body(data, SENT_CHUNK_BYTES)
         with self._http.request("PUT", self._url(name), headers, body, pace) as response:
             if not 200 <= response.status < 300:
                 raise OutageError(response.status_line)

@@ -35,7 +35,6 @@ ROWS_MAX = 2000
 FLAT_MAX = 40
 """Leaves that are told in one line."""
 
-
 NOBODY_ASKED = "signatures were not checked"
 
 

@@ -84,9 +84,7 @@ def _interface(entry_point: EntryPoint) -> Any:
 
 
 def _entry_point(
-    members: list[tuple[str, EntryPoint]],
-    lines: EntryPointLines,
-    model: ModelOrigin | UnsetType,
+    members: list[tuple[str, EntryPoint]], lines: EntryPointLines, model: ModelOrigin | UnsetType
 ) -> Iterator[Part]:
     _, first = members[0]
     numerics = "finite: NaN and infinities were not compared" if first.numerics else "-"

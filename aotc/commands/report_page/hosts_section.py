@@ -51,23 +51,15 @@ def _built(manifests: Mapping[str, BundleManifest]) -> Iterator[tuple[Cell, ...]
     for name, manifest in manifests.items():
         every = [p.parity for e in manifest.entry_points.values() for p in e.profiles]
         ran = sum(isinstance(parity, ParityRan) for parity in every)
-        outcome = Mark(
-            f"{ran} of {len(every)} fixtures ran", "good" if ran == len(every) else "bad"
-        )
+        tone = "good" if ran == len(every) else "bad"
+        outcome = Mark(f"{ran} of {len(every)} fixtures ran", tone)
         builders = {manifest.built_with.jaxlib, *manifest.built_with.tools.values()}
         for package, versions in accepted_versions(manifest).items():
             for version in versions:
-                built = version in builders
-                known = (
-                    "the build, which ran it" if built else "the bundle manifest, which accepts it"
-                )
-                yield (
-                    name,
-                    f"{package} {version}",
-                    known,
-                    outcome if built else "-",
-                    "yes, by itself",
-                )
+                known: tuple[Cell, Cell] = "the bundle manifest, which accepts it", "-"
+                if version in builders:
+                    known = "the build, which ran it", outcome
+                yield name, f"{package} {version}", *known, "yes, by itself"
 
 
 def _certified(

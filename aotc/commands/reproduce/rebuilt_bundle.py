@@ -26,9 +26,8 @@ from aotc.base.package_install import install_packages
 from aotc.base.workers import worker_environment
 from aotc.capture.installed_packages import normalized
 from aotc.commands.reproduce.build_recipe import Recipe, read_recipe
-from aotc.commands.reproduce.reproducibility_check import findings
+from aotc.commands.reproduce.reproducibility_check import differences, findings
 from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
-from aotc.commands.reproduce.stage_differences import differences
 from aotc.compile.target_files import builtin_folder
 from aotc.config import tuning_file
 from aotc.pipeline import code_identity
@@ -192,14 +191,9 @@ def _other_code(recipe: Recipe) -> Iterator[Finding]:
     for name, here in code_identity.code_digests().items():
         wanted = recipe.code.get(name, here)
         if here != wanted:
-            yield finding(
-                "AOTC-E944",
-                f"code of {name} {version(name)}",
-                here,
-                cause="aotc-code-does-not-match",
-                expected=wanted,
-                hint=f"run `aotc reproduce` of the {name} that built the bundle",
-            )
+            where, cause = f"code of {name} {version(name)}", "aotc-code-does-not-match"
+            hint = f"run `aotc reproduce` of the {name} that built the bundle"
+            yield finding("AOTC-E944", where, here, cause=cause, expected=wanted, hint=hint)
 
 
 def _other_variables(variables: Mapping[str, bool]) -> Iterator[Finding]:
@@ -231,13 +225,9 @@ def _other_values(variables: Mapping[str, bool]) -> Iterator[Finding]:
 def _check_packages(changed: Mapping[str, str], recipe: Recipe) -> Iterator[Finding]:
     for name, here in changed.items():
         ours = name in OURS
-        yield finding(
-            "AOTC-E944",
-            f"package {name}",
-            here,
-            expected=recipe.packages[name],
-            hint=f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None,
-        )
+        where = f"package {name}"
+        hint = f"run `aotc reproduce` of {name} {recipe.packages[name]}" if ours else None
+        yield finding("AOTC-E944", where, here, expected=recipe.packages[name], hint=hint)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Checks that a folder holds the files that a bundle was built from, by provenance's digests."""
 
 import glob
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Set
@@ -10,11 +9,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from aotc.base.errors import finding, refusal
+from aotc.capture import file_digests
 from aotc.commands.reproduce.build_recipe import Recipe
 from aotc.config.build_manifest import read_build_manifest
 from aotc.config.checkpoint_files import files_of
 from aotc_runtime.base.errors import Finding
-from aotc_runtime.system.regular_files import open_regular
 
 LEADS_OUT = "a path that leads out of the sources, which is not read"
 """Whoever wrote the provenance learns nothing of files that are no sources."""
@@ -34,13 +33,10 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
             if _digest(path) == recipe.manifest_digest:
                 return path
             others.append(path)
-    raise refusal(
-        "AOTC-E942",
-        str(source),
-        ", ".join(f"{path}, with another digest" for path in others) or "",
-        expected=f"{recipe.manifest} with {recipe.manifest_digest}",
-        hint=_checkout(recipe) or "name the directory it was built in with `--source`",
-    )
+    found = ", ".join(f"{path}, with another digest" for path in others)
+    expected = f"{recipe.manifest} with {recipe.manifest_digest}"
+    hint = _checkout(recipe) or "name the directory it was built in with `--source`"
+    raise refusal("AOTC-E942", str(source), found, expected=expected, hint=hint)
 
 
 def check_files(
@@ -150,8 +146,7 @@ def _lies_in(path: Path, folder: Path) -> bool:
 def _digest(path: Path) -> str:
     """Return the digest of a regular file, else why there is none; never read devices or pipes."""
     try:
-        with open_regular(path) as file:
-            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return file_digests.digest_of(path)
     except OSError as error:
         return error.strerror or str(error)
 

@@ -87,7 +87,7 @@ def _over_http(query: bytes, url: str) -> bytes:
     data = bytearray()
     try:
         client = HttpClient(total_seconds=SECONDS)
-        with client.request("POST", url, kind, Body.of(query)) as response:
+        with client.request("POST", url, kind, Body(query)) as response:
             if response.status != HTTPStatus.OK:
                 raise ConnectionError(response.status_line)
             while piece := response.read(TIMESTAMP_CHARACTERS_MAX - len(data)):

@@ -10,7 +10,6 @@ from aotc.compile.compiler_protocol import DEFAULT
 MARGIN = 0.03
 """What part of the default's time a choice has to save: less is noise, and not worth an option."""
 
-
 WINS = 0.75
 """In what part of the rounds a choice has to be faster than the default: on a busy host, medians of
 a few rounds differ by more than the margin for nothing."""

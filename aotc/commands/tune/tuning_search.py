@@ -5,20 +5,20 @@ bundle, which the runtime loads and calls as in production. The chosen ones go t
 executable does.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from aotc.base.child_processes import Processes
+from aotc.base.child_processes import Processes, describe_status
 from aotc.base.errors import CompileError
 from aotc.base.evidence import MIXED, EngineChoice
 from aotc.base.stages import CapturedProfile, CapturedProgram, CompileJob, Executable
 from aotc.base.temporary_files import temporary_folder
-from aotc.base.workers import worker_environment
-from aotc.commands.tune import startup_measurement, tuning_messages, tuning_process
+from aotc.base.workers import worker_environment, worker_parent
+from aotc.commands.tune import startup_measurement, tuning_messages
 from aotc.commands.tune.tuning_choice import MARGIN, best_of, choose, summarize, together
 from aotc.commands.tune.tuning_evidence import EngineRounds, engine_choice, evidence
 from aotc.commands.tune.tuning_messages import FULL, Effort
@@ -108,13 +108,15 @@ def search(
     ]
     plan = _planned(engines, defaults, program, weights, effort)
     tries, steps = _compiled(engines, defaults, plan, workers, on_step)
-    left_out = dict(_unmade(engines, tries))
+    made = {key: {one.name: one.reason for one in each} for key, each in tries.items()}
+    compiled = {key: [o.name for o in each if o.executable] for key, each in tries.items()}
+    left_out = dict(_without_default(engines, compiled, made))
     # Whoever may have single executables only need not have made all of them.
     measured_engines = [each for each in engines if mixed or each.name not in left_out]
     measuring = _Measuring(assemble, scratch.folder, processes, effort)
     found = _measure(measured_engines, tries, measuring, steps)
     steps.complete()
-    left_out |= _unmeasured(measured_engines, tries, found)
+    left_out |= _without_default(measured_engines, found.rounds, found.reasons)
     fit = [each for each in engines if each.name not in left_out]
     picked = {each.name: dict(_picked(each, tries, found)) for each in fit}
     choice: EngineChoice | None = None
@@ -180,9 +182,7 @@ def _planned(
             for engine in engines
             for job in [engine.compilation.jobs[key]]
             for candidate in candidates_for(
-                job.target,
-                weight_bytes=weights.size(profile),
-                narrow=weights.are_narrow(profile),
+                job.target, weight_bytes=weights.size(profile), narrow=weights.are_narrow(profile)
             )
             if effort.variants or candidate.name == DEFAULT
             for name in [engine.prefix + candidate.name]
@@ -257,13 +257,17 @@ def _different(tries: Sequence[_Try]) -> Iterator[_Try]:
             yield each
 
 
-def _unmade(engines: Sequence[_Engine], tries: _Tries) -> Iterator[tuple[str, str]]:
-    """Yield engines whose default did not compile for some executable, with the reason."""
+def _without_default(
+    engines: Sequence[_Engine],
+    had: Mapping[ExecutableKey, Collection[str]],
+    reasons: Mapping[ExecutableKey, Mapping[str, str]],
+) -> Iterator[tuple[str, str]]:
+    """Yield engines whose default is not had for some executable, with the first reason."""
     for engine in engines:
-        for key, each in tries.items():
-            default = next(one for one in each if one.name == engine.default)
-            if default.executable is None:
-                yield engine.name, f"{key.label}: {default.reason}"
+        for key, known in reasons.items():
+            if engine.default not in had.get(key, ()):
+                reason = known.get(engine.default, "the first engine was not measured")
+                yield engine.name, f"{key.label}: {reason}"
                 break
 
 
@@ -316,7 +320,7 @@ def _measure(
         effort=measuring.effort,
     )
     environment = worker_environment.clean({})
-    outcome = tuning_process.run(job, measuring.folder, environment, measuring.processes, step)
+    outcome = measured(job, measuring.folder, environment, measuring.processes, step)
     answer = outcome.answer
     if answer.unsuited:
         raise CompileError(cannot_run(engines[0].compilation.target.name, answer.unsuited))
@@ -331,18 +335,6 @@ def _measure(
             for key, each in tries.items()
         },
     )
-
-
-def _unmeasured(
-    engines: Sequence[_Engine], tries: _Tries, found: _Findings
-) -> Iterator[tuple[str, str]]:
-    """Yield engines whose default was not measured for some executable, with the reason."""
-    for engine in engines:
-        for key in tries:
-            if engine.default not in found.rounds.get(key, {}):
-                reason = found.reasons[key].get(engine.default, "the first engine was not measured")
-                yield engine.name, f"{key.label}: {reason}"
-                break
 
 
 def _names(engine: _Engine, tries: _Tries) -> tuple[str, ...]:
@@ -431,3 +423,62 @@ def _explained(
             jaxlib=answer.jaxlib,
         ),
     )
+
+
+LINES_SHOWN = 12
+
+SECONDS_MAX = 600.0
+"""Without a word of the measuring process: a turn takes three calls, so one of them hangs."""
+
+WORKER = worker_parent.module("aotc.commands.tune.tuning_worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """crashed: target of a candidate to how it ended the process."""
+
+    answer: tuning_messages.Answer
+    crashed: dict[str, str]
+
+
+def measured(
+    job: tuning_messages.Job,
+    folder: Path,
+    environment: Mapping[str, str],
+    processes: Processes,
+    on_done: Callable[[], None],
+    worker: Sequence[str] = WORKER,
+    seconds_max: float = SECONDS_MAX,
+) -> Outcome:
+    """Measure the variants of a job; one that hangs for `seconds_max` in a turn counts as crashed.
+
+    `on_done` is called for each variant of an executable, as turns end.
+
+    Raises:
+        CompileError: AOTC-E912 if the default crashes, or the process without naming a variant.
+    """
+    crashed: dict[str, str] = {}
+    while True:
+        try:
+            answer = worker_parent.run(
+                worker,
+                job,
+                tuning_messages.Answer,
+                within=folder,
+                environment=environment,
+                processes=processes,
+                silent_seconds=seconds_max,
+                on_finished=lambda executable: on_done(),
+            )
+            return Outcome(answer, crashed)
+        except worker_parent.CrashedError as crash:
+            current = crash.doing
+            if current not in job.targets[1:]:
+                where = "the process that measures candidates"
+                raise crash.refusal("AOTC-E912", where, LINES_SHOWN) from crash
+            crashed[current] = describe_status(crash.status)
+        job = msgspec.structs.replace(
+            job,
+            targets=tuple(target for target in job.targets if target != current),
+            executables=tuple(each for each in job.executables if each[0] != current),
+        )

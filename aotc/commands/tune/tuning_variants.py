@@ -50,11 +50,7 @@ def unsuited(target: Target, host: Target) -> str:
 
 def cannot_run(target: str, reason: str) -> Finding:
     """Return AOTC-E911. reason: as `unsuited` gives it."""
-    return finding(
-        "AOTC-E911",
-        f"--tune for {target}",
-        reason,
-    )
+    return finding("AOTC-E911", f"--tune for {target}", reason)
 
 
 def _architecture(target: Target) -> str:

@@ -83,18 +83,24 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
         return [each for each in found if weights.count(each.operation) == 1]
 
 
-def _products(value: Any, parameter: int, axes: Axes | None = None) -> Iterator[MatrixProduct]:
-    axes = tuple(range(value.type.rank)) if axes is None else axes
+def _products(value: Any, parameter: int) -> Iterator[MatrixProduct]:
+    for operation, place, axes in _operations(value, tuple(range(value.type.rank))):
+        if operation.name == "stablehlo.dot_general" and all(
+            isinstance(ir.ShapedType(each.type).element_type, ir.F32Type)
+            for each in (*operation.operands, *operation.results)
+        ):
+            yield MatrixProduct(operation, place, parameter, axes)
+
+
+def _operations(value: Any, axes: Axes) -> Iterator[tuple[Any, int, Axes]]:
+    """Yield operations on a value or its transposes, with the operand's number and axes."""
     for use in value.uses:
         operation = use.owner.operation
         if operation.name == "stablehlo.transpose":
             moved = tuple(axes[i] for i in operation.attributes["permutation"])
-            yield from _products(operation.results[0], parameter, moved)
-        elif operation.name == "stablehlo.dot_general" and all(
-            isinstance(ir.ShapedType(each.type).element_type, ir.F32Type)
-            for each in (*operation.operands, *operation.results)
-        ):
-            yield MatrixProduct(operation, use.operand_number, parameter, axes)
+            yield from _operations(operation.results[0], moved)
+        else:
+            yield operation, use.operand_number, axes
 
 
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:
@@ -112,14 +118,10 @@ def uses_of(module: ir.Module) -> list[frozenset[Use]]:
     ]
 
 
-def _uses(value: Any, axes: Axes) -> Iterator[Use]:
+def _uses(value: Any, own: Axes) -> Iterator[Use]:
     """Yield the uses of a weight, or of a value that has all its numbers."""
-    for use in value.uses:
-        operation, place = use.owner.operation, use.operand_number
+    for operation, place, axes in _operations(value, own):
         match operation.name:
-            case "stablehlo.transpose":
-                moved = tuple(axes[i] for i in operation.attributes["permutation"])
-                yield from _uses(operation.results[0], moved)
             case "stablehlo.convert" if isinstance(
                 ir.ShapedType(operation.results[0].type).element_type, ir.FloatType
             ):
@@ -136,7 +138,7 @@ def _uses(value: Any, axes: Axes) -> Iterator[Use]:
                 for region in operation.regions:
                     yield from _uses(region.blocks[0].arguments[place], axes)
                 yield from _uses(operation.results[place], axes)
-            case "stablehlo.return" if _is_carried(operation, value, place):
+            case "stablehlo.return" if _is_carried(operation, place):
                 pass
             case "func.return":
                 yield OtherUse("a result")
@@ -161,10 +163,10 @@ def _is_invariant(loop: Any, place: int) -> bool:
     return bool(last.operands[place] == block.arguments[place])
 
 
-def _is_carried(operation: Any, value: Any, place: int) -> bool:
+def _is_carried(operation: Any, place: int) -> bool:
     """Return whether a body of a loop returns a value that it has been given at this place."""
     loop = operation.parent
     if loop is None or loop.operation.name != "stablehlo.while":
         return False
     arguments = loop.operation.regions[1].blocks[0].arguments
-    return place < len(arguments) and bool(arguments[place] == value)
+    return place < len(arguments) and bool(arguments[place] == operation.operands[place])

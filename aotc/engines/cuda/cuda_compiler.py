@@ -35,9 +35,7 @@ kernels, since cuDNN refuses the call for which no algorithm was chosen. Target 
 """
 
 PLATFORM = plugin_jobs.Platform(
-    is_allowed=is_allowed,
-    served=SERVED,
-    correct="correct `changes` or `text` in the target file",
+    is_allowed=is_allowed, served=SERVED, correct="correct `changes` or `text` in the target file"
 )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from aotc.compile.mlir.jax_functions import DTYPES
 from aotc_runtime.engines.iree.iree_names import DRIVER, FUNCTION, SCOPE
 
 MAIN = "main"
@@ -21,14 +22,7 @@ _ALIASES = ("arg_attrs", "res_attrs")
 SIGNLESS = {f"ui{bits}": f"i{bits}" for bits in (8, 16, 32, 64)}
 """IREE's globals and interfaces have no unsigned types; the bits are the same."""
 
-_SIZES = {
-    "i1": 1,
-    **{f"{sign}i{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    "f16": 2,
-    "bf16": 2,
-    "f32": 4,
-    "f64": 8,
-}
+_SIZES = {element: dtype.itemsize for element, dtype in DTYPES.items()}
 """Bytes of an element, by its type in MLIR's words: of those whose results tests/engines compares
 with plain JAX. Others are refused.
 """

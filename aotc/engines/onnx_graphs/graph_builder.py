@@ -67,11 +67,13 @@ class Kernels:
     """The kernels that an engine has for quantized numbers.
 
     `operators` is whether it has those of ONNX and of ONNX Runtime; `signed` is whether sums of
-    products of uint8 and int8 are exact.
+    products of uint8 and int8 are exact; `rounding` is whether products with quantized weights
+    round their other factor to 8 bits.
     """
 
     operators: bool = True
     signed: bool = False
+    rounding: bool = False
 
 
 ALL_KERNELS = Kernels()

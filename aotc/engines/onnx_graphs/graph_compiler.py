@@ -1,6 +1,6 @@
 """A backend for an engine that takes graphs: modules to graphs, each in a child process."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from aotc.base.errors import refusal
 from aotc.base.stages import CompileJob, Executable
@@ -42,10 +42,12 @@ class GraphBackend(WorkerBackend):
         if job.mesh is not None:
             found, cause = f"{len(job.mesh.devices)} devices", "engine-supports-one-device-only"
             raise refusal("AOTC-E916", place_of(job), found, cause=cause)
+        threads, accuracy = self._words(job)
         request = Job(
             artifact=job.module.artifact,
             weights=job.weights,
-            threads=self._threads(job),
+            threads=threads,
+            accuracy=accuracy,
             vnni=not VNNI.isdisjoint(job.target.features),
         )
         result, said = self._run(job, request)
@@ -56,7 +58,8 @@ class GraphBackend(WorkerBackend):
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)
 
-    def _threads(self, job: CompileJob) -> str:
-        option = self._engine.option
-        stated = {**job.target.options, **job.options}.get(option, "")
-        return require_word(job, option, stated, self._engine.threads)
+    def _words(self, job: CompileJob) -> Iterator[str]:
+        stated = {**job.target.options, **job.options}
+        known = self._engine.threads, self._engine.levels
+        for option, words in zip(self._engine.options, known, strict=True):
+            yield require_word(job, option, stated.get(option, ""), words)

@@ -80,10 +80,7 @@ def _arg_extreme(largest: bool) -> Callable[[Rule], list[Tensor]]:
         shape = [size if at != axis else 1 for at, size in enumerate(value.shape)]
         at = graph.reshape(found, shape)
         taken = graph.node("GatherElements", [value, at], shape, value.element, axis=axis)
-        return [
-            graph.reshape(taken, numbers.shape),
-            graph.cast(found, places.element),
-        ]
+        return [graph.reshape(taken, numbers.shape), graph.cast(found, places.element)]
 
     return rule
 

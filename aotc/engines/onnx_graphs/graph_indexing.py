@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +35,7 @@ def _gather(rule: Rule) -> list[Tensor]:
     ]
     picked = [axis for axis in range(len(sizes)) if axis not in whole]
     # What gathered indices look like: those of the batch, then the places within each window.
-    at = rule.operation.operands[1]
-    batch = list(at.shape)
-    if numbers["index_vector_dim"] < len(batch):
-        del batch[numbers["index_vector_dim"]]
+    batch = _batch(rule, numbers)
     inner = [axis for axis in picked if axis not in gone]
     rank = len(batch) + len(inner)
     place: Tensor = graph.constant(0, "i64")
@@ -81,13 +79,15 @@ def _gather(rule: Rule) -> list[Tensor]:
     return [graph.transpose(made, [axes.index(axis) for axis in range(len(axes))])]
 
 
-def _start(
-    rule: Rule, number: int, numbers: dict[str, object], batch: Sequence[int], operand: int = 1
-) -> Tensor:
+def _batch(rule: Rule, numbers: dict[str, Any]) -> list[int]:
+    """Return the sizes of the indices, without the axis that holds one for each dimension."""
+    at, axis = rule.operation.operands[1], numbers["index_vector_dim"]
+    return [size for place, size in enumerate(at.shape) if place != axis]
+
+
+def _start(rule: Rule, number: int, numbers: dict[str, Any], batch: Sequence[int]) -> Tensor:
     """Return one of the indices that start each window, for the whole batch."""
-    graph, at = rule.graph, rule.whole(operand)
-    axis = numbers["index_vector_dim"]
-    assert isinstance(axis, int)
+    graph, at, axis = rule.graph, rule.whole(1), numbers["index_vector_dim"]
     if axis == len(at.shape):
         return at
     return graph.reshape(graph.part(at, axis, number, number + 1), batch)
@@ -180,12 +180,9 @@ def _places(rule: Rule, value: Tensor, updates: Tensor) -> Tensor:
     """Return the position of each number of the updates in the flattened array."""
     graph = rule.graph
     numbers = rule.operation.attributes["scatter_dimension_numbers"]
-    at = rule.operation.operands[1]
     window = numbers["update_window_dims"]
     scattered = [axis for axis in range(len(updates.shape)) if axis not in window]
-    batch = list(at.shape)
-    if numbers["index_vector_dim"] < len(batch):
-        del batch[numbers["index_vector_dim"]]
+    batch = _batch(rule, numbers)
     batching = numbers["input_batching_dims"]
     gone = {*numbers["inserted_window_dims"], *batching}
     windows = [axis for axis in range(len(value.shape)) if axis not in gone]
@@ -227,7 +224,4 @@ def _limit(graph: Graph, highest: int, like: Tensor) -> Tensor:
     return graph.constant(min(max(highest, 0), int(most)), like.element)
 
 
-RULES: Rules = {
-    "stablehlo.gather": _gather,
-    "stablehlo.scatter": _scatter,
-}
+RULES: Rules = {"stablehlo.gather": _gather, "stablehlo.scatter": _scatter}

@@ -12,10 +12,12 @@ class Job(Struct, frozen=True, forbid_unknown_fields=True):
     """The module to compile; `weights` are indexes of bound parameters.
 
     `threads` is one of the words above, "" to leave it to the worker. `vnni` is whether all
-    processors of the target have these instructions.
+    processors of the target have these instructions. `accuracy` is ONNX Runtime's level for
+    products with quantized weights: "4" if they round their other factor to 8 bits.
     """
 
     artifact: bytes
     weights: tuple[int, ...]
     threads: str = ""
     vnni: bool = False
+    accuracy: str = ""

@@ -13,7 +13,7 @@ class Engine(NamedTuple):
     platform: of its targets.  name: in messages.  extra: of aotc, that installs what compiles.
     runtime: the distribution that runs the graphs.  device: what its loader calls the processor.
     threads: the words for who computes a call, that its option takes.  worker: the module that
-    compiles what it finds in its working folder.
+    compiles what it finds in its working folder.  levels: of accuracy, that its option takes.
     """
 
     platform: str
@@ -23,11 +23,12 @@ class Engine(NamedTuple):
     device: str
     threads: tuple[str, ...]
     worker: str
+    levels: tuple[str, ...] = ()
 
     @property
-    def option(self) -> str:
-        """The option of a target that says who computes a call."""
-        return f"{self.platform}-threads"
+    def options(self) -> tuple[str, str]:
+        """The options of a target that say who computes a call, and how accurately."""
+        return f"{self.platform}-threads", f"{self.platform}-accuracy-level"
 
 
 class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
@@ -48,7 +49,7 @@ class GraphKind[Model: ProcessorModel](ProcessorKind[Model]):
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return a candidate for each thread pool that can compute a call."""
-        words, option = self.engine.threads, self.engine.option
+        words, (option, _) = self.engine.threads, self.engine.options
         return (Candidate(DEFAULT), *(Candidate(word, {option: word}) for word in words))
 
     def backend(self) -> Backend:

@@ -1,7 +1,8 @@
 """Products of matrices, and convolutions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 from aotc.compile.mlir import long_sums
 from aotc.engines.onnx_graphs.graph_builder import Tensor
@@ -43,10 +44,6 @@ def arranged(rule: Rule, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     inner_rows = rows if not batch and rows else [prod(rows)]
     left = graph.reshape(left, (*batch, *inner_rows, depth))
     return left, graph.reshape(right, (*batch, depth, prod(columns)))
-
-
-def _dot_general(rule: Rule) -> list[Tensor]:
-    return [product(rule, rule.whole(0), rule.whole(1))]
 
 
 def product(rule: Rule, left: Tensor, right: Tensor) -> Tensor:
@@ -99,35 +96,13 @@ def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
     if not 1 <= spatial <= 3:
         raise UnsupportedError(f"stablehlo.convolution over {spatial} axes")
     ones = (1,) * spatial
-    image = graph.transpose(
-        image,
-        (
-            numbers["input_batch_dimension"],
-            numbers["input_feature_dimension"],
-            *numbers["input_spatial_dimensions"],
-        ),
-    )
-    kernel = graph.transpose(
-        kernel,
-        (
-            numbers["kernel_output_feature_dimension"],
-            numbers["kernel_input_feature_dimension"],
-            *numbers["kernel_spatial_dimensions"],
-        ),
-    )
+    image = graph.transpose(image, _layout(numbers, "input", "batch", "feature"))
+    kernel = graph.transpose(kernel, _layout(numbers, "kernel", "output_feature", "input_feature"))
     turned = rule.operation.attributes.get("window_reversal", ())
     kernel = reverse(
         graph, kernel, tuple(2 + axis for axis in range(spatial) if any(turned) and turned[axis])
     )
-    pads = attributes.get("padding")
-    low, high = (
-        (
-            [int(row[side]) for row in pads.reshape(-1, 2)]
-            if pads is not None and pads.ndim == 2
-            else [int(pads) if pads is not None else 0] * spatial
-        )
-        for side in (0, 1)
-    )
+    low, high = ([edge[side] for edge in rule.edges(spatial)] for side in (0, 1))
     between = tuple(each - 1 for each in rule.numbers("lhs_dilation", ones))
     if any(between) or min(*low, *high, 0) < 0:
         image = padded(
@@ -139,11 +114,7 @@ def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
             (0, 0, *between),
         )
         low, high = ([max(0, each) for each in ends] for ends in (low, high))
-    output = [
-        numbers["output_batch_dimension"],
-        numbers["output_feature_dimension"],
-        *numbers["output_spatial_dimensions"],
-    ]
+    output = _layout(numbers, "output", "batch", "feature")
     shape = [result.shape[axis] for axis in output]
     if 0 in (*shape, *image.shape, *kernel.shape):
         return graph.constant(0, element)
@@ -165,7 +136,13 @@ def convolved(rule: Rule, image: Tensor, kernel: Tensor) -> Tensor:
     return graph.transpose(made, back)
 
 
+def _layout(numbers: Mapping[str, Any], array: str, *names: str) -> tuple[int, ...]:
+    """Return the places of an array's named axes, and then of those of space."""
+    named = (numbers[f"{array}_{name}_dimension"] for name in names)
+    return *named, *numbers[f"{array}_spatial_dimensions"]
+
+
 RULES: Rules = {
     "stablehlo.convolution": _convolution,
-    "stablehlo.dot_general": _dot_general,
+    "stablehlo.dot_general": lambda rule: [product(rule, rule.whole(0), rule.whole(1))],
 }

@@ -263,16 +263,13 @@ def _whole(operation: Operation) -> bool:
     """Match products of small integers that are added in 32 bits."""
     if operation.result.element != "i32":
         return False
-    found = [_centred(each) for each in operation.operands]
-    if found[0] is None or found[1] is None:
+    found = [each for each in map(_centred, operation.operands) if each is not None]
+    numbers, zeros = [each[0] for each in found], tuple(len(each) > 1 for each in found)
+    if any(each.element not in _WHOLE for each in numbers):
         return False
-    if any(each[0].element not in _WHOLE for each in found if each):
+    if [each.shape for each in numbers] != [each.shape for each in operation.operands]:
         return False
-    shapes = [each.shape for each in operation.operands]
-    if [each[0].shape for each in found if each] != shapes:
-        return False
-    zeros = tuple(len(each) > 1 for each in found if each)
-    operands = [each[0] for each in found if each] + [z for each in found if each for z in each[1:]]
+    operands = [*numbers, *(zero for each in found for zero in each[1:])]
     return become(operation, WHOLE[operation.name], *operands, **operation.attributes, zeros=zeros)
 
 

@@ -15,14 +15,11 @@ from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, NARROW, Unsupport
 _MIDDLE = 128
 """The difference between a number of int8 and the one of uint8 in its place."""
 
-_MIDDLE_OF_4 = 8
-"""The zero point of 4 bits without a sign that MatMulNBits takes by default."""
-
 _EXACT = 2**24
 """Sums up to which float32 adds integers exactly, in any order."""
 
-_FLOAT32 = 1
-"""MatMulNBits's number of a precision in which it multiplies."""
+_FLOAT32, _INT8 = 1, 4
+"""MatMulNBits's numbers of a precision to which it rounds the left factor."""
 
 _SHIFT = 2.0**24
 """A power of two by which left factors are smaller and scales larger. Engines that multiply by the
@@ -148,10 +145,12 @@ def _bytes_of(rule: Rule) -> Tensor | None:
 def _weighted(rule: Rule) -> list[Tensor]:
     """Multiply by quantized weights, of 4 bits as they are: that is as exact as float32.
 
-    Of 8 bits, MatMulNBits is slow unless it rounds the other factor to 8 bits, which no tolerance
-    allows that holds for small and for large numbers.
+    Of 8 bits, MatMulNBits is slow unless it rounds the other factor to 8 bits, as an option of the
+    target asks for.
     """
-    graph, left, result = rule.graph, rule.whole(0), rule.operation.result.shape
+    graph, is_rounding = rule.graph, rule.graph.names.kernels.rounding
+    bits = 4 if rule.operation.operands[1].element in NARROW else 8
+    middle, left, result = 1 << bits - 1, rule.whole(0), rule.operation.result.shape
     numbers, *others = (_flat(rule, place) for place in range(1, len(rule.operands)))
     *many, within, columns = numbers.shape
     size = next((each for each in _BLOCKS if within % each == 0), 0)
@@ -160,12 +159,12 @@ def _weighted(rule: Rule) -> list[Tensor]:
     zero = others[1].number if len(others) > 1 else 0 if is_unsigned else None
     if (
         not graph.names.kernels.operators
-        or rule.operation.operands[1].element not in NARROW
+        or (bits == 8 and not is_rounding)
         or numbers.name not in graph.names.fixed
         or len(others) > 2
         or 0 in (size, columns)
         or scale.shape[-2] != 1
-        or (len(others) > 1 and (not is_unsigned or zero != _MIDDLE_OF_4))
+        or (len(others) > 1 and (not is_unsigned or zero != middle))
     ):
         if others and not graph.names.kernels.operators and numbers.name in graph.names.fixed:
             left, scale = _shifted_scales(graph, left, scale)
@@ -176,22 +175,25 @@ def _weighted(rule: Rule) -> list[Tensor]:
     scale = graph.transpose(graph.full(scale, (*many, 1, columns)), last)
     scale = graph.reshape(scale, (columns, prod(many), 1))
     scale = graph.full(scale, (columns, prod(many), within // size))
-    packed = _bytes_of(rule)
-    if packed is None:
+    packed, offset = _bytes_of(rule), 0 if is_unsigned else middle
+    if bits == 8:
+        packed = _shifted(graph, graph.transpose(numbers, last), "ui8", offset)
+    elif packed is None:
         pairs = graph.reshape(graph.transpose(numbers, last), (columns, depth // 2, 2))
-        pairs = _shifted(graph, pairs, "i32", 0 if is_unsigned else _MIDDLE_OF_4)
+        pairs = _shifted(graph, pairs, "i32", offset)
         even, odd = (graph.part(pairs, 2, place, place + 1) for place in (0, 1))
         high = graph.each("Mul", odd, graph.like(16, odd))
         packed = graph.cast(graph.each("Add", even, high), "ui8")
     shape = (columns, depth // size)
-    inputs = [graph.reshape(packed, (*shape, size // 2)), graph.reshape(scale, shape)]
+    inputs = [graph.reshape(packed, (*shape, size * bits // 8)), graph.reshape(scale, shape)]
     if zero == 0:
-        inputs.append(graph.constant(np.zeros((columns, -(-shape[1] // 2))), "ui8"))
+        inputs.append(graph.constant(np.zeros((columns, -(-shape[1] * bits // 8))), "ui8"))
     (axis,) = rule.operation.attributes["dot_dimension_numbers"]["lhs_contracting_dimensions"]
     left = graph.transpose(left, (*(each for each in range(len(left.shape)) if each != axis), axis))
-    how: dict[str, Attribute] = {"K": depth, "N": columns, "bits": 4, "block_size": size}
+    how: dict[str, Attribute] = {"K": depth, "N": columns, "bits": bits, "block_size": size}
+    how["accuracy_level"] = _INT8 if is_rounding else _FLOAT32
     whole = (*left.shape[:-1], columns)
-    made = graph.node("MatMulNBits", [left, *inputs], whole, "f32", accuracy_level=_FLOAT32, **how)
+    made = graph.node("MatMulNBits", [left, *inputs], whole, "f32", **how)
     return [graph.reshape(made, result)]
 
 

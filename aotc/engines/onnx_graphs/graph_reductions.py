@@ -147,12 +147,7 @@ def _tree(rule: Rule, axes: tuple[int, ...]) -> list[Tensor]:
         # Neighbours, so that the order stays: the function need not commute.
         low, high = (
             [
-                graph.slice(
-                    each,
-                    [start, *[0] * len(out)],
-                    [2 * half, *out],
-                    [2, *[1] * len(out)],
-                )
+                graph.slice(each, [start, *[0] * len(out)], [2 * half, *out], [2, *[1] * len(out)])
                 for each in values
             ]
             for start in (0, 1)
@@ -180,11 +175,7 @@ def _reduce_window(rule: Rule) -> list[Tensor]:
     window = rule.numbers("window_dimensions")
     strides = rule.numbers("window_strides", ones)
     between = rule.numbers("window_dilations", ones)
-    pads = operation.attributes.get("padding")
-    edges = [(0, 0)] * rank
-    if pads is not None:
-        spread = np.broadcast_to(pads, (rank, 2))
-        edges = [(int(low), int(high)) for low, high in spread]
+    edges = rule.edges(rank)
     graph, value = rule.graph, rule.whole(0)
     inside = tuple(each - 1 for each in rule.numbers("base_dilations", ones))
     running = _running(name, value, window, edges)
@@ -257,11 +248,7 @@ def _max_pool(
 
 
 def _positions(
-    rule: Rule,
-    value: Tensor,
-    window: Sequence[int],
-    strides: Sequence[int],
-    between: Sequence[int],
+    rule: Rule, value: Tensor, window: Sequence[int], strides: Sequence[int], between: Sequence[int]
 ) -> Tensor:
     """Any function of two numbers, over the places of the window one after the other."""
     graph, result = rule.graph, rule.operation.result
@@ -333,7 +320,4 @@ def _running_sum(graph: Graph, value: Tensor, axis: int, reverse: bool, exclusiv
     return graph.part(graph.reshape(made, whole.shape), axis, 0, size)
 
 
-RULES: Rules = {
-    "stablehlo.reduce": _reduce,
-    "stablehlo.reduce_window": _reduce_window,
-}
+RULES: Rules = {"stablehlo.reduce": _reduce, "stablehlo.reduce_window": _reduce_window}

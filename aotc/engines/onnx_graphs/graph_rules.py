@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
 from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation
 
@@ -26,6 +28,12 @@ class Rule:
     def whole(self, index: int) -> Tensor:
         """Return an operand as the whole array that it stands for."""
         return self.graph.full(self.operands[index], self.operation.operands[index].shape)
+
+    def edges(self, axes: int) -> list[tuple[int, int]]:
+        """Return the padding of a window before and behind so many axes."""
+        pads = self.operation.attributes.get("padding")
+        spread = np.broadcast_to(0 if pads is None else pads, (axes, 2))
+        return [(int(low), int(high)) for low, high in spread]
 
     def numbers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
         """Return an attribute that is a list of integers."""

@@ -152,7 +152,4 @@ def arg_extreme(graph: Graph, value: Tensor, axis: int, largest: bool) -> Tensor
     return graph.node("If", [found], shape, "i64", then_branch=odd, else_branch=usual)
 
 
-RULES: Rules = {
-    "chlo.top_k": _top_k,
-    "stablehlo.sort": _sort,
-}
+RULES: Rules = {"chlo.top_k": _top_k, "stablehlo.sort": _sort}

@@ -74,10 +74,7 @@ def _if(
     rule: Rule, graph: Graph, condition: Tensor, one: Block, other: Callable[[Graph], list[Tensor]]
 ) -> list[Tensor]:
     then, otherwise = Graph(graph), Graph(graph)
-    for branch, made in (
-        (then, rule.evaluate(then, one, [])),
-        (otherwise, other(otherwise)),
-    ):
+    for branch, made in ((then, rule.evaluate(then, one, [])), (otherwise, other(otherwise))):
         for each, value in zip(made, rule.operation.results, strict=True):
             branch.output(each, value.shape)
     outputs = [(value.shape, value.element) for value in rule.operation.results]
@@ -91,7 +88,6 @@ CONTROL_RULES: Rules = {
     "stablehlo.if": _if_rule,
     "stablehlo.while": _while,
 }
-
 
 RULES: Rules = {
     **CONTROL_RULES,

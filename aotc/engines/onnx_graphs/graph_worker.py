@@ -73,7 +73,9 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
             "temp": sum(main.arguments[place].size_bytes for place in job.weights),
         }
         started = time.perf_counter()
-        kernels = Kernels(operators=engine == ONNX_RUNTIME, signed=job.vnni)
+        kernels = Kernels(
+            operators=engine == ONNX_RUNTIME, signed=job.vnni, rounding=job.accuracy == "4"
+        )
         graph = translate(main, job.weights, kernels)
         threads = POOL if cost.get("flops", 0) >= POOLED_FLOPS else CALLING
         taken = take(Translated(main, graph, job.weights, job.threads or threads))
@@ -93,7 +95,9 @@ def compile_job(job: Job, engine: str, take: Callable[[Translated], Taken]) -> R
         operations=operations,
         evidence=ExecutableEvidence(
             operations=operations,
-            compilation=CompilerRecord(options={}, debug_options=None, pipelines=()),
+            compilation=CompilerRecord(
+                {"onnxruntime-accuracy-level": job.accuracy} if job.accuracy else {}, None, ()
+            ),
             optimized=Optimized(instructions={}, fusions={}, custom_calls={}),
             placement=(LibraryWork(name=engine, steps=taken.operators),),
             plan=MemoryPlan(allocations={}, values=0, value_bytes=0),

@@ -22,7 +22,7 @@ class OnnxKind(GraphKind[OnnxModel]):
 
     model = OnnxModel
     platform = ENGINE
-    kernels = ("int4 weights", "8-bit activations")
+    kernels = ("int4 weights", "int8 weights", "8-bit activations")
     engine = Engine(
         platform=ENGINE,
         name="ONNX Runtime",
@@ -31,4 +31,5 @@ class OnnxKind(GraphKind[OnnxModel]):
         device=PROVIDER,
         threads=(CALLING, POOL, SPINNING),
         worker="aotc.engines.onnxruntime.onnxruntime_worker",
+        levels=("1", "4"),
     )

@@ -308,13 +308,7 @@ def _absolute(node: Any, fixed: frozenset[str]) -> Any:
     return None
 
 
-_REDUCTIONS = {
-    "ReduceMax": "reduce_max",
-    "ReduceMean": "reduce_mean",
-    "ReduceMin": "reduce_min",
-    "ReduceProd": "reduce_prod",
-    "ReduceSum": "reduce_sum",
-}
+_REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 
 def _reduced(node: Any) -> Any:
@@ -338,7 +332,8 @@ def _reduced(node: Any) -> Any:
         rows = [prod(sizes[:split]), prod(sizes[split:])]
         value = ops.reshape(value, np.array(rows, np.int64), False).output(0)
         axes = np.array([split - 1])
-    made = getattr(ops, _REDUCTIONS[node.get_type_name()])(value, axes, True)
+    make = getattr(ops, node.get_type_name().replace("Reduce", "reduce_").lower())
+    made = make(value, axes, True)
     return ops.reshape(made, np.array([*node.get_output_shape(0)], np.int64), False)
 
 
@@ -498,7 +493,6 @@ _REPAIRS: Sequence[Repairs] = (
     dict.fromkeys(_JOINED, _end_attention),
 )
 """Repairs one after the other, each of the whole model."""
-
 
 _UNFOLDED = "Bitwise"
 """Beginnings of the types of nodes that OpenVINO does not compute before it moves constants."""

@@ -91,8 +91,7 @@ def parse(name: str) -> Topology:
     if match is None:
         known = ", ".join(GENERATIONS)
         raise UnknownTopologyError(
-            f'a generation ({known}) and the chips along each axis, such as "v5e:2x4"',
-            LISTED,
+            f'a generation ({known}) and the chips along each axis, such as "v5e:2x4"', LISTED
         )
     generation = GENERATIONS.get(match[1])
     if generation is None:

@@ -185,6 +185,6 @@ def _is_function(module: str, name: Any) -> bool:
     """Return whether a name is one of an activation, whose only argument is the array."""
     if not isinstance(name, str) or name.startswith("_"):
         return False
-    modules = ("keras.activations",) if module == "builtins" else (module,)
-    found = [_of_keras(each, name) for each in modules if each in _FUNCTIONS]
-    return bool(found) and callable(found[0]) and not isinstance(found[0], type)
+    module = "keras.activations" if module == "builtins" else module
+    found = _of_keras(module, name) if module in _FUNCTIONS else None
+    return callable(found) and not isinstance(found, type)

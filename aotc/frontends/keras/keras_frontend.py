@@ -65,11 +65,7 @@ def _require_jax(file: ModelFile) -> None:
     backend = keras_loading.imported().backend.backend()
     if backend != "jax":
         raise refusal(
-            "AOTC-E843",
-            file.text,
-            backend,
-            cause="keras-uses-another-backend",
-            expected="jax",
+            "AOTC-E843", file.text, backend, cause="keras-uses-another-backend", expected="jax"
         )
 
 
@@ -111,12 +107,8 @@ def _model(file: ModelFile, model: Any, scope: Any, keys: list[str], version: st
     import keras
 
     if not model.built or not getattr(model, "inputs", None):
-        raise refusal(
-            "AOTC-E844",
-            file.text,
-            "a model without inputs",
-            hint="call the model once, or give it a keras.Input, before it is saved",
-        )
+        hint = "call the model once, or give it a keras.Input, before it is saved"
+        raise refusal("AOTC-E844", file.text, "a model without inputs", hint=hint)
     names = {id(each): name for name, each in _named(model.variables)}
     values = {id(each): _value(each, scope) for each in model.variables}
     inputs = tuple(_inputs(model, keys, file))

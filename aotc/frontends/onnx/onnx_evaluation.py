@@ -297,8 +297,7 @@ class Call:
         dtype = self.computed(value.dtype)
         if dtype != value.dtype and not fits(value, dtype):
             self.lacks(
-                f"{value.dtype} values outside the range of {dtype}",
-                hint="set `enable_x64 = true`",
+                f"{value.dtype} values outside the range of {dtype}", hint="set `enable_x64 = true`"
             )
         return jnp.asarray(value, dtype)
 

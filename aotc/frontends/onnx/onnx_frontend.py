@@ -81,10 +81,7 @@ class OnnxFrontend:
         """Return a model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
             raise refusal(
-                "AOTC-E845",
-                file.text,
-                shown(file.signature),
-                cause="signature-is-not-supported",
+                "AOTC-E845", file.text, shown(file.signature), cause="signature-is-not-supported"
             )
         parsed, cut = _without_maps(_parse(file))
         raise_if(_unsupported(file.text, parsed))
@@ -377,10 +374,7 @@ def _wide(inputs: Sequence[ModelInput], weights: Mapping[str, Array], where: str
 
 
 def _called(
-    evaluation: Evaluation,
-    graph: Graph,
-    weights: Mapping[str, Any],
-    arrays: Sequence[Any],
+    evaluation: Evaluation, graph: Graph, weights: Mapping[str, Any], arrays: Sequence[Any]
 ) -> dict[str, Any]:
     """Return one call of the model: its outputs as arrays of jax."""
     whole = replace(graph, initializers={**graph.initializers, **weights})

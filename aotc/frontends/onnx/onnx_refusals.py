@@ -6,7 +6,6 @@ from aotc_runtime.base.errors import AotcError, Finding
 LONGEST = 80
 """How much of a name of the file a message shows, in characters."""
 
-
 UNREAD = "docs/reference/model-files.md says what is read; export the model without it"
 
 
@@ -23,13 +22,7 @@ def damaged(
     return refusal("AOTC-E843", where, found, expected=expected, hint=hint)
 
 
-def lacks(
-    where: str,
-    found: str,
-    *,
-    expected: str | None = None,
-    hint: str = UNREAD,
-) -> Finding:
+def lacks(where: str, found: str, *, expected: str | None = None, hint: str = UNREAD) -> Finding:
     """Return AOTC-E844, to be raised with others."""
     return finding("AOTC-E844", where, found, expected=expected, hint=hint)
 

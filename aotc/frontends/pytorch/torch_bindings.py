@@ -137,12 +137,7 @@ def _name(spec: InputSpec, value: Any) -> str:
 
 
 def _state(
-    name: str,
-    key: str,
-    stored: Stored,
-    meta: TensorMeta | None,
-    file: ModelFile,
-    into: Bindings,
+    name: str, key: str, stored: Stored, meta: TensorMeta | None, file: ModelFile, into: Bindings
 ) -> Bound:
     """Return one more input of the model: its own state."""
     if meta is None:
@@ -191,11 +186,7 @@ def _narrow(name: str, array: Array, file: ModelFile, into: Bindings) -> Array:
 
 
 def _inputs(
-    signature: Signature,
-    made: Plan,
-    file: ModelFile,
-    into: Bindings,
-    changes: torch_states.Changes,
+    signature: Signature, made: Plan, file: ModelFile, into: Bindings, changes: torch_states.Changes
 ) -> Iterator[tuple[ModelInput, TensorMeta]]:
     """Yield the inputs that callers pass."""
     outputs = zip(signature.output_specs, made.outputs, strict=False)
@@ -232,7 +223,4 @@ def _inputs(
         shape = tuple(
             size.as_int if isinstance(size.as_int, int) else symbol_of(size) for size in meta.sizes
         )
-        yield (
-            ModelInput(value.name, dtype, shape, changes=value.name in changes.outputs),
-            meta,
-        )
+        yield (ModelInput(value.name, dtype, shape, changes=value.name in changes.outputs), meta)

@@ -132,10 +132,6 @@ class Graph(Struct, frozen=True):
     outputs: tuple[Argument, ...]
     nodes: tuple[Node, ...]
     tensor_values: dict[str, TensorMeta]
-    sym_int_values: dict[str, Sym]
-    sym_bool_values: dict[str, Sym]
-    sym_float_values: dict[str, Sym] = {}
-    is_single_tensor_return: bool = False
 
 
 class Value(Struct, frozen=True):

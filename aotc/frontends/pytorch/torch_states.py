@@ -112,10 +112,7 @@ def _check_alike(made: Plan, name: str, output: Any) -> None:
 
 
 def shared_memory(
-    changes: Changes,
-    keys: Mapping[str, str],
-    places: Mapping[str, tuple[str, Payload]],
-    where: str,
+    changes: Changes, keys: Mapping[str, str], places: Mapping[str, tuple[str, Payload]], where: str
 ) -> Iterator[Finding]:
     """Yield AOTC-E844 for changed state in the memory of another tensor.
 
@@ -131,20 +128,12 @@ def shared_memory(
         for name in names:
             others = [keys[other] for other in names if other != name]
             if name in changes.outputs and others:
-                yield finding(
-                    "AOTC-E844",
-                    where,
-                    f"{keys[name]!a} in the memory of {others[0]!a}"[:300],
-                    cause="write-to-shared-memory",
-                )
+                found = f"{keys[name]!a} in the memory of {others[0]!a}"[:300]
+                yield finding("AOTC-E844", where, found, cause="write-to-shared-memory")
 
 
 def with_states(
-    result: Any,
-    outputs: Sequence[Any],
-    before: Mapping[str, Any],
-    changes: Changes,
-    state: str,
+    result: Any, outputs: Sequence[Any], before: Mapping[str, Any], changes: Changes, state: str
 ) -> Any:
     """Return the result of a call, together with new states if the graph changes any.
 

@@ -122,12 +122,8 @@ def _entry(module: Any, file: ModelFile) -> Any:
     }
     wanted = file.signature or (MAIN if MAIN in functions else next(iter(functions), MAIN))
     if wanted not in functions or (not file.signature and wanted != MAIN and len(functions) > 1):
-        raise refusal(
-            "AOTC-E845",
-            file.text,
-            ", ".join(sorted(functions)) or "no function",
-            expected=f"a function {file.signature or MAIN}",
-        )
+        where, found = file.text, ", ".join(sorted(functions)) or "no function"
+        raise refusal("AOTC-E845", where, found, expected=f"a function {file.signature or MAIN}")
     if wanted != MAIN:
         if MAIN in functions:
             other = max(functions, key=len) + "_"  # no function of the file has it

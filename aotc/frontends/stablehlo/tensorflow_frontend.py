@@ -250,10 +250,6 @@ def _not_exported(
         pairs = zip(inputs, of, strict=True)
         return " ".join(f"{each.name}[{','.join(map(str, shape))}]" for each, shape in pairs)
 
-    return refusal(
-        "AOTC-E846",
-        where,
-        told(shapes),
-        expected="; ".join(told(each) for each in sorted(modules)[:8]),
-        hint="import it with one `--profile` for each profile of the manifest",
-    )
+    expected = "; ".join(told(each) for each in sorted(modules)[:8])
+    hint = "import it with one `--profile` for each profile of the manifest"
+    return refusal("AOTC-E846", where, told(shapes), expected=expected, hint=hint)

@@ -37,7 +37,7 @@ from aotc.check.evaluation_files import (
 )
 from aotc.check.metrics import Metric, MetricError, metric_of
 from aotc.check.plain_structures import leaf_of
-from aotc.config.build_manifest import BuildManifest, at_once
+from aotc.config.build_manifest import BuildManifest
 from aotc.config.evaluation_specs import EvaluationSpec
 from aotc.pipeline.children.reference_worker import PlainWeights, plain_functions
 from aotc.pipeline.children.trial_reference import PlainJax
@@ -45,7 +45,7 @@ from aotc.pipeline.scratch_folder import ProgramJob, Scratch
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.base.suggestions import did_you_mean
-from aotc_runtime.schema.bundle_manifest import Pad, TensorSpec
+from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.size_expressions import parse_expression
 
@@ -116,12 +116,26 @@ class PlainEvaluation:
         """Return the rows of the metric, of the entry point as this function."""
         entry_point, data = self._entry_point, self.data
         self._progress.started(f"evaluating {entry_point.name} ({entry_point.function})")
-        output = entry_point.outputs[data.output].path
-        call = _call(function, output, self._manifest, self._progress)
         profiles = [each.sizes for each in entry_point.profiles]
         batches = data.batches(self._folder, profiles, entry_point.name)
-        results = ((call(batch), batch.labels) for batch in batches)
+        results = ((self._output(function, batch), batch.labels) for batch in batches)
         return self.metric.score(results, f"{data.where} in plain JAX")
+
+    def _output(self, function: PlainJax, batch: Batch) -> Array:
+        """Return the result of plain JAX that is scored."""
+        name, sizes = self._entry_point.name, batch.sizes
+        output = self._entry_point.outputs[self.data.output].path
+        try:
+            by_loader = mask_and_length_arrays(self._manifest.entry_points[name], sizes, sizes)
+            found = np.asarray(function.outputs(sizes, {**batch.inputs, **by_loader})[output])
+        except AotcError:
+            raise
+        except (Exception, SystemExit) as error:
+            where = f"{name} at {sizes_text(sizes)}"
+            described = trace_errors.not_run(error, where, self._manifest.root)
+            raise CaptureError(described) from error
+        self._progress.finished(name)
+        return found
 
 
 def _metric(name: str, manifest: BuildManifest, resolve: Resolve) -> Metric:
@@ -150,29 +164,6 @@ def _code_digest(metric: str) -> str:
         return ""
     file = sys.modules[metric.partition(":")[0]].__file__
     return sha256(Path(file).read_bytes() if file else b"")
-
-
-def _call(
-    function: PlainJax, output: str, manifest: BuildManifest, progress: Progress
-) -> Callable[[Batch], Array]:
-    """Return a function that calls plain JAX for the result at the path `output`."""
-    name = function.plan.name
-    spec = manifest.entry_points[name]
-
-    def call(batch: Batch) -> Array:
-        sizes = batch.sizes
-        try:
-            by_loader = mask_and_length_arrays(spec, sizes, sizes)
-            found = np.asarray(function.outputs(sizes, {**batch.inputs, **by_loader})[output])
-        except AotcError:
-            raise
-        except (Exception, SystemExit) as error:
-            where = f"{name} at {sizes_text(sizes)}"
-            raise CaptureError(trace_errors.not_run(error, where, manifest.root)) from error
-        progress.finished(name)
-        return found
-
-    return call
 
 
 def _scored(prepared: Prepared, metric: Metric, folder: Path) -> Prepared:
@@ -234,11 +225,8 @@ class DataWriter:
         self._spec = evaluation_of(manifest, captured.name)
         self._where = manifest.where("entry_points", captured.name, "evaluation")
         self._output_where = manifest.where("entry_points", captured.name, "evaluation", "output")
-        out_of_profile = manifest.entry_points[captured.name].out_of_profile
-        policies = {name: at_once(each) for name, each in out_of_profile.items()}
-        pads = {name: each for name, each in policies.items() if isinstance(each, Pad)}
-        by_loader = {name for pad in pads.values() for name in (pad.mask, pad.length) if name}
-        self._inputs = [each for each in captured.inputs if each.path not in by_loader]
+        stated = manifest.entry_points[captured.name]
+        self._inputs = [each for each in captured.inputs if each.path not in stated.by_loader]
         self._output = self._scored_output()
         shape = captured.outputs[self._output].shape
         counted = [each for each in self._inputs if shape and each.shape[:1] == shape[:1]]
@@ -251,7 +239,7 @@ class DataWriter:
             expected = "a first axis that counts samples, in the result and in inputs alone"
             raise refusal("AOTC-E847", self._where, found, expected=expected)
         self._axis = shape[0]
-        self._pads = tuple(sorted(pads))
+        self._pads = tuple(sorted(stated.pads))
 
     def _scored_output(self) -> int:
         paths = [each.path or "result" for each in self._captured.outputs]

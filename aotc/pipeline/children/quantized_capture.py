@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
@@ -113,24 +114,21 @@ class Quantizer:
             where = ("entry_points", captured.name, "precision")
             raise self._without_effect(reasons or "no weights", *where)
         calibration: Calibration | UnsetType = UNSET
-        units: dict[Name, float | None] = dict.fromkeys(made) if spec.activations != "none" else {}
         if spec.activations == "static":
             calibration = self._calibrate(captured, made)
-            by_label = calibration.units
-            units = {w: float(by_label[" ".join(w)]) for w in made if " ".join(w) in by_label}
-        rewriter = _Rewriter(made, units)
-        rewritten = rewriter.rewritten(captured)
-        if spec.activations != "none" and not rewriter.products:
-            reason = "no matrix product outside of loops"
-            raise self._without_effect(reason, "precision", name, "activations")
         applied = AppliedPrecision(
             name=name,
             quantized=tuple(each.record for _, each in sorted(made.items())),
             kept=kept,
             activations=spec.activations,
-            products=rewriter.products,
             calibration=calibration,
         )
+        rewriter = _Rewriter(made, applied.rounded)
+        rewritten = rewriter.rewritten(captured)
+        if spec.activations != "none" and not rewriter.products:
+            reason = "no matrix product outside of loops"
+            raise self._without_effect(reason, "precision", name, "activations")
+        applied = msgspec.structs.replace(applied, products=rewriter.products)
         return replace(rewritten, precision=applied)
 
     def _without_effect(self, reason: str, *path: str) -> AotcError:

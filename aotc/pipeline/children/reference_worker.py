@@ -143,11 +143,12 @@ def plain_functions(
                 weights.of(entry_points[name]),
                 compiling=compiling,
                 check_lowered=partial(check_lowered, name) if name in models.opened else None,
-                rounded=_rounded(entry_points[name]),
+                rounded=precision.rounded if precision else {},
             ),
         )
         for name, spec in manifest.entry_points.items()
         if name in entry_points
+        for precision in [entry_points[name].precision]
     }
 
 
@@ -212,19 +213,6 @@ def _unexpected(
                 f"{many} differ, by at most {worst:.3g}",
                 expected=f"at most {held.atol:g} + {held.rtol:g} * |expected|",
             )
-
-
-def _rounded(captured: CapturedEntryPoint) -> dict[tuple[str, str], float | None]:
-    """Return the weights whose products round the other factor, each with its static scale."""
-    precision = captured.precision
-    if precision is None or precision.activations == "none":
-        return {}
-    units = precision.calibration.units if precision.calibration else {}
-    return {
-        (each.set, each.tensor): float(units[each.label]) if each.label in units else None
-        for each in precision.quantized
-        if not units or each.label in units
-    }
 
 
 def _described(weights: Mapping[str, Any]) -> dict[str, Weights]:

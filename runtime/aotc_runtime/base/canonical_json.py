@@ -83,7 +83,7 @@ def marks_in(data: bytes) -> int:
     return sum(map(data.count, _MARKS))
 
 
-def _check_marks(data: bytes, most: int, where: str) -> None:
+def check_marks(data: bytes, most: int, where: str) -> None:
     """AOTC-E111: more values than any real document has. Asked before any is made."""
     marks = marks_in(data)
     if marks > most:
@@ -99,7 +99,7 @@ def decode_foreign[T](
     Raises BundleFormatError (AOTC-E106, AOTC-E111).
     """
     copy = bytes(data)
-    _check_marks(copy, marks, where)
+    check_marks(copy, marks, where)
     try:
         value = decoder(type_).decode(copy)
         check_keys(copy)

@@ -29,6 +29,9 @@ ATTESTATION_MARKS_MAX = 2**11
 """JSON marks of an attestation's manifest, and of an envelope around its payload: ours have 60 and
 13; 64 signatures with a certificate beside each have 500."""
 
+MATERIAL_CHARACTERS_MAX = 2**16
+"""Sigstore's material in base64: a certificate and an entry of a log have 4 to 8 kB."""
+
 MATERIAL_MARKS_MAX = 2**9
 """JSON marks of Sigstore's material beside a signature: an entry of a log with the 30 hashes of its
 inclusion proof has 90."""

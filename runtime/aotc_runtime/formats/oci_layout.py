@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from aotc_runtime.base import canonical_json
+from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import Digest, Size
 
 INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
@@ -26,6 +28,7 @@ FIXTURE_TYPE = "application/vnd.aotc.fixture.v1+safetensors"
 EVIDENCE_TYPE = "application/vnd.aotc.evidence.v1+json"
 ASSET_TYPE = "application/vnd.aotc.asset.v1"
 ATTESTATION_TYPE: Final = "application/vnd.in-toto+json"
+SIGSTORE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 
 TARGET_ANNOTATION = "vnd.aotc.target"
 """The annotation of a target's image manifest in the root index: its name. Decides nothing."""
@@ -135,3 +138,24 @@ class AttestationManifest(_Document, frozen=True):
     config: Descriptor
     layers: tuple[EnvelopeDescriptor, ...]
     subject: Descriptor | None = None
+
+
+def describe(data: bytes, media_type: str) -> Descriptor:
+    """Return a reference to these bytes."""
+    return Descriptor(mediaType=media_type, digest=sha256(data), size=len(data))
+
+
+def referrer_of(data: bytes, kind: str, root: Entry | Descriptor, **more: object) -> bytes:
+    """Return the manifest that attaches a document of this media type to a root."""
+    subject = Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size)
+    return canonical_json.encode(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "artifactType": kind,
+            "config": describe(EMPTY_BLOB, EMPTY_TYPE),
+            "layers": [describe(data, kind)],
+            "subject": subject,
+            **more,
+        }
+    )

@@ -23,18 +23,13 @@ from msgspec import Meta, Struct
 
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256_bytes
-from aotc_runtime.base.errors import Finding, TrustError, finding, refusal
+from aotc_runtime.base.errors import Finding, finding, refusal
 from aotc_runtime.base.rendering import reason_of
 from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import SignedPayload
+from aotc_runtime.formats.oci_layout import SIGSTORE_TYPE
 from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
 from aotc_runtime.verification.public_keys import PublicKey, Trials
-
-BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-"""Whose verification material is read: the form that Sigstore's clients have written since 2024."""
-
-MATERIAL_CHARACTERS_MAX = 2**16
-"""Material in base64: a certificate and an entry of a log have 4 to 8 kB."""
 
 _EFFORT, _EFFORT_PER_BYTE = 32 * limits.TRIAL_BYTES, 4
 """Cost of one trial of an identity: a millisecond or two, and several copies of the payload."""
@@ -90,18 +85,12 @@ def match_signatures(
     trusted root, E334 if sigstore is not installed; BundleFormatError: AOTC-E107, E111, E119.
     """
     where, material = signed.where, signed.materials[signature]
-    if len(material) > MATERIAL_CHARACTERS_MAX:
+    if len(material) > limits.MATERIAL_CHARACTERS_MAX:
         found = f"verification material of {len(material)} characters"
-        raise refusal("AOTC-E111", where, found, expected=f"at most {MATERIAL_CHARACTERS_MAX}")
+        expected = f"at most {limits.MATERIAL_CHARACTERS_MAX}"
+        raise refusal("AOTC-E111", where, found, expected=expected)
     data = in_toto.decode_base64(material, where=f"{where} sigstore")
-    if (marks := canonical_json.marks_in(data)) > limits.MATERIAL_MARKS_MAX:
-        raise refusal(
-            "AOTC-E111",
-            where,
-            f"{marks} JSON delimiters",
-            cause="too-many-entries-in-a-document",
-            expected=f"at most {limits.MATERIAL_MARKS_MAX}",
-        )
+    canonical_json.check_marks(data, limits.MATERIAL_MARKS_MAX, where)
     reasons = []
     for index, identity in enumerate(policy.identities):
         trials.spend(_EFFORT + _EFFORT_PER_BYTE * len(signed.payload), where)
@@ -125,18 +114,6 @@ class _Material(Struct):
 
     certificate: _Raw
     tlogEntries: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=1)]
-
-
-class _Chain(Struct):
-    certificates: list[_Raw]
-
-
-class _Authority(Struct):
-    certChain: _Chain
-
-
-class _Root(Struct):
-    certificateAuthorities: list[_Authority]
 
 
 def _implausible(
@@ -183,13 +160,13 @@ def _authorities(trusted_root: str) -> tuple[x509.Certificate, ...]:
     None are returned if they cannot be read here; Sigstore's library then reports the error.
     """
     try:
-        root = canonical_json.decoder(_Root).decode(trusted_root.encode())
+        root = canonical_json.decoder(dict[str, Any]).decode(trusted_root.encode())
         return tuple(
-            x509.load_der_x509_certificate(base64.b64decode(each.rawBytes))
-            for authority in root.certificateAuthorities
-            for each in authority.certChain.certificates
+            x509.load_der_x509_certificate(base64.b64decode(each["rawBytes"]))
+            for authority in root["certificateAuthorities"]
+            for each in authority["certChain"]["certificates"]
         )
-    except (ValueError, RecursionError, UnsupportedAlgorithm):
+    except (LookupError, TypeError, ValueError, RecursionError, UnsupportedAlgorithm):
         return ()
 
 
@@ -205,7 +182,7 @@ def _refused(
     }
     try:
         document = {
-            "mediaType": BUNDLE_TYPE,
+            "mediaType": SIGSTORE_TYPE,
             "verificationMaterial": json.loads(material),
             "dsseEnvelope": envelope,
         }
@@ -222,7 +199,10 @@ def _trusted_root(identity: Identity, where: str) -> Any:
     try:
         return _read_root(identity.trusted_root)
     except BaseException as error:
-        raise TrustError(_no_root(where, error)) from error
+        expected = "a trusted root of Sigstore (JSON)"
+        hint = "ask the operator of the Sigstore instance for its `trusted_root.json`"
+        found = reason_of(error)
+        raise refusal("AOTC-E309", where, found, expected=expected, hint=hint) from error
 
 
 @lru_cache(maxsize=8)
@@ -243,12 +223,6 @@ def _sigstore() -> Any:
     return SimpleNamespace(
         Bundle=Bundle, Rule=Rule, TrustedRoot=TrustedRoot, Verifier=Verifier, Written=Written
     )
-
-
-def _no_root(where: str, error: BaseException) -> Finding:
-    expected = "a trusted root of Sigstore (JSON)"
-    hint = "ask the operator of the Sigstore instance for its `trusted_root.json`"
-    return finding("AOTC-E309", where, reason_of(error), expected=expected, hint=hint)
 
 
 def _place(where: str, index: int, identity: Identity) -> str:

@@ -22,6 +22,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 
+from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.system.bundle_files import read_file
 
@@ -63,35 +64,30 @@ class Progress(Protocol):
         """Bytes of a request's body that have left, or wait in this host's buffers."""
 
 
-class _NoProgress:
-    def on_response(self) -> None: ...
+class NoProgress:
+    """Callbacks that do nothing."""
 
-    def on_received(self, number: int) -> None: ...
+    def on_response(self) -> None: ...  # noqa: D102
 
-    def on_sent(self, number: int) -> None: ...
+    def on_received(self, number: int) -> None: ...  # noqa: D102
+
+    def on_sent(self, number: int) -> None: ...  # noqa: D102
 
 
-NO_PROGRESS = _NoProgress()
-
-type Pieces = Iterator[bytes | bytearray | memoryview]
+NO_PROGRESS = NoProgress()
 
 
 class Body:
-    """The body of a request; each call of `pieces` yields it from the start."""
+    """The body of a request, in memory or mapped from a file, whose pages are given back."""
 
-    def __init__(self, size: int, pieces: Callable[[], Pieces]) -> None:
-        self.size, self.pieces = size, pieces
+    def __init__(self, data: bytes | memoryview, chunk_bytes: int = SENT_CHUNK_BYTES) -> None:
+        self._data, self.size, self._chunk_bytes = data, len(data), chunk_bytes
 
-    @classmethod
-    def of(cls, data: bytes | memoryview, chunk_bytes: int = SENT_CHUNK_BYTES) -> Body:
-        """Return bytes in memory, or of a mapped file, as a body."""
-        view = memoryview(data)
-
-        def pieces() -> Iterator[memoryview]:
-            for start in range(0, len(view), chunk_bytes):
-                yield view[start : start + chunk_bytes]
-
-        return cls(len(view), pieces)
+    def pieces(self) -> Iterator[memoryview]:
+        """Yield it from the start."""
+        for chunk in chunks_of(self._data):
+            for start in range(0, len(chunk), self._chunk_bytes):
+                yield memoryview(chunk)[start : start + self._chunk_bytes]
 
 
 def basic_auth(user: str, password: str) -> str:

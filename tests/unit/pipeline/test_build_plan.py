@@ -165,7 +165,7 @@ def test_a_list_that_leaves_a_target_without_code_is_refused(case: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "engines", "able"),
     [
-        ('weights = "int8"', ["iree", "xla", "onnxruntime"], "openvino"),
+        ('weights = "int8"', ["iree", "xla"], "onnxruntime, openvino"),
         ('weights = "int4"', ["iree", "xla"], "onnxruntime, openvino"),
         ('weights = "int8"\nactivations = "dynamic"', ["openvino"], "iree, onnxruntime, xla"),
         ('weights = "int8"', ["xla", "openvino"], ""),

@@ -30,13 +30,7 @@ def _refuse(operation: Any) -> None:
     raise UnrepairableError(f"{operation.name}, which XLA has: name xla after iree in `engines`")
 
 
-_REFUSED = (
-    "stablehlo.atan2",
-    "stablehlo.cbrt",
-    "stablehlo.select_and_scatter",
-    "stablehlo.tan",
-)
-
+_REFUSED = ("stablehlo.atan2", "stablehlo.cbrt", "stablehlo.select_and_scatter", "stablehlo.tan")
 
 _FIRST: Repairs = {
     "stablehlo.dot_general": sum_repairs.long_product,
@@ -51,7 +45,7 @@ _SECOND: Repairs = {
     "stablehlo.cosine": angle_repairs.angle,
     "stablehlo.dot_general": sum_repairs.product,
     "stablehlo.dynamic_slice": index_repairs.dynamic_slice,
-    "stablehlo.dynamic_update_slice": index_repairs.dynamic_update_slice,
+    "stablehlo.dynamic_update_slice": index_repairs.dynamic_slice,
     "stablehlo.exponential_minus_one": float_repairs.refuse_double,
     "stablehlo.gather": index_repairs.gather,
     "stablehlo.log_plus_one": float_repairs.refuse_double,

@@ -17,10 +17,7 @@ from jax import lax
 from aotc.compile.mlir.jax_functions import element_of
 from aotc.engines.iree.repairs.repair_bodies import UnrepairableError, replace, within
 
-_PI = Fraction(
-    0x3243F6A8885A308D313198A2E03707344A4093822299F31D0082EFA98EC4E6C89,
-    1 << 256,
-)
+_PI = Fraction(0x3243F6A8885A308D313198A2E03707344A4093822299F31D0082EFA98EC4E6C89, 1 << 256)
 """To 256 bits."""
 
 _LARGE = 28

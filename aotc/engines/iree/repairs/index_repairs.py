@@ -40,17 +40,10 @@ def _clamped(indices: Any, dimension: int, limits: Sequence[int]) -> Callable[[A
 
 
 def dynamic_slice(operation: Any) -> None:
-    """Clamp starts that are no int32 before IREE makes them one."""
-    sizes = ir.DenseI64ArrayAttr(operation.attributes["slice_sizes"])
-    _clamp_starts(operation, 1, list(sizes))
-
-
-def dynamic_update_slice(operation: Any) -> None:
-    """Clamp starts that are no int32 before IREE makes them one."""
-    _clamp_starts(operation, 2, shape_of(operation.operands[1]))
-
-
-def _clamp_starts(operation: Any, first: int, sizes: Sequence[int]) -> None:
+    """Clamp starts, also those of an update, that are no int32 before IREE makes them one."""
+    first, sizes = 2, shape_of(operation.operands[1])
+    if "slice_sizes" in operation.attributes:
+        first, sizes = 1, list(ir.DenseI64ArrayAttr(operation.attributes["slice_sizes"]))
     shape = shape_of(operation.operands[0])
     if all(element_of(start) == "i32" for start in list(operation.operands)[first:]):
         return

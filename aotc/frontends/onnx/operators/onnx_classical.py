@@ -27,8 +27,7 @@ def labels_of(call: Call, *names: str) -> np.ndarray[Any, Any]:
         stated = call.attribute(name)
         if stated and isinstance(stated[0], bytes):
             call.lacks(
-                "string class labels",
-                hint="train with numbers as labels, or export without labels",
+                "string class labels", hint="train with numbers as labels, or export without labels"
             )
         if stated:
             return np.asarray(stated, np.int64)
@@ -59,15 +58,19 @@ def transformed(call: Call, scores: Any) -> Any:
     return call.damaged(f"the post_transform {name!r}")
 
 
+def _linear(call: Call, x: Any, weights: np.ndarray[Any, Any]) -> Any:
+    """Return the products with rows of weights, and the intercepts added if there are such."""
+    result = x @ jnp.asarray(weights.T, x.dtype)
+    if intercepts := call.attribute("intercepts"):
+        result = result + jnp.asarray(np.asarray(intercepts, np.float32), x.dtype)
+    return result
+
+
 @operator("LinearRegressor", domain=ML)
 def linear_regressor(call: Call, x: Value) -> Value:
     x, targets = floats(call, x), call.attribute("targets")
     weights = np.asarray(call.attribute("coefficients"), np.float32).reshape(targets, -1)
-    result = x @ jnp.asarray(weights.T, x.dtype)
-    intercepts = call.attribute("intercepts")
-    if intercepts:
-        result = result + jnp.asarray(np.asarray(intercepts, np.float32), x.dtype)
-    return transformed(call, result).astype(jnp.float32)
+    return transformed(call, _linear(call, x, weights)).astype(jnp.float32)
 
 
 @operator("LinearClassifier", domain=ML)
@@ -80,10 +83,7 @@ def linear_classifier(call: Call, x: Value) -> tuple[Value, Value]:
             f"LinearClassifier with {len(weights)} rows of coefficients for {len(labels)} labels",
             expected="a row of coefficients for each label",
         )
-    scores = x @ jnp.asarray(weights.T, x.dtype)
-    intercepts = call.attribute("intercepts")
-    if intercepts:
-        scores = scores + jnp.asarray(np.asarray(intercepts, np.float32), x.dtype)
+    scores = _linear(call, x, weights)
     chosen = picked(call, labels, jnp.argmax(scores, 1))
     return chosen, transformed(call, scores).astype(jnp.float32)
 

@@ -51,7 +51,6 @@ def _same(name: str) -> Callable[..., Value]:
 for _operator, _name in _SAME_NAME.items():
     operator(_operator)(_same(_name))
 
-
 operator("Identity")(lambda call, x: x)
 
 
@@ -226,7 +225,6 @@ def cast(call: Call, x: Value, dtype: np.dtype[Any]) -> Value:
 
 
 operator("Cast")(lambda call, x: cast(call, x, call.dtype(call.attribute("to"))))
-
 
 expanded("CastLike")
 

@@ -305,10 +305,9 @@ def pad(call: Call, x: Value, pads: Value = None, value: Value = None, axes: Val
         size = x.shape[axis]
         x = cut(x, axis, max(-low, 0), size - max(-high, 0))
     grown = [(max(low, 0), max(high, 0)) for low, high in widths]
-    names = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in names:
+    if mode not in ("reflect", "edge", "wrap"):
         call.damaged(f"the mode {mode!r}")
-    return jnp.pad(x, grown, mode=names[mode])
+    return jnp.pad(x, grown, mode=mode)
 
 
 @operator("DepthToSpace")

@@ -14,11 +14,6 @@ from aotc.frontends.onnx.operators.onnx_layout import axis_of
 from aotc.frontends.onnx.operators.onnx_windows import convolved, window_of
 
 
-def _limits(dtype: Any) -> tuple[int, int]:
-    info = jnp.iinfo(dtype)
-    return int(info.min), int(info.max)
-
-
 def _spread(call: Call, scale: Any, x: Any) -> Any:
     """Scales or zero points so that they broadcast: one, one per slice of an axis, or blocks."""
     if scale.size == 1 and scale.ndim <= 1:
@@ -40,13 +35,13 @@ def _along(values: Any, axis: int, rank: int) -> Any:
 
 def quantized(x: Any, scale: Any, zero: Any, dtype: Any) -> Any:
     """Return x / scale + zero, rounded to the nearest even number, within the type."""
-    low, high = _limits(dtype)
+    limits = jnp.iinfo(dtype)
     shifted = jnp.rint(x / scale)
     if shifted.dtype not in (jnp.float32, jnp.float64):
         shifted = shifted.astype(jnp.float32)
     if zero is not None:
         shifted = shifted + zero.astype(shifted.dtype)
-    return jnp.clip(shifted, low, high).astype(jnp.int32).astype(dtype)
+    return jnp.clip(shifted, int(limits.min), int(limits.max)).astype(jnp.int32).astype(dtype)
 
 
 @operator("QuantizeLinear")
@@ -62,16 +57,11 @@ def quantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) -> V
     scale = _spread(call, scale, x).astype(width)
     x = x.astype(width)
     offset = None if zero is None else _spread(call, call.traced(zero), x)
-    if dtype in FLOAT8:
+    if dtype in FLOAT8 or dtype.name.startswith("float4"):
         result = x / scale
-        if offset is not None:
-            result = result + offset.astype(result.dtype)
-        if call.attribute("saturate", 1):
-            return saturated(result, dtype)
-        return result.astype(dtype)
-    if dtype.name.startswith("float4"):
-        result = x / scale
-        return saturated(result if offset is None else result + offset.astype(width), dtype)
+        result = result if offset is None else result + offset.astype(result.dtype)
+        is_cut = dtype in FLOAT8 and not call.attribute("saturate", 1)
+        return result.astype(dtype) if is_cut else saturated(result, dtype)
     return quantized(x, scale, offset, dtype)
 
 
@@ -81,15 +71,12 @@ def dequantize_linear(call: Call, x: Value, scale: Value, zero: Value = None) ->
     kind = call.attribute("output_dtype", 0)
     dtype = call.computed(call.dtype(kind)) if kind else scale.dtype
     spread = _spread(call, scale, x)
-    if zero is not None and jnp.issubdtype(x.dtype, jnp.integer):
-        offset = _spread(call, call.traced(zero), x)
-        number = x.astype(jnp.int32) - offset.astype(jnp.int32)
-        number = number.astype(jnp.promote_types(spread.dtype, jnp.float32))
-    else:
-        number = x.astype(jnp.promote_types(spread.dtype, jnp.float32))
-        if zero is not None:
-            number = number - _spread(call, call.traced(zero), x).astype(number.dtype)
-    return (number * spread.astype(number.dtype)).astype(dtype)
+    wide = jnp.promote_types(spread.dtype, jnp.float32)
+    is_exact = zero is not None and jnp.issubdtype(x.dtype, jnp.integer)
+    number = x.astype(jnp.int32 if is_exact else wide)
+    if zero is not None:
+        number = number - _spread(call, call.traced(zero), x).astype(number.dtype)
+    return (number.astype(wide) * spread.astype(wide)).astype(dtype)
 
 
 @operator("DynamicQuantizeLinear")
@@ -136,11 +123,14 @@ def conv_integer(
 
 
 def _requantized(call: Call, total: Any, factor: Any, scale: Value, zero: Value) -> Any:
-    offset = call.traced(zero)
-    dtype = offset.dtype
-    if dtype in FLOAT8:
-        return saturated(total.astype(jnp.float32) * factor / call.traced(scale), dtype)
-    return quantized(total.astype(jnp.float32) * factor, call.traced(scale), offset, dtype)
+    offset, scale, result = (
+        call.traced(zero),
+        call.traced(scale),
+        total.astype(jnp.float32) * factor,
+    )
+    if offset.dtype in FLOAT8:
+        return saturated(result / scale, offset.dtype)
+    return quantized(result, scale, offset, offset.dtype)
 
 
 @operator("QLinearMatMul")

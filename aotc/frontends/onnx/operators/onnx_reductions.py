@@ -27,15 +27,20 @@ def _axes(call: Call, x: Value, axes: Value) -> tuple[int, ...]:
 
 
 def _reduction(
-    name: str, known: bool, before: Callable[[Any, Any], Any], after: Callable[[Any], Any]
+    name: str,
+    known: bool = False,
+    before: Callable[[Any], Any] = lambda x: x,
+    after: Callable[[Any], Any] = lambda x: x,
 ) -> Callable[..., Value]:
+    """Return a reduction of numpy's name. known: whether numpy's is taken of what is known."""
+
     def reduce(call: Call, x: Value, axes: Value = None) -> Value:
         chosen = _axes(call, x, axes)
         keep = bool(call.attribute("keepdims"))
         xp: Any = np if known and is_known(x) and x.size <= KNOWN else jnp
         x = x if xp is np else call.traced(x)
         if not chosen and call.attribute("noop_with_empty_axes", 0):
-            return after(before(xp, x)) if name not in ("mean", "logsumexp") else x
+            return after(before(x)) if name not in ("mean", "logsumexp") else x
         if xp is np:
             kept = object if x.dtype == object else x.dtype
             none = name in ("max", "min") and not x.size
@@ -49,7 +54,7 @@ def _reduction(
         if name == "mean" and not jnp.issubdtype(dtype, jnp.inexact):
             total = jnp.sum(x, chosen, keepdims=keep, dtype=dtype)
             return lax.div(total, jnp.asarray(math.prod([x.shape[i] for i in chosen]), dtype))
-        x = before(jnp, x)
+        x = before(x)
         result = getattr(jnp, name)(x, axis=chosen, keepdims=keep, dtype=x.dtype)
         return after(result).astype(dtype)
 
@@ -75,27 +80,19 @@ def _extreme(name: str, x: Any, axes: tuple[int, ...], keep: bool) -> Any:
     return getattr(jnp, name)(x, axis=axes, keepdims=keep, **given)
 
 
-def _itself(xp: Any, x: Any) -> Any:
-    return x
-
-
-def _result(x: Any) -> Any:
-    return x
-
-
-for _operator, _name, _known, _before, _after in (
-    ("ReduceSum", "sum", True, _itself, _result),
-    ("ReduceProd", "prod", True, _itself, _result),
-    ("ReduceMax", "max", True, _itself, _result),
-    ("ReduceMin", "min", True, _itself, _result),
-    ("ReduceMean", "mean", False, _itself, _result),
-    ("ReduceL1", "sum", False, lambda xp, x: xp.abs(x), _result),
-    ("ReduceL2", "sum", False, lambda xp, x: xp.square(x), jnp.sqrt),
-    ("ReduceSumSquare", "sum", False, lambda xp, x: xp.square(x), _result),
-    ("ReduceLogSum", "sum", False, _itself, jnp.log),
-    ("ReduceLogSumExp", "logsumexp", False, _itself, _result),
-):
-    operator(_operator, deciding=(1,))(_reduction(_name, _known, _before, _after))
+for _operator, _reduce in {
+    "ReduceSum": _reduction("sum", known=True),
+    "ReduceProd": _reduction("prod", known=True),
+    "ReduceMax": _reduction("max", known=True),
+    "ReduceMin": _reduction("min", known=True),
+    "ReduceMean": _reduction("mean"),
+    "ReduceL1": _reduction("sum", before=jnp.abs),
+    "ReduceL2": _reduction("sum", before=jnp.square, after=jnp.sqrt),
+    "ReduceSumSquare": _reduction("sum", before=jnp.square),
+    "ReduceLogSum": _reduction("sum", after=jnp.log),
+    "ReduceLogSumExp": _reduction("logsumexp"),
+}.items():
+    operator(_operator, deciding=(1,))(_reduce)
 
 
 def _cumulative(call: Call, x: Value, axis: Value, *, one: bool) -> Value:
@@ -148,11 +145,9 @@ def lp_normalization(call: Call, x: Value) -> Value:
 def batch_normalization(
     call: Call, x: Value, scale: Value, bias: Value, mean: Value, variance: Value
 ) -> Value:
-    if call.attribute("training_mode", 0):
-        call.lacks("BatchNormalization in training", hint="export the model for inference")
     if call.version < 9 and not call.attribute("spatial", 1):
         call.lacks("non-spatial BatchNormalization")
-    if any(call.wanted(index) for index in range(1, 5)):
+    if call.attribute("training_mode", 0) or any(call.wanted(index) for index in range(1, 5)):
         call.lacks("BatchNormalization in training", hint="export the model for inference")
     x = call.traced(x)
     shape = (1, -1) + (1,) * (x.ndim - 2)

@@ -141,11 +141,7 @@ LARGEST_AXIS = 1 << 16
 
 
 def _resized(
-    call: Call,
-    x: Any,
-    axes: Sequence[int],
-    new: Sequence[int],
-    scales: Sequence[float],
+    call: Call, x: Any, axes: Sequence[int], new: Sequence[int], scales: Sequence[float]
 ) -> Any:
     mode = call.attribute("mode")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
@@ -191,11 +187,7 @@ def resize(
         factors = [float(f) for f in call.known(scales, "scales").reshape(-1)]
         if len(factors) != len(axes) or not all(0 < f < math.inf for f in factors):
             call.damaged(f"the scales {factors}")
-        kept = [i for i, f in enumerate(factors) if f == 1 and not isinstance(old[i], int)]
-        axes = [axis for i, axis in enumerate(axes) if i not in kept]
-        factors = [f for i, f in enumerate(factors) if i not in kept]
-        old = [size for i, size in enumerate(old) if i not in kept]
-        _require_numbers(call, old)
+        axes, factors, old = _scaled(call, x, axes, factors)
         # in float32, as ONNX's shape inference has it: 10 times 0.7 is 7 there, and less in float64
         new = [int(np.float32(size) * np.float32(f)) for size, f in zip(old, factors, strict=True)]
     elif sizes is not None:
@@ -217,6 +209,19 @@ def resize(
     return _resized(call, x, axes, new, factors)
 
 
+def _scaled(
+    call: Call, x: Any, axes: Sequence[int], factors: Sequence[float]
+) -> tuple[list[int], list[float], list[Any]]:
+    """Return the axes that are scaled, with factors and sizes; symbolic ones may keep theirs."""
+    moved = [
+        (axis, factor, x.shape[axis])
+        for axis, factor in zip(axes, factors, strict=True)
+        if factor != 1 or isinstance(x.shape[axis], int)
+    ]
+    _require_numbers(call, [size for *_, size in moved])
+    return [m[0] for m in moved], [m[1] for m in moved], [m[2] for m in moved]
+
+
 def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
     if not all(isinstance(size, int) for size in dimensions):
         call.lacks("a resized axis of symbolic size")
@@ -228,11 +233,7 @@ def _require_numbers(call: Call, dimensions: Sequence[Any]) -> None:
 def upsample(call: Call, x: Value, scales: Value = None) -> Value:
     x = call.traced(x)
     stated = call.attribute("scales") if scales is None else call.known(scales, "scales").tolist()
-    kept = [i for i, f in enumerate(stated) if f == 1 and not isinstance(x.shape[i], int)]
-    axes = [axis for axis in range(x.ndim) if axis not in kept]
-    factors = [float(stated[axis]) for axis in axes]
-    old = [x.shape[axis] for axis in axes]
-    _require_numbers(call, old)
+    axes, factors, old = _scaled(call, x, range(x.ndim), [float(each) for each in stated])
     new = [math.floor(size * f) for size, f in zip(old, factors, strict=True)]
     return _resized(call, x, axes, new, factors)
 

@@ -1,5 +1,6 @@
 """Ensembles of trees: all trees and rows descend one level at a time."""
 
+import operator as operators
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from aotc.frontends.onnx.operators.onnx_classical import floats, labels_of, pick
 
 LEAF = "LEAF"
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+COMPARED = (operators.le, operators.lt, operators.ge, operators.gt, operators.eq, operators.ne)
 LARGEST_TABLE = 1 << 26
 """The most weights of leaves, counting one for each leaf and target."""
 
@@ -150,16 +152,12 @@ def _reached(call: Call, forest: Forest, x: Any) -> Any:
     mode = jnp.asarray(forest.mode, jnp.int32)
     missing = jnp.asarray(forest.missing_yes) if forest.missing_yes.any() else None
 
-    def compared(kind: int, seen: Any, bound: Any) -> Any:
-        compare = (jnp.less_equal, jnp.less, jnp.greater_equal, jnp.greater, jnp.equal)
-        return seen != bound if kind == 5 else compare[kind](seen, bound)
-
     def down(_: Any, at: Any) -> Any:
         seen = jnp.take_along_axis(x, feature[at], 1)
         bound = value[at]
-        goes = compared(used[0], seen, bound) if used else jnp.zeros(at.shape, jnp.bool_)
+        goes = COMPARED[used[0]](seen, bound) if used else jnp.zeros(at.shape, jnp.bool_)
         for kind in used[1:]:
-            goes = jnp.where(mode[at] == kind, compared(kind, seen, bound), goes)
+            goes = jnp.where(mode[at] == kind, COMPARED[kind](seen, bound), goes)
         if missing is not None:
             goes = goes | (jnp.isnan(seen) & missing[at])
         return jnp.where(goes, yes[at], no[at])
@@ -180,7 +178,7 @@ def _aggregated(call: Call, forest: Forest, x: Any, how: str) -> Any:
 def _base(call: Call, dtype: Any) -> Any:
     tensor = call.attribute("base_values_as_tensor")
     stated = call.attribute("base_values", ()) if tensor is None else tensor.reshape(-1)
-    return jnp.asarray(np.asarray(stated), dtype) if len(stated) else None
+    return jnp.asarray(np.asarray(stated if len(stated) else [0]), dtype)
 
 
 @operator("TreeEnsembleRegressor", domain=ML)
@@ -188,10 +186,7 @@ def tree_ensemble_regressor(call: Call, x: Value) -> Value:
     x = floats(call, x)
     forest = _forest(call, "target", call.attribute("n_targets", 1))
     result = _aggregated(call, forest, x, call.attribute("aggregate_function", "SUM"))
-    base = _base(call, result.dtype)
-    if base is not None:
-        result = result + base
-    return transformed(call, result).astype(jnp.float32)
+    return transformed(call, result + _base(call, result.dtype)).astype(jnp.float32)
 
 
 @operator("TreeEnsembleClassifier", domain=ML)
@@ -203,16 +198,12 @@ def tree_ensemble_classifier(call: Call, x: Value) -> tuple[Value, Value]:
     base = _base(call, scores.dtype)
     ids = set(call.attribute("class_ids", ()))
     if len(labels) > 2 or len(ids) > 1:
-        if base is not None:
-            scores = scores + base
-        scores = scores[:, : len(labels)]
+        scores = (scores + base)[:, : len(labels)]
         chosen = picked(call, labels, jnp.argmax(scores, 1))
         return chosen, transformed(call, scores).astype(jnp.float32)
     if len(labels) != 2:
         call.lacks(f"a classifier of {len(labels)} classes")
-    score = scores[:, next(iter(ids), 0)]
-    if base is not None:
-        score = score + base[-1]
+    score = scores[:, next(iter(ids), 0)] + base[-1]
     positive = bool((forest.weights >= 0).all())
     chosen = picked(call, labels, (score > (0.5 if positive else 0)).astype(jnp.int32))
     transform = call.attribute("post_transform", "NONE")

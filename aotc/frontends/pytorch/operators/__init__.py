@@ -1,7 +1,6 @@
 """Operators of torch as functions of jax, by family; those that are never had, with reasons."""
 
 from aotc.frontends.pytorch.operators import (
-    torch_convolution,
     torch_creation,
     torch_elementwise,
     torch_factorizations,
@@ -9,24 +8,23 @@ from aotc.frontends.pytorch.operators import (
     torch_indexing,
     torch_linear,
     torch_normalization,
-    torch_pooling,
     torch_quantization,
     torch_recurrent,
     torch_reductions,
     torch_shapes,
+    torch_windows,
 )
 from aotc.frontends.pytorch.operators.torch_operator_table import Memory, Operator
 
 FAMILIES = (
     torch_elementwise.FAMILY,
     torch_linear.FAMILY,
-    torch_convolution.FAMILY,
+    torch_windows.FAMILY,
     torch_creation.FAMILY,
     torch_fourier.FAMILY,
     torch_factorizations.FAMILY,
     torch_indexing.FAMILY,
     torch_normalization.FAMILY,
-    torch_pooling.FAMILY,
     torch_quantization.FAMILY,
     torch_quantization.TORCHAO,
     torch_recurrent.FAMILY,

@@ -315,8 +315,7 @@ _of_two(
     },
 )
 _of_two(
-    lambda function, *values: function(*values),
-    _named(jnp, "logical_and logical_or logical_xor"),
+    lambda function, *values: function(*values), _named(jnp, "logical_and logical_or logical_xor")
 )
 _of_two(
     lambda function, *values: rounded(function, *promoted(*values)),

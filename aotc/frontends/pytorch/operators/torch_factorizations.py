@@ -126,14 +126,9 @@ def lu_solve(LU: Array, pivots: Array, B: Array, left: bool = True, adjoint: boo
     return solve_by_factors((factors, pivots - 1), given, trans=2 if adjoint else 0)
 
 
-@op("linalg_inv", "inverse")
-def inverse(A: Any = None, self: Any = None) -> Array:
-    return jnp.linalg.inv(self if A is None else A)
-
-
 @op("linalg_inv_ex")
 def inverse_ex(A: Array) -> tuple[Array, Array]:
-    return (inverse(A) if A.shape[-1] else A), _singular(_factors(A)[0])
+    return (jnp.linalg.inv(A) if A.shape[-1] else A), _singular(_factors(A)[0])
 
 
 @op("linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_tensor")
@@ -162,6 +157,8 @@ op.table(
                 *_batched(self, B), left_side=left, lower=not upper, unit_diagonal=unitriangular
             )
         ),
+        "linalg_inv": lambda A: jnp.linalg.inv(A),
+        "inverse": lambda self: jnp.linalg.inv(self),
         "linalg_pinv pinverse": lambda self, rcond=1e-15, hermitian=False: pinv(
             self, 0.0, rcond, hermitian
         ),
@@ -231,7 +228,7 @@ def eigh_or_values(A: Array, UPLO: str = "L", compute_v: bool = True) -> tuple[A
     return values, vectors if compute_v else jnp.zeros(0, A.dtype)
 
 
-eigvalsh = op("linalg_eigvalsh")(first(eigh))
+op("linalg_eigvalsh")(first(eigh))
 
 
 def _default_driver(driver: Any) -> None:
@@ -268,7 +265,7 @@ op.table(
     {
         "cholesky_inverse": lambda self, upper=False: cholesky_solve(
             jnp.eye(self.shape[-1], dtype=self.dtype), self, upper
-        ),
+        )
     }
 )
 
@@ -276,20 +273,9 @@ op.table(
 # Determinants and norms.
 
 
-@op("linalg_det", "det")
-def det(A: Any = None, self: Any = None) -> Array:
-    return jnp.linalg.det(self if A is None else A)
-
-
-@op("linalg_slogdet", "slogdet")
-def slogdet(A: Any = None, self: Any = None) -> tuple[Array, Array]:
-    sign, logarithm = jnp.linalg.slogdet(self if A is None else A)
-    return sign, logarithm
-
-
 @op("logdet")
 def logdet(self: Array) -> Array:
-    sign, logarithm = slogdet(self)
+    sign, logarithm = jnp.linalg.slogdet(self)
     return jnp.where(sign < 0, jnp.nan, logarithm)
 
 
@@ -318,7 +304,11 @@ def norm(
 
 op.table(
     {
-        "_linalg_det": lambda A: (det(A), *_factors(A)),
-        "_linalg_slogdet": lambda A: (*slogdet(A), *_factors(A)),
+        "linalg_det": lambda A: jnp.linalg.det(A),
+        "det": lambda self: jnp.linalg.det(self),
+        "linalg_slogdet": lambda A: tuple(jnp.linalg.slogdet(A)),
+        "slogdet": lambda self: tuple(jnp.linalg.slogdet(self)),
+        "_linalg_det": lambda A: (jnp.linalg.det(A), *_factors(A)),
+        "_linalg_slogdet": lambda A: (*jnp.linalg.slogdet(A), *_factors(A)),
     }
 )

@@ -46,13 +46,7 @@ for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
 for _name in ("fftn", "ifftn", "rfftn", "irfftn"):
     op(f"fft_{_name}")(_of_axes(getattr(jnp.fft, _name)))
     op(f"fft_{_name[:-1]}2")(_of_axes(getattr(jnp.fft, _name), (-2, -1)))
-op.table(
-    {
-        "fft_fftshift": _shifted(jnp.fft.fftshift),
-        "fft_ifftshift": _shifted(jnp.fft.ifftshift),
-    }
-)
-
+op.table({"fft_fftshift": _shifted(jnp.fft.fftshift), "fft_ifftshift": _shifted(jnp.fft.ifftshift)})
 
 NORMS = {0: "backward", 1: "ortho", 2: "forward"}
 """Numbers of core ATen for what a transform is divided by: nothing, the root of n, n."""

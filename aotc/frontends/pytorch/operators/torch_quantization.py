@@ -52,11 +52,7 @@ def quantize_per_tensor(
     return _clamped(made, _number(quant_min), _number(quant_max), dtype)
 
 
-@op(
-    "dequantize_per_tensor",
-    "dequantize_per_tensor.tensor",
-    "dequantize_per_tensor.tensor2",
-)
+@op("dequantize_per_tensor", "dequantize_per_tensor.tensor", "dequantize_per_tensor.tensor2")
 def dequantize_per_tensor(
     input: Array,
     scale: Any,
@@ -176,11 +172,7 @@ def choose_qparams_per_token(input: Array, dtype: Any) -> tuple[Array, Array]:
     return scales, jnp.zeros_like(scales)
 
 
-@op(
-    "choose_qparams_per_token_asymmetric",
-    "_choose_qparams_per_token_asymmetric_impl",
-    narrow=True,
-)
+@op("choose_qparams_per_token_asymmetric", "_choose_qparams_per_token_asymmetric_impl", narrow=True)
 def choose_qparams_per_token_asymmetric(input: Array, dtype: Any) -> tuple[Array, Array]:
     least, most = -128, 127
     low, high = _ends(input, -1, True)

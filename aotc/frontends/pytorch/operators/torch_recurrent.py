@@ -45,12 +45,8 @@ def _gru_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
     return ((h - new) * update + new,)
 
 
-def _tanh_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
-    return (jnp.tanh(x + _gates(states[0], recurrent)),)
-
-
-def _relu_cell(x: Array, states: States, recurrent: Sequence[Array]) -> States:
-    return (jnp.maximum(x + _gates(states[0], recurrent), 0),)
+def _plain_cell(activation: Callable[[Array], Array]) -> Cell:
+    return lambda x, states, recurrent: (activation(x + _gates(states[0], recurrent)),)
 
 
 def _direction(
@@ -134,6 +130,11 @@ def _one_step(
 
 op("lstm_cell")(partial(_one_step, cell=_lstm_cell))
 op("lstm.input", refuse=_trained)(partial(_layers, cell=_lstm_cell))
-for _name, _cell in (("gru", _gru_cell), ("rnn_tanh", _tanh_cell), ("rnn_relu", _relu_cell)):
+_CELLS = {
+    "gru": _gru_cell,
+    "rnn_tanh": _plain_cell(jnp.tanh),
+    "rnn_relu": _plain_cell(lambda x: jnp.maximum(x, 0)),
+}
+for _name, _cell in _CELLS.items():
     op(f"{_name}_cell")(first(partial(_one_step, cell=_cell)))
     op(f"{_name}.input", refuse=_trained)(partial(_layers, cell=_cell))

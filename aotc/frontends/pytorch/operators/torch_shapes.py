@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -427,20 +428,17 @@ op.table({"tile": lambda self, dims: repeat(self, [*(1,) * (self.ndim - len(dims
 def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     """Torch skips vectors without elements whatever the other tensors' shapes are."""
     rank = max(tensor.ndim for tensor in tensors)
+    dtype = _joined(tensors)
     kept = [
-        x
+        as_dtype(x, dtype)
         for x in tensors
         if not (x.ndim == 1 < rank and isinstance(x.shape[0], int) and not x.size)
     ]
-    dtype = _joined(tensors)
-    return jnp.concatenate([as_dtype(tensor, dtype) for tensor in kept], axis=dim)
+    return jnp.concatenate(kept, axis=dim)
 
 
 def _joined(tensors: Sequence[Array]) -> Any:
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = join(dtype, tensor.dtype)
-    return dtype
+    return reduce(join, (tensor.dtype for tensor in tensors))
 
 
 @op("stack")

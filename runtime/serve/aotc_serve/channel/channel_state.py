@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -61,7 +61,9 @@ def kept(folder: Path) -> Iterator[Path]:
         try:
             with tempfile.TemporaryDirectory(prefix=WORK, dir=folder) as name:
                 work = Path(name)
-                _lay_out(before, work)
+                for file, text in before.items():
+                    (work / file).parent.mkdir(exist_ok=True)
+                    (work / file).write_bytes(text.encode())
                 try:
                     yield work
                 except AotcError:
@@ -110,13 +112,6 @@ def _read(folder: Path) -> Files:
     return files
 
 
-def _lay_out(files: Files, work: Path) -> None:
-    for name, text in files.items():
-        path = work / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(text.encode())
-
-
 def collected(work: Path) -> Files:
     """Return python-tuf's files in a folder, without its link to the newest root."""
     return {
@@ -129,12 +124,6 @@ def collected(work: Path) -> Files:
 def roots(work: Path) -> dict[int, Path]:
     """Return the root metadata seen so far, by version; `work` is the directory of `kept`."""
     return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
-
-
-def forget(files: Iterable[Path]) -> None:
-    """Remove files of what `kept` laid out."""
-    for path in files:
-        path.unlink()
 
 
 def _write(folder: Path, work: Path, before: Files) -> None:

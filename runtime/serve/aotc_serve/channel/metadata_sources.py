@@ -29,14 +29,9 @@ MOST_BYTES = UpdaterConfig().targets_max_length
 SERVERS = ("http://", "https://")
 
 
-def is_server(source: str) -> bool:
-    """Return whether a source is a URL; else it is a folder."""
-    return source.startswith(SERVERS)
-
-
 def fetcher_for(source: str, folder: Path) -> tuple[FetcherInterface, str]:
     """Return a channel's fetcher and base URL; a source that is a path is below `folder`."""
-    if is_server(source):
+    if source.startswith(SERVERS):
         return Server(SECONDS), source
     return Mirror(folder / source), "mirror:"
 

@@ -20,15 +20,13 @@ from aotc_runtime.schema.host_facts import VERSION
 from aotc_serve.http.http_messages import (
     Parts,
     encode_json,
-    encode_response,
     header_length,
     match_infer_path,
-    metadata_of,
     no_route,
     refused,
     split,
 )
-from aotc_serve.http.json_inference import prepared
+from aotc_serve.http.json_inference import json_answer, metadata_of, prepared
 from aotc_serve.http.request_bodies import json_too_large, read_body
 from aotc_serve.inference.error_statuses import (
     BY_SERVER,
@@ -136,7 +134,8 @@ class Rest:
         return read
 
     def _write(self, outcome: Outcome) -> Parts:
-        return encode_response(outcome, self._service.memory)
+        claim = Claim(self._service.memory, is_whole=True)
+        return Parts(*json_answer(outcome, claim.take), claim)
 
     def _routes(self) -> Starlette:
         model, post = "/v2/models/{name}", ["POST"]

@@ -12,11 +12,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_serve.http.json_inference import json_answer
 from aotc_serve.inference.error_statuses import error_document, let_go, statuses_of
-from aotc_serve.inference.inference_requests import Outcome
-from aotc_serve.inference.protocol_tensors import Port, invalid_request
-from aotc_serve.inference.request_memory import Claim, Memory
+from aotc_serve.inference.protocol_tensors import invalid_request
+from aotc_serve.inference.request_memory import Claim
 
 HEADER_LENGTH = b"inference-header-content-length"
 
@@ -137,17 +135,6 @@ def split(data: memoryview, length: int | None) -> tuple[memoryview, memoryview]
         where, expected = "Inference-Header-Content-Length", f"at most {len(data)} bytes"
         raise invalid_request(where, str(length), expected)
     return data[:length], data[length:]
-
-
-def encode_response(outcome: Outcome, memory: Memory) -> Parts:
-    """Return the response to an inference request. Raises ServerError: AOTC-E766, E769."""
-    claim = Claim(memory, is_whole=True)
-    return Parts(*json_answer(outcome, claim.take), claim)
-
-
-def metadata_of(port: Port) -> dict[str, Any]:
-    """Return an input or output, as in the metadata of a model."""
-    return {"name": port.name, "datatype": port.datatype, "shape": port.shape}
 
 
 async def no_route(request: Request, error: Exception) -> Response:

@@ -226,17 +226,18 @@ def _form(model: Model, request: Request, found: Prepared) -> Form | None:
     return Form(found.id, tuple(inputs), found.outputs)
 
 
+def metadata_of(port: Port) -> dict[str, Any]:
+    """Return an input or output, as in the metadata of a model."""
+    return {"name": port.name, "datatype": port.datatype, "shape": port.shape}
+
+
 def json_answer(outcome: Outcome, take: Take) -> tuple[bytes, list[memoryview]]:
     """Return a response's JSON and binary data. Raises ServerError: AOTC-E766, E769."""
     outputs: list[dict[str, Any]] = []
     parts: list[memoryview] = []
     for place, binary in outcome.prepared.outputs:
         port, array = outcome.model.outputs[place], outcome.arrays[place]
-        described: dict[str, Any] = {
-            "name": port.name,
-            "datatype": port.datatype,
-            "shape": array.shape,
-        }
+        described: dict[str, Any] = metadata_of(port) | {"shape": array.shape}
         if binary:
             data = to_bytes(array)
             take(len(data))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from aotc_runtime.system.read_progress import BytesProgress
+from aotc_serve.http_client import NoProgress
 from aotc_serve.oci.registry_client import Repository
 
 THREADS = 4
@@ -15,14 +16,11 @@ def ignore_progress(done: int, total: int) -> None:
     """Do nothing, as an `OnBytes`."""
 
 
-class Counted:
+class Counted(NoProgress):
     """A `Progress` of one blob, which counts no byte twice when it is transferred again."""
 
     def __init__(self, tally: BytesProgress, size: int) -> None:
         self._tally, self._size, self._moved = tally, size, 0
-
-    def on_response(self) -> None:
-        """Ignore the response's beginning."""
 
     def on_received(self, number: int) -> None:
         """Report the bytes received so far."""

@@ -90,7 +90,7 @@ class Login:
         if credentials.identity:
             form = [("grant_type", "refresh_token"), ("client_id", "aotc"), *known]
             form += [("refresh_token", credentials.identity)]
-            body, method = Body.of(urlencode(form).encode()), "POST"
+            body, method = Body(urlencode(form).encode()), "POST"
             headers = {"Content-Type": FORM}
         else:
             realm += f"{'&' if '?' in realm else '?'}{urlencode(known)}"

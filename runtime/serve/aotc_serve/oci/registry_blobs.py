@@ -1,13 +1,11 @@
 """Blobs of a repository: sent in chunks, fetched in ranges, and resumed."""
 
 import re
-from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Protocol
 
-from aotc_runtime.base.digest import chunks_of
 from aotc_runtime.base.errors import refusal
-from aotc_serve.http_client import NO_PROGRESS, SENT_CHUNK_BYTES, Body, Progress, Response
+from aotc_serve.http_client import NO_PROGRESS, Body, Progress, Response
 from aotc_serve.oci.registry_client import PULL, PUSH, Repository, RetryableError
 
 WRONG_SIZE = "registry-sent-a-wrong-size"
@@ -68,7 +66,7 @@ def _mounted(repository: Repository, digest: str, source: str, progress: Progres
 
     def work() -> str:
         # Another purpose: a token has to be for both repositories.
-        with repository.ask("POST", place, f"{PUSH} {source}", progress, Body.of(b"")) as response:
+        with repository.ask("POST", place, f"{PUSH} {source}", progress, Body(b"")) as response:
             repository.require(response, HTTPStatus.CREATED, HTTPStatus.ACCEPTED)
             created = response.status == HTTPStatus.CREATED
             return "" if created else repository.upload_place(response, place)
@@ -113,9 +111,7 @@ class _Upload:
 
     def _begin(self) -> None:
         repository = self._repository
-        with repository.ask(
-            "POST", "blobs/uploads/", PUSH, self._progress, Body.of(b"")
-        ) as response:
+        with repository.ask("POST", "blobs/uploads/", PUSH, self._progress, Body(b"")) as response:
             repository.require(response, HTTPStatus.ACCEPTED)
             self._place, self._at = repository.upload_place(response, "blobs/uploads/"), 0
             least = response.header("OCI-Chunk-Min-Length")
@@ -159,7 +155,7 @@ class _Upload:
         repository, start = self._repository, self._at
         view = self._data[start : start + self._chunk]
         extra = {"Content-Range": f"{start}-{start + len(view) - 1}"}
-        body = _mapped(view)
+        body = Body(view)
         with repository.ask(
             "PATCH", self._place, PUSH, self._progress, body, extra=extra
         ) as response:
@@ -178,23 +174,12 @@ class _Upload:
     def _commit(self, data: bytes | memoryview) -> None:
         repository = self._repository
         place = repository.with_query(self._place, digest=self._digest)
-        body = _mapped(memoryview(data))
+        body = Body(data)
         with repository.ask("PUT", place, PUSH, self._progress, body, commits=True) as response:
             if response.status == HTTPStatus.NOT_FOUND:
                 self._place = ""
                 raise RetryableError(f"{response.status_line} for the end of an upload")
             repository.require(response, HTTPStatus.CREATED)
-
-
-def _mapped(view: memoryview) -> Body:
-    """Pages of a mapped file are given back behind who sends them, where its map does that."""
-
-    def parts() -> Iterator[bytes | bytearray | memoryview]:
-        for piece in chunks_of(view):
-            for start in range(0, len(piece), SENT_CHUNK_BYTES):
-                yield piece[start : start + SENT_CHUNK_BYTES]
-
-    return Body(len(view), parts)
 
 
 def fetch_blob(

@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from msgspec import Struct
 
-from aotc_runtime.base import limits
+from aotc_runtime.base import first_line, limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.formats import oci_layout
@@ -162,7 +162,7 @@ class Repository:
         """Store a manifest by tag or digest; return whether the registry lists it as a referrer."""
 
         def work() -> bool:
-            body = Body.of(data)
+            body = Body(data)
             with self.ask(
                 "PUT", f"manifests/{name}", PUSH, progress, body, kind=media_type
             ) as response:
@@ -225,7 +225,7 @@ class Repository:
                     raise self._gone(error, failures) from error
             except Exception as error:
                 # Libraries fail in many ways on answers that no registry gives.
-                said = f"{type(error).__name__}: {_line(error)}"
+                said = f"{type(error).__name__}: {first_line(error)}"
                 raise refusal("AOTC-E775", self.where, said, cause=INVALID) from error
             self.http.wait(pause)
 
@@ -381,16 +381,12 @@ class Repository:
         kind = "" if isinstance(error, RetryableError) else f"{type(error).__name__}: "
         stalled = "transfer-stalled" if isinstance(error, TimeoutError) else ""
         cause = "registry-is-overloaded" if isinstance(error, RetryableError) else stalled
-        return refusal("AOTC-E772", self.where, f"{kind}{_line(error)}{tries}", cause=cause)
+        return refusal("AOTC-E772", self.where, f"{kind}{first_line(error)}{tries}", cause=cause)
 
 
 def _is_page(response: Response) -> bool:
     kind = response.header("Content-Type").partition(";")[0]
     return kind.strip().lower() == "text/html"
-
-
-def _line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _retry_after(text: str) -> float | None:

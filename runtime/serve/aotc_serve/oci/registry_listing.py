@@ -13,7 +13,10 @@ from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError, refusal
 from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats.in_toto import PROVENANCE_TYPE
 from aotc_runtime.formats.oci_layout import (
+    EMPTY_BLOB,
+    SIGSTORE_TYPE,
     AttestationManifest,
     Descriptor,
     Entries,
@@ -21,9 +24,11 @@ from aotc_runtime.formats.oci_layout import (
     ImageManifest,
     RootIndex,
 )
+from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import MappedBundle
 from aotc_serve.oci.registry_blobs import fetch_blob
 from aotc_serve.oci.registry_client import INVALID, Repository, Stored
+from aotc_serve.oci.sigstore_bundles import PREDICATE, bundle_in, read_bundle, signatures_in
 
 CANDIDATES_MAX = 4 * limits.ATTESTATIONS_MAX
 """Maximum number of referrers that are read, unrelated ones included."""
@@ -72,10 +77,8 @@ class Listing(Struct, frozen=True):
         there = {target.name for target in self.targets}
         for name in names:
             if name not in there:
-                expected, hint = (
-                    f"one of: {', '.join(sorted(there))}",
-                    "choose one of these targets",
-                )
+                expected = f"one of: {', '.join(sorted(there))}"
+                hint = "choose one of these targets"
                 raise refusal("AOTC-E505", self.root.digest, name, expected=expected, hint=hint)
         left = tuple(target for target in self.targets if target.name in names)
         gone = [target for target in self.targets if target.name not in names]
@@ -105,27 +108,14 @@ def index_of(root: Entry, attestations: Collection[Entry]) -> bytes:
     return canonical_json.encode(Entries(schemaVersion=2, manifests=(root, *attestations)))
 
 
-class Memory:
+class Memory(bytearray):
     """A `Sink` for a small blob."""
 
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def written(self) -> int:
-        """Return the number of bytes written."""
-        return len(self.data)
-
-    def restart(self) -> None:
-        """Drop what was written."""
-        self.data.clear()
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self.data += data
+    written, restart, write = bytearray.__len__, bytearray.clear, bytearray.extend
 
     def digest(self) -> str:
         """Return the digest of what was written."""
-        return sha256(self.data)
+        return sha256(self)
 
 
 def resolve(repository: Repository) -> Stored:
@@ -138,15 +128,19 @@ def resolve(repository: Repository) -> Stored:
     return found
 
 
-def fetch_attestations(repository: Repository, root: Stored) -> Listing:
+def fetch_attestations(
+    repository: Repository, root: Stored, policy: TrustPolicy | None = None
+) -> Listing:
     """Fetch the attestations of a root, and nothing else of the bundle.
 
-    Raises RegistryError, IntegrityError, BundleFormatError.
+    They include provenance in Sigstore bundles of other tools, by the kinds of signers that
+    `policy` names. Raises RegistryError, IntegrityError, BundleFormatError.
     """
     entry = Entry(mediaType=oci_layout.INDEX_TYPE, digest=root.digest, size=len(root.data))
-    documents = {root.digest: root.data}
-    attestations = tuple(_attestations(repository, root.digest, documents))
-    return Listing(entry, attestations, (), (), documents)
+    found = _Attestations(repository, entry)
+    found.documents[root.digest] = root.data
+    found.fetch(policy)
+    return Listing(entry, tuple(found.entries), (), (), found.documents)
 
 
 def fetch_documents(repository: Repository, attested: Listing) -> Listing:
@@ -191,7 +185,7 @@ def target_name(config: bytes, where: str) -> str:
         raise refusal("AOTC-E101", where, str(error), expected="a bundle manifest") from error
 
 
-def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
+def small(repository: Repository, reference: Descriptor | Entry, most: int) -> bytes:
     """Return a blob in memory. Raises BundleFormatError (AOTC-E111) if it is to be larger."""
     if reference.size > most:
         where = f"{repository.where}@{reference.digest}"
@@ -199,29 +193,59 @@ def small(repository: Repository, reference: Descriptor, most: int) -> bytes:
         raise refusal("AOTC-E111", where, f"{reference.size} bytes", expected=expected)
     sink = Memory()
     fetch_blob(repository, reference.digest, reference.size, sink)
-    return bytes(sink.data)
+    return bytes(sink)
 
 
-def _attestations(
-    repository: Repository, root: str, documents: dict[str, bytes]
-) -> Iterator[Entry]:
-    """Attestations of the root that readers of bundles take; others' attachments are left out."""
-    total, number = 0, 0
-    for candidate in referrers(repository, root):
-        stored = repository.manifest(candidate, limits.ATTESTATION_BYTES_MAX)
-        manifest = None if stored is None else _manifest(stored.data, root)
-        if stored is None or manifest is None:
-            continue
-        number, total = number + 1, total + len(stored.data) + manifest.layers[0].size
-        if number > limits.ATTESTATIONS_MAX or total > limits.ATTESTATIONS_BYTES_MAX:
+class _Attestations:
+    """Attestations of a root that readers of bundles take; others' attachments are left out."""
+
+    def __init__(self, repository: Repository, root: Entry) -> None:
+        self._repository, self._root = repository, root
+        self.documents: dict[str, bytes] = {}
+        self.entries: list[Entry] = []
+        self._total = 0
+        self._signatures: set[tuple[str, str]] = set()
+
+    def fetch(self, policy: TrustPolicy | None) -> None:
+        root, others = self._root.digest, list[Entry]()
+        for candidate in referrers(self._repository, root):
+            stored = self._repository.manifest(candidate, limits.ATTESTATION_BYTES_MAX)
+            manifest = None if stored is None else _manifest(stored.data, root)
+            if stored is not None and manifest is not None:
+                self._add(stored.data, manifest)
+            elif stored is not None and policy and (bundle := bundle_in(stored.data, root)):
+                others.append(bundle)
+        # What both forms have is taken in ours, so that a bundle comes back as it was pushed.
+        for bundle in others:
+            data = small(self._repository, bundle, limits.ENVELOPE_BYTES_MAX)
+            try:
+                read = read_bundle(data, f"{self._repository.where}@{bundle.digest}")
+            except (ValueError, RecursionError, AotcError):
+                continue
+            counts = policy is not None and (policy.keys if read.by_key else policy.identities)
+            if counts and read.is_about(root) and read.signature not in self._signatures:
+                kind = oci_layout.ATTESTATION_TYPE
+                made = oci_layout.referrer_of(read.envelope, kind, self._root)
+                self.documents |= {sha256(each): each for each in (read.envelope, EMPTY_BLOB)}
+                manifest = _manifest(made, root)
+                assert manifest is not None, "it was made here"
+                self._add(made, manifest)
+
+    def _add(self, data: bytes, manifest: AttestationManifest) -> None:
+        self._total += len(data) + manifest.layers[0].size
+        number = len(self.entries) + 1
+        if number > limits.ATTESTATIONS_MAX or self._total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_MAX}, {limits.ATTESTATIONS_BYTES_MAX} bytes"
-            where = f"{repository.where}@{root} attestations"
+            where = f"{self._repository.where}@{self._root.digest} attestations"
             raise refusal("AOTC-E111", where, "more", expected=expected)
         for each in (manifest.config, manifest.layers[0]):
-            if each.digest not in documents:
-                documents[each.digest] = small(repository, each, limits.ENVELOPE_BYTES_MAX)
-        documents[stored.digest] = stored.data
-        yield Entry(mediaType=oci_layout.MANIFEST_TYPE, digest=stored.digest, size=len(stored.data))
+            if each.digest not in self.documents:
+                read = small(self._repository, each, limits.ENVELOPE_BYTES_MAX)
+                self.documents[each.digest] = read
+        self._signatures |= signatures_in(self.documents[manifest.layers[0].digest])
+        self.documents[sha256(data)] = data
+        entry = Entry(mediaType=oci_layout.MANIFEST_TYPE, digest=sha256(data), size=len(data))
+        self.entries.append(entry)
 
 
 def _manifest(data: bytes, root: str) -> AttestationManifest | None:
@@ -241,6 +265,14 @@ class _Referrer(Struct, frozen=True):
     mediaType: str
     digest: str
     artifactType: str | None = None
+    annotations: dict[str, str] | None = None
+
+    @property
+    def may_count(self) -> bool:
+        """Return whether it is an attestation, or provenance in Sigstore's form."""
+        if self.artifactType == SIGSTORE_TYPE:
+            return (self.annotations or {}).get(PREDICATE, PROVENANCE_TYPE) == PROVENANCE_TYPE
+        return self.artifactType in (None, "", oci_layout.ATTESTATION_TYPE)
 
 
 class _Referrers(Struct, frozen=True):
@@ -263,8 +295,7 @@ def referrers(repository: Repository, root: str) -> list[str]:
     found: dict[str, None] = {}
     if stand_in is not None:
         found |= dict.fromkeys(_listed(stand_in.data, repository))
-    query = urlencode({"artifactType": oci_layout.ATTESTATION_TYPE})
-    path, more = f"referrers/{root}?{query}", set[str]()
+    path, more = f"referrers/{root}", set[str]()
     for number in range(PAGES_MAX):
         answer = repository.document(path, limits.INDEX_BYTES_MAX)
         if answer is None and number == 0:
@@ -292,8 +323,7 @@ def _listed(data: bytes, repository: Repository) -> Iterator[str]:
         where = f"{repository.where} referrers"
         raise refusal("AOTC-E775", where, str(error), cause=INVALID) from error
     for each in listed:
-        of_kind = each.artifactType in (None, "", oci_layout.ATTESTATION_TYPE)
-        if of_kind and each.mediaType == oci_layout.MANIFEST_TYPE and is_digest(each.digest):
+        if each.may_count and each.mediaType == oci_layout.MANIFEST_TYPE and is_digest(each.digest):
             yield each.digest
 
 

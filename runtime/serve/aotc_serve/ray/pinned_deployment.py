@@ -95,14 +95,7 @@ def pinned(asked: Arguments) -> Pinned:
         reference = str(parse(asked.bundle).at(digest))
     else:
         reference = str(Path(asked.bundle).absolute())
-    limits = Limits(
-        body=asked.max_body,
-        json=asked.max_json,
-        tensor=asked.max_tensor,
-        memory=asked.max_memory,
-        requests=asked.max_requests,
-        call_seconds=asked.call_seconds,
-    )
+    limits = msgspec.convert(msgspec.structs.asdict(asked), Limits)
     settings = Settings(asked.target, asked.threads, store, digest)
     delay = asked.max_delay / 1000 if asked.max_delay is not None else None
     return Pinned(reference, policy, settings, limits, asked.workers, delay)

@@ -65,9 +65,8 @@ class Bundle:
     def __serve_build_asgi_app__(self) -> ASGIApp:
         """Return the routes of a server, but for its metrics."""
         routes = Rest(self._service, control=False, change=BY_DEPLOYMENT).application()
-        no_metrics = refused(
-            refusal("AOTC-E767", "GET /metrics", "", cause="no-metrics-at-this-address")
-        )
+        missing = refusal("AOTC-E767", "GET /metrics", "", cause="no-metrics-at-this-address")
+        no_metrics = refused(missing)
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             path = str(scope.get("path", "")).removeprefix(scope.get("root_path", "").rstrip("/"))

@@ -6,15 +6,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from aotc_runtime.base.errors import Finding, refusal
+from aotc_runtime.formats.oci_layout import LAYOUT_FILE
 from aotc_runtime.serving.bundle_slot import BundleSlot
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
 from aotc_runtime.verification.bundle_versions import version_key
 from aotc_serve.inference.served_models import models_of
 from aotc_serve.oci.oci_references import is_reference
 from aotc_serve.service.served_loading import Trust
-
-LAYOUT = "oci-layout"
-"""The file that makes a folder a bundle; other folders hold bundles."""
 
 
 class Standing(StrEnum):
@@ -62,12 +60,12 @@ class ServedSource:
 def references_in(reference: str) -> list[str]:
     """Return the reference, or the bundles in a folder that is not itself a bundle."""
     folder = Path(reference)
-    if is_reference(reference) or not folder.is_dir() or (folder / LAYOUT).exists():
+    if is_reference(reference) or not folder.is_dir() or (folder / LAYOUT_FILE).exists():
         return [reference]
     found = sorted(
         str(each)
         for each in folder.iterdir()
-        if each.name.endswith(".aotb") or (each / LAYOUT).exists()
+        if each.name.endswith(".aotb") or (each / LAYOUT_FILE).exists()
     )
     if not found:
         raise refusal("AOTC-E108", reference, "", cause="no-bundles-in-the-directory")

@@ -27,11 +27,12 @@ class Accept(NamedTuple):
     """Callbacks that accept a bundle before more of it is fetched.
 
     `attested` gets the root and its attestations, before any signer is known; `chosen` gets all
-    documents, and returns what to fetch.
+    documents, and returns what to fetch. `policy` is as of `fetch_attestations`.
     """
 
     attested: Callable[[Listing], object]
     chosen: Choose
+    policy: TrustPolicy | None = None
 
 
 type Wanted = Callable[[Descriptor], bool]
@@ -42,11 +43,7 @@ def all_layers(layer: Descriptor) -> bool:
     return True
 
 
-def _all_of_it(listing: Listing) -> Listing:
-    return listing
-
-
-ACCEPT_ALL = Accept(_all_of_it, _all_of_it)
+ACCEPT_ALL = Accept(lambda listing: None, lambda listing: listing)
 """Fetch whatever it is: who uses it verifies it."""
 
 
@@ -64,7 +61,7 @@ def signed_by(policy: TrustPolicy, now: float, name: str) -> Accept:
         raise_if(policy_rules.check_limits(listing.as_bundle(name), policy.limits, sizes))
         return listing
 
-    return Accept(vouched, limited)
+    return Accept(vouched, limited, policy)
 
 
 def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept:
@@ -81,7 +78,7 @@ def for_host(policy: TrustPolicy, now: float, name: str, ask: AskHost) -> Accept
             listing = listing.only((choose(source, found, listing.absent, policy, now, ask),))
         return signed.chosen(listing)
 
-    return Accept(signed.attested, chosen)
+    return signed._replace(chosen=chosen)
 
 
 def pull(
@@ -99,7 +96,7 @@ def pull(
     layers. Raises RegistryError, IntegrityError, BundleFormatError, ResourceError (AOTC-E560,
     E561), and what `accept` raises.
     """
-    attested = fetch_attestations(repository, resolve(repository))
+    attested = fetch_attestations(repository, resolve(repository), accept.policy)
     accept.attested(attested)
     whole = fetch_documents(repository, attested)
     listing = whole.only(targets)

@@ -326,7 +326,6 @@ TOLD = {
         (":annotated --example=program:leave", "SystemExit"),
     ],
     "AOTC-E083": [
-        (":annotated --input=imgae=f32[3]", "did you mean `image`?"),
         (f"{NESTED} --input=tokens=[a]", "axes that fit the example's shape [3, 4]"),
         (f"{NESTED} --input=tokens=[a,a]", "a=3, as in tokens"),
         (f"{NESTED} --input=batch/y=[a]", "an array of the example"),

@@ -5,9 +5,8 @@ from itertools import combinations
 
 import numpy as np
 
-from aotc.commands.profiles.call_cost import CostModel
 from aotc.commands.profiles.profile_routing import serve
-from aotc.commands.profiles.size_space import Axis, Counts, Points, Space
+from aotc.commands.profiles.size_space import Axis, CostModel, Counts, Points, Space
 from aotc_runtime.schema.bundle_manifest import OutOfProfilePolicy
 
 PAD, FAIL = OutOfProfilePolicy.PAD, OutOfProfilePolicy.FAIL

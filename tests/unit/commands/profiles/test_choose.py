@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import CostModel, elements
 from aotc.commands.profiles.profile_choice import choose
 from aotc.commands.profiles.profile_routing import serve
-from aotc.commands.profiles.size_space import Counts, Points, Space
+from aotc.commands.profiles.size_space import CostModel, Counts, Points, Space, elements
 from tests.unit.commands.profiles import spaces
 from tests.unit.commands.profiles.spaces import FAIL, polynomial, random_traffic, space
 

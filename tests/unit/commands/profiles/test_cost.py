@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from aotc.base.errors import UsageError
-from aotc.commands.profiles.call_cost import elements, parse_cost
+from aotc.commands.profiles.size_space import elements, parse_cost
 from tests.unit.commands.profiles.spaces import polynomial, random_traffic
 
 

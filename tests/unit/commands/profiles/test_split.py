@@ -6,9 +6,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from aotc.commands.profiles.call_cost import elements
 from aotc.commands.profiles.profile_choice import _requests, choose
 from aotc.commands.profiles.profile_routing import by_model, calls_of, serve
+from aotc.commands.profiles.size_space import elements
 from aotc.commands.profiles.traffic_check import Calls, check_traffic
 from aotc.commands.profiles.traffic_log import Traffic
 from aotc_runtime.serving.routing.router import Router

@@ -8,7 +8,7 @@ import pytest
 
 from aotc.base.child_processes import Processes
 from aotc.base.errors import CompileError
-from aotc.commands.tune import startup_measurement, tuning_process
+from aotc.commands.tune import startup_measurement, tuning_search
 from aotc.commands.tune.tuning_messages import Job
 from aotc.pipeline.parity_check import TemporaryBundle
 from aotc_runtime.schema.manifest_labels import ExecutableKey
@@ -41,9 +41,9 @@ answer(Job, measure)
 """
 
 
-def outcome(folder: Path, crashing: str, hanging: str = "") -> tuple[tuning_process.Outcome, int]:
+def outcome(folder: Path, crashing: str, hanging: str = "") -> tuple[tuning_search.Outcome, int]:
     steps: list[None] = []
-    done = tuning_process.run(
+    done = tuning_search.measured(
         JOB,
         folder,
         dict(os.environ),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from aotc.frontends.pytorch.operators import OPERATORS, torch_factorizations, torch_pooling
+from aotc.frontends.pytorch.operators import OPERATORS, torch_factorizations, torch_windows
 from aotc.frontends.pytorch.torch_refusals import Unsupported
 
 NAN, INF = math.nan, math.inf
@@ -140,10 +140,10 @@ def test_scales_of_torchao_are_those_of_torch_for_halves_and_a_range_from_zero()
 # Pooling and resizing of axes whose size varies.
 
 POOLS: dict[str, Callable[[Any], Any]] = {
-    "max": lambda x: torch_pooling._max_pool(x, [3], [2], [1], [1], True, rank=1),
-    "max of few": lambda x: torch_pooling._max_pool(x, [2], [3], [0], [1], True, rank=1),
-    "mean": lambda x: torch_pooling._avg_pool(x, [3], [2], [1], True, False, None, rank=1),
-    "mean of padding too": lambda x: torch_pooling._avg_pool(
+    "max": lambda x: torch_windows._max_pool(x, [3], [2], [1], [1], True, rank=1),
+    "max of few": lambda x: torch_windows._max_pool(x, [2], [3], [0], [1], True, rank=1),
+    "mean": lambda x: torch_windows._avg_pool(x, [3], [2], [1], True, False, None, rank=1),
+    "mean of padding too": lambda x: torch_windows._avg_pool(
         x, [3], [2], [1], True, True, None, rank=1
     ),
 }
@@ -159,11 +159,11 @@ def test_a_last_window_that_reaches_beyond_is_that_of_each_size(name: str) -> No
 
 
 RESIZED: dict[str, Callable[[Any], Any]] = {
-    "nearest": lambda x: torch_pooling._nearest(x, 2, 7, False, None, exact=False),
-    "linear": lambda x: torch_pooling._linear(x, 2, 7, False, None),
-    "linear aligned": lambda x: torch_pooling._linear(x, 2, 7, True, None),
-    "cubic": lambda x: torch_pooling._cubic(x, 2, 7, False, None),
-    "antialiased": lambda x: torch_pooling._smooth(x, 2, 7, False, None, method="linear"),
+    "nearest": lambda x: torch_windows._nearest(x, 2, 7, False, None, exact=False),
+    "linear": lambda x: torch_windows._linear(x, 2, 7, False, None),
+    "linear aligned": lambda x: torch_windows._linear(x, 2, 7, True, None),
+    "cubic": lambda x: torch_windows._cubic(x, 2, 7, False, None),
+    "antialiased": lambda x: torch_windows._smooth(x, 2, 7, False, None, method="linear"),
 }
 
 
