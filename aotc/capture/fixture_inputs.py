@@ -36,15 +36,6 @@ Where = Callable[..., str]
 
 Array = np.ndarray[Any, Any]
 
-_NARROW = {
-    "int64": "int32",
-    "uint64": "uint32",
-    "float64": "float32",
-    "complex128": "complex64",
-}
-"""The dtypes that jax computes with while its 64-bit types are off."""
-
-
 ARRAYS_BYTES_MIN, ARRAYS_TIMES_MAX = 64 * 2**20, 16
 """Bytes of arrays that any file may hold, plus this multiple of its size."""
 
@@ -334,7 +325,9 @@ def _shape(leaf: InputLeaf, sizes: Mapping[str, int]) -> tuple[int, ...]:
 def _narrowed(array: Array, dtype: DType) -> str | None:
     """Return the hint for an array that differs from an input only by 64-bit types being off."""
     wide, narrow = array.dtype.name, dtype.value
-    if jax.config.jax_enable_x64 or _NARROW.get(wide) != narrow:
+    if array.dtype.kind not in "iufc" or wide == narrow:
+        return None
+    if jax.dtypes.canonicalize_dtype(array.dtype).name != narrow:
         return None
     return f"record it as {narrow}: without `enable_x64 = true` a model's {wide} is {narrow}"
 

@@ -143,8 +143,8 @@ class Models:
             first = error.findings[0]
             if first.code != "AOTC-E846" or name not in self.opened:
                 raise
-            spec, names = self.manifest.entry_points[name], AxisNames(self.opened[name].model)
-            _rename(names, self.opened[name].model, all_leaves(spec.inputs))
+            spec = self.manifest.entry_points[name]
+            names = _axis_names(self.opened[name].model, all_leaves(spec.inputs))
             own = spec.profiles or len(spec.dimensions) != 1
             at = ("entry_points", name) if own else ("dimensions", *spec.dimensions)
             where, found = self.manifest.where(*at, "profiles"), f"{first.where}: {first.found}"
@@ -256,7 +256,6 @@ class _Completing:
     ) -> None:
         self.name, self.spec, self.model, self.manifest = name, spec, model, manifest
         self.at = ("entry_points", name, "inputs")
-        self.names = AxisNames(model)
         self.known = {
             path: each
             for path, each in zip(paths_of(model), model.inputs, strict=True)
@@ -279,7 +278,7 @@ class _Completing:
         leaves = all_leaves({name: tree for name, tree in trees.items() if name not in likes})
         known = {path: each for path, each in self.known.items() if path.split("/")[0] not in likes}
         unknown = {*spec.bind, *likes} - {path.split("/")[0] for path in paths}
-        _rename(self.names, self.model, leaves)
+        self.names = _axis_names(self.model, leaves)
         problems = [*self._excluded()]
         raise_if(self._misnamed({*leaves} - {*known} | unknown, {*known} - {*leaves}))
         dtypes: dict[str, DType] = {}
@@ -443,17 +442,19 @@ def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree
     return tree
 
 
-def _rename(names: AxisNames, model: Model, leaves: Mapping[str, InputLeaf | InputLike]) -> None:
-    """Name the axes of a model as the inputs of the manifest do; the first that has one counts."""
+def _axis_names(model: Model, leaves: Mapping[str, InputLeaf | InputLike]) -> AxisNames:
+    """Return names of axes as the inputs of the manifest have them; the first one counts."""
+    names = AxisNames(model)
     for path, each in zip(paths_of(model), model.inputs, strict=True):
         if isinstance(leaf := leaves.get(path), InputLeaf):
             for axis, wanted in zip(leaf.shape, each.shape, strict=False):
                 if isinstance(wanted, str):
                     names.renamed.setdefault(wanted, axis)
+    return names
 
 
 def _example(path: str, each: ModelInput, names: AxisNames) -> str:
-    axes = names.of(path.replace("/", "_"), each.shape)
+    axes = (names.axis(path.replace("/", "_"), *axis) for axis in enumerate(each.shape))
     shape = ", ".join(str(n) if isinstance(n, int) else f'"{n}"' for n in axes)
     return f'{{ shape = [{shape}], dtype = "{each.dtype.name}" }}'
 

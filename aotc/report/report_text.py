@@ -158,9 +158,7 @@ def mesh_lines(mesh: dict[str, Any] | None) -> list[str]:
     axes = ", ".join(f"{name} = {length}" for name, length in mesh["axes"].items())
     lines = [f"mesh {axes}: {count(len(mesh['devices']), 'device')}"]
     for owner, cut in mesh["shardings"].items():
-        shown = [f"{path} [{text}]" for path, text in cut.items()]
-        more = f", … {len(shown) - 4} more" if len(shown) > 4 else ""
-        lines.append(f"  {owner}: {', '.join(shown[:4])}{more}")
+        lines.append(f"  {owner}: {_shortened({path: f'[{cut[path]}]' for path in cut})}")
     return lines
 
 
@@ -201,9 +199,9 @@ def _print_entry_point(name: str, entry: dict[str, Any], page: _Page) -> None:
     page.table(PROFILE_COLUMNS, rows, indent=4)
     for line in (*shapes_lines(entry), *evidence_lines(entry)):
         page.line(f"    {line}")
-    served: dict[str, list[str]] = {profile["engine"]: [] for profile in entry["profiles"]}
+    served: dict[str, list[str]] = {}
     for profile in entry["profiles"]:
-        served[profile["engine"]].append(sizes_text(profile["sizes"]))
+        served.setdefault(profile["engine"], []).append(sizes_text(profile["sizes"]))
     if len(served) > 1:
         parts = (f"{engine} {', '.join(sizes)}" for engine, sizes in served.items())
         page.line(f"    engines: {'; '.join(parts)}")

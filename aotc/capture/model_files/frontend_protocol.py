@@ -5,7 +5,7 @@ like any program: profiles, policies, parity, targets, trust and reports know no
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,15 +110,12 @@ class AxisNames:
         self._first = firsts.pop() if len(firsts) == 1 else 1
         self._batch = "batch" not in stated and (self._first is not None or len(given) == 1)
 
-    def of(self, name: str, shape: Sequence[int | str | None]) -> list[int | str]:
-        """Return the axes of the input `name`."""
-        return [self._axis(name, number, axis) for number, axis in enumerate(shape)]
-
     def text(self, expression: str) -> str:
         """Return an expression of the file's names with those of the manifest."""
-        return _NAME.sub(lambda found: str(self._axis("size", 0, found[0])), expression)
+        return _NAME.sub(lambda found: str(self.axis("size", 0, found[0])), expression)
 
-    def _axis(self, name: str, number: int, axis: int | str | None) -> int | str:
+    def axis(self, name: str, number: int, axis: int | str | None) -> int | str:
+        """Return the name, or size, of an axis of the input `name`."""
         if isinstance(axis, int) or axis in self.renamed:
             return self.renamed.get(str(axis), axis)
         if axis is not None and not _NUMBERED.fullmatch(axis):

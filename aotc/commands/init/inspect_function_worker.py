@@ -224,7 +224,7 @@ def _of_file(source: SourceFile) -> Answer:
             donate.append(first)
         if each.initial is not None:
             continue
-        axes = [str(size) for size in names.of(first, each.shape)]
+        axes = [str(names.axis(first, *axis)) for axis in enumerate(each.shape)]
         for axis, name in zip(each.shape, axes, strict=True):
             if not isinstance(axis, int):
                 ranges[name] = model.ranges.get(axis or "", (None, None))
