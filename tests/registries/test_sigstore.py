@@ -360,6 +360,16 @@ def test_what_annotations_say_is_something_else_is_not_fetched(
     assert codes(registry, policy_for(signer, name="layers"), tmp_path) == ["AOTC-E302"]
 
 
+def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path) -> None:
+    registry.push()
+    junk = [bytes([number]) * 2**22 for number in range(2)]
+    for data in junk:
+        attach(registry.server, {}, data)
+    policy = policy_for(LocalSigner.ephemeral(), name="layers")
+    assert codes(registry, policy, tmp_path) == ["AOTC-E111"]
+    assert sum(registry.server.count("GET", f"/blobs/{sha256(data)}") for data in junk) == 1
+
+
 def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_path: Path) -> None:
     """As GitHub's attest attaches them, and `cosign attest` without a key."""
     here, signer = Sigstore(), LocalSigner.ephemeral()
