@@ -136,6 +136,9 @@ def checkout_pytest(session: nox.Session, *arguments: str, **variables: str) -> 
 def interop(session: nox.Session) -> None:
     """Verify with other people's tools, sign with a PKCS#11 token."""
     run(session, "scripts/softhsm", str(OUT / "interop" / "softhsm"))
+    # promise-retry: @sigstore/oci imports it without naming it.
+    for package in ("@sigstore/verify@3.1.1", "@sigstore/oci@0.6.0", "promise-retry@2"):
+        _npm(session, "interop/node", package)
     python = environment(session, "interop/venv", *CONSTRAINTS, *toolchain("interop"))
     run(session, python, "-m", "pytest", "tests/interop", AOTC_INTEROP="1")
 

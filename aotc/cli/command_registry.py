@@ -22,6 +22,7 @@ CORE = {
     "verify": "aotc.cli.verify_command:verify",
     "inspect": "aotc.cli.inspect_command:inspect",
     "run": "aotc.cli.run_command:run",
+    "serve": "aotc.cli.serve_command:serve",
     "keygen": "aotc.cli.keygen_command:keygen",
     "sign": "aotc.cli.sign_command:sign",
     "trust": "aotc.cli.trust_command:trust",
@@ -34,7 +35,7 @@ MORE = "More"
 SECTIONS = {
     "Build": ("init", "build", "targets"),
     "Inspect and verify": ("verify", "inspect", "run"),
-    "Ship": ("push", "pull"),
+    "Ship": ("push", "pull", "serve"),
     "Keys and trust": ("keygen", "sign", "trust"),
 }
 """Sections of the help with the commands of daily use, which come first if they are installed."""

@@ -44,7 +44,7 @@ def serves_on(served: Served) -> Iterator[None]:
 
 def held(served: Served) -> float:
     text = served.ask("GET", "/metrics")[2].decode()
-    found = re.search(r"^aotc_server_request_bytes (\S+)", text, re.MULTILINE)
+    found = re.search(r"^aotc_server_in_flight_bytes (\S+)", text, re.MULTILINE)
     assert found is not None
     return float(found[1])
 

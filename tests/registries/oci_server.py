@@ -155,7 +155,8 @@ class Handler(BaseHTTPRequestHandler):
         if found is None:
             self.answer(404)
             return
-        self.answer(200, found[0], {"Content-Type": found[1]})
+        about = {"Content-Type": found[1], "Docker-Content-Digest": sha256(found[0])}
+        self.answer(200, found[0], about)
 
     HEAD_manifests = GET_manifests
 

@@ -26,6 +26,7 @@ from aotc_runtime.formats.in_toto import PAYLOAD_TYPE, pre_authentication_encodi
 from aotc_runtime.formats.oci_layout import EMPTY_TYPE, INDEX_TYPE, MANIFEST_TYPE
 from aotc_runtime.schema.trust_policy import Identity, TrustPolicy
 from aotc_runtime.system.streamed_bundle import open_streamed
+from aotc_serve.oci.registry_client import Repository
 from aotc_serve.oci.sigstore_bundles import referrers_of
 from aotc_serve.store import Store, store_pull
 from aotc_serve.store.store_pull import signed_by
@@ -62,9 +63,8 @@ def hint_of(signer: LocalSigner) -> str:
     return b64(bytes.fromhex(signer.key_id))
 
 
-def listed(registry: Registry, root: str) -> list[Json]:
+def listed(repository: Repository, root: str) -> list[Json]:
     """The descriptors of a root's referrers as go-containerregistry gets them."""
-    repository = registry.connect()
     found = repository.document(f"referrers/{root}", 2**20)
     stored = repository.manifest(root.replace(":", "-"))
     data = found[0] if found else stored.data if stored else b'{"manifests":[]}'
@@ -72,10 +72,10 @@ def listed(registry: Registry, root: str) -> list[Json]:
     return described
 
 
-def bundles(registry: Registry, root: str) -> list[tuple[Json, Json, Json]]:
+def listed_bundles(repository: Repository, server: OciServer) -> list[tuple[Json, Json, Json]]:
     """Descriptor, manifest and bundle of each that Kyverno's filter leaves, as it reads them."""
-    found, server = [], registry.server
-    for descriptor in listed(registry, root):
+    found = []
+    for descriptor in listed(repository, ROOT):
         if not descriptor["artifactType"].startswith(PREFIX):
             continue
         manifest = json.loads(server.manifests[REPO, descriptor["digest"]][0])
@@ -84,6 +84,10 @@ def bundles(registry: Registry, root: str) -> list[tuple[Json, Json, Json]]:
         assert len(data) == layer["size"] <= 10 * 2**20
         found.append((descriptor, manifest, json.loads(data)))
     return found
+
+
+def bundles(registry: Registry) -> list[tuple[Json, Json, Json]]:
+    return listed_bundles(registry.connect(), registry.server)
 
 
 def cosign_accepts(manifest: Json, bundle: Json, public_pem: str, root: str) -> bool:
@@ -120,7 +124,7 @@ def test_attestations_are_pushed_as_cosign_specifies(
     endorse(path, signer)
     pushed = either.push(path)
     root, server = pushed.place.digest, either.server
-    found = bundles(either, root)
+    found = bundles(either)
     assert len(found) == pushed.attestations == 3
     for descriptor, manifest, bundle in found:
         predicate = json.loads(base64.b64decode(bundle["dsseEnvelope"]["payload"]))["predicateType"]
@@ -150,7 +154,7 @@ def test_attestations_are_pushed_as_cosign_specifies(
     assert bundle["verificationMaterial"] == {"publicKey": {"hint": hint_of(signer)}}
     again = server.count("PUT", "/blobs/uploads/")
     either.push(path)
-    assert server.count("PUT", "/blobs/uploads/") == again and len(bundles(either, root)) == 3
+    assert server.count("PUT", "/blobs/uploads/") == again and len(bundles(either)) == 3
 
 
 def test_timestamps_and_material_are_in_the_bundle() -> None:
@@ -356,6 +360,16 @@ def test_what_annotations_say_is_something_else_is_not_fetched(
     assert codes(registry, policy_for(signer, name="layers"), tmp_path) == ["AOTC-E302"]
 
 
+def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path) -> None:
+    registry.push()
+    junk = [bytes([number]) * 2**22 for number in range(2)]
+    for data in junk:
+        attach(registry.server, {}, data)
+    policy = policy_for(LocalSigner.ephemeral(), name="layers")
+    assert codes(registry, policy, tmp_path) == ["AOTC-E111"]
+    assert sum(registry.server.count("GET", f"/blobs/{sha256(data)}") for data in junk) == 1
+
+
 def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_path: Path) -> None:
     """As GitHub's attest attaches them, and `cosign attest` without a key."""
     here, signer = Sigstore(), LocalSigner.ephemeral()
@@ -368,7 +382,7 @@ def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_pa
     back, accept = tmp_path / "back.aotb", signed_by(policy, time.time(), "layers")
     registry.pull(back, accept=accept)
     registry.push(back)
-    (again,) = [b for *_, b in bundles(registry, ROOT) if "certificate" in material(b)][-1:]
+    (again,) = [b for *_, b in bundles(registry) if "certificate" in material(b)][-1:]
     from sigstore.models import Bundle, TrustedRoot
     from sigstore.verify.policy import Identity as Rule
     from sigstore.verify.verifier import Verifier

@@ -19,7 +19,7 @@ def attach(out: Output, bundle: Path, file: Path) -> None:
     """Attach a Sigstore signature to a bundle.
 
     The Sigstore bundle must hold SLSA provenance of this bundle. The signed content does not
-    change. The signature counts if a trust policy lists its identity.
+    change. The signature counts if a trust policy lists its identity or key.
 
     \b
     aotc attach digits-1.0.0.aotb digits.sigstore.json

@@ -53,16 +53,10 @@ many as the queue holds, the process would run out of files before it could refu
 
 def run(options: Options) -> None:
     """Serve until SIGTERM or SIGINT. Raises an AotcError if it cannot start."""
-    with asyncio.Runner(loop_factory=_loop()) as runner:
+    # uvloop's takes less time for each request.
+    factory = None if uvloop is None else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_serve(options))
-
-
-def _loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, which takes less time for each request, where it is installed."""
-    if uvloop is None:
-        return None
-    made: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return made
 
 
 class _Uvicorn(uvicorn.Server):
@@ -113,7 +107,8 @@ async def _serve(options: Options) -> None:
         options.bundles, options.policies, settings, tell, revocation.ask_from_thread
     )
     revocation.repository = repository
-    metrics.watch_revoked(lambda: repository.revoked)
+    meaning = "Bundles that serve, or did, and that their policy has revoked since"
+    metrics.watch_gauge("aotc_server_revoked_bundles", meaning, lambda: repository.revoked)
     delay = None if options.max_delay is None else options.max_delay / 1000
     traces = _traces() if options.traces else None
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
@@ -134,7 +129,8 @@ async def _serve(options: Options) -> None:
         timeout_graceful_shutdown=int(options.drain_seconds) or 1,
     )
     server = _Uvicorn(config, listening)
-    metrics.watch_connections(lambda: len(server.server_state.connections))
+    connections, meaning = server.server_state.connections, "Connections of HTTP that are open"
+    metrics.watch_gauge("aotc_server_connections", meaning, lambda: len(connections))
     grpc: GrpcServer | None = None
     if options.grpc_port is not None:
         from aotc_serve.grpc.grpc_server import GrpcServer
@@ -165,8 +161,10 @@ async def _serve(options: Options) -> None:
             gc.collect()
             gc.freeze()
             tell("ready", {})
-            for reason, models in service.not_batched().items():
-                tell("not-joined", {"models": models, "reason": reason})
+            for reason, models in service.batching().items():
+                why = {"reason": reason} if reason else {}
+                tell("not-joined" if reason else "joined", {"models": models, **why})
+                metrics.batching(reason, len(models))
         await asyncio.wait([asked, http], return_when=asyncio.FIRST_COMPLETED)
         service.is_draining = True
         tell("ending", {"requests": service.requests})
@@ -272,11 +270,12 @@ class _Revocation:
 
 
 def _counting(tell: Tell, metrics: Metrics) -> Tell:
-    """Return a `Tell` that also counts what is refused."""
+    """Return a `Tell` that also counts what becomes of bundles."""
+    results = {"serving": "loaded", "unchanged": "unchanged", "refused": "refused"}
 
     def counted(event: str, facts: dict[str, object]) -> None:
-        if event == "refused":
-            metrics.refused(facts["codes"])  # type: ignore[arg-type]
+        if event in results:
+            metrics.reloaded(results[event], facts.get("codes", ("",)))  # type: ignore[arg-type]
         tell(event, facts)
 
     return counted

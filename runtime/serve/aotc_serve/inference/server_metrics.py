@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from aotc_runtime.exporters.prometheus import BundleCollector
 from aotc_runtime.serving.loaded_bundle import LoadedBundle
@@ -25,12 +27,9 @@ class Metrics:
             buckets=SECONDS,
             registry=self._registry,
         )
-        self._turned_away = Counter(
-            "aotc_server_turned_away",
-            "Connections and requests that were refused before a model was asked",
-            ["code"],
-            registry=self._registry,
-        )
+        meaning = "Connections and requests that were refused before a model was asked"
+        name = "aotc_server_turned_away"
+        self._turned_away = Counter(name, meaning, ["code"], registry=self._registry)
         self._joined = Histogram(
             "aotc_server_joined_requests",
             "Requests that one call served",
@@ -38,48 +37,29 @@ class Metrics:
             buckets=(1, 2, 4, 8, 16, 32, 64, 128),
             registry=self._registry,
         )
-        self._refused = Counter(
-            "aotc_server_refused_bundles",
-            "Bundles that were refused beside what serves; code: of the first finding",
-            ["code"],
-            registry=self._registry,
-        )
+        meaning = "Loads of bundles by result; code: of the first finding, or empty"
+        labels = ["result", "code"]
+        self._reloads = Counter("aotc_reloads", meaning, labels, registry=self._registry)
+        meaning = "Models at the start by the reason why requests are not joined, or none"
+        name = "aotc_server_batching_models"
+        self._batching = Gauge(name, meaning, ["reason"], registry=self._registry)
 
     def watch(
         self,
-        requests: Callable[[], float],
+        requests: Callable[[], Mapping[str, int]],
         memory: Callable[[], float],
         bundles: Callable[[], Iterable[LoadedBundle]],
     ) -> None:
-        """Set the sources of gauges: `requests` in flight, and their `memory` in bytes."""
-        under_way = Gauge(
-            "aotc_server_requests", "Inference requests under way", registry=self._registry
-        )
-        under_way.set_function(requests)
-        held = Gauge(
-            "aotc_server_request_bytes",
-            "Bytes of requests and answers under way",
-            registry=self._registry,
-        )
-        held.set_function(memory)
+        """Set the sources of gauges: `requests` in flight by model, their `memory` in bytes."""
+        self._registry.register(_InFlight(requests))
+        meaning = "Bytes of requests and answers in flight"
+        self.watch_gauge("aotc_server_in_flight_bytes", meaning, memory)
         self._registry.register(BundleCollector(bundles))
         _observe(bundles)
 
-    def watch_connections(self, connections: Callable[[], float]) -> None:
-        """Set the source of the number of open HTTP connections."""
-        gauge = Gauge(
-            "aotc_server_connections", "Connections of HTTP that are open", registry=self._registry
-        )
-        gauge.set_function(connections)
-
-    def watch_revoked(self, revoked: Callable[[], float]) -> None:
-        """Set the source of the number of bundles revoked since they were loaded."""
-        gauge = Gauge(
-            "aotc_server_revoked_bundles",
-            "Bundles that serve, or did, and that their policy has revoked since",
-            registry=self._registry,
-        )
-        gauge.set_function(revoked)
+    def watch_gauge(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        """Set the source of a gauge."""
+        Gauge(name, meaning, registry=self._registry).set_function(value)
 
     def request(self, model: str, protocol: str, code: str, seconds: float) -> None:
         """Count a request."""
@@ -93,9 +73,13 @@ class Metrics:
         """Count what was refused before a model was asked."""
         self._turned_away.labels(code).inc()
 
-    def refused(self, codes: Sequence[str]) -> None:
-        """Count a bundle that failed to load with these codes."""
-        self._refused.labels(codes[0]).inc()
+    def reloaded(self, result: str, codes: Sequence[str] = ("",)) -> None:
+        """Count an attempt to load a bundle, refused with these codes or not."""
+        self._reloads.labels(result, codes[0]).inc()
+
+    def batching(self, reason: str, models: int) -> None:
+        """Note how many models have their requests joined (reason "") or not."""
+        self._batching.labels(reason).set(models)
 
     def joined(self, model: str, requests: int) -> None:
         """Count a call that served so many requests."""
@@ -111,6 +95,18 @@ class Metrics:
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return generate_latest(self._registry)
+
+
+class _InFlight(Collector):
+    def __init__(self, requests: Callable[[], Mapping[str, int]]) -> None:
+        self._requests = requests
+
+    def collect(self) -> Iterator[Metric]:
+        name, meaning = "aotc_server_in_flight_requests", "Inference requests in flight"
+        found = GaugeMetricFamily(name, meaning, labels=["model"])
+        for model, number in self._requests().items():
+            found.add_metric([model], number)
+        yield found
 
 
 def _observe(bundles: Callable[[], Iterable[LoadedBundle]]) -> None:

@@ -203,7 +203,7 @@ class _Attestations:
         self._repository, self._root = repository, root
         self.documents: dict[str, bytes] = {}
         self.entries: list[Entry] = []
-        self._total = 0
+        self._number = self._total = 0
         self._signatures: set[tuple[str, str]] = set()
 
     def fetch(self, policy: TrustPolicy | None) -> None:
@@ -217,6 +217,7 @@ class _Attestations:
                 others.append(bundle)
         # What both forms have is taken in ours, so that a bundle comes back as it was pushed.
         for bundle in others:
+            self._count(bundle.size)
             data = small(self._repository, bundle, limits.ENVELOPE_BYTES_MAX)
             try:
                 read = read_bundle(data, f"{self._repository.where}@{bundle.digest}")
@@ -231,13 +232,16 @@ class _Attestations:
                 assert manifest is not None, "it was made here"
                 self._add(made, manifest)
 
-    def _add(self, data: bytes, manifest: AttestationManifest) -> None:
-        self._total += len(data) + manifest.layers[0].size
-        number = len(self.entries) + 1
-        if number > limits.ATTESTATIONS_MAX or self._total > limits.ATTESTATIONS_BYTES_MAX:
+    def _count(self, size: int) -> None:
+        """Raise BundleFormatError (AOTC-E111) before more is fetched than readers take."""
+        self._number, self._total = self._number + 1, self._total + size
+        if self._number > limits.ATTESTATIONS_MAX or self._total > limits.ATTESTATIONS_BYTES_MAX:
             expected = f"at most {limits.ATTESTATIONS_MAX}, {limits.ATTESTATIONS_BYTES_MAX} bytes"
             where = f"{self._repository.where}@{self._root.digest} attestations"
             raise refusal("AOTC-E111", where, "more", expected=expected)
+
+    def _add(self, data: bytes, manifest: AttestationManifest) -> None:
+        self._count(len(data) + manifest.layers[0].size)
         for each in (manifest.config, manifest.layers[0]):
             if each.digest not in self.documents:
                 read = small(self._repository, each, limits.ENVELOPE_BYTES_MAX)

@@ -197,6 +197,7 @@ class Repository:
                 state = file_state_of(place)
                 if self._is_unchanged(place, state):
                     place.refused = place.revoked = ()
+                    self._tell("unchanged", {"bundle": place.reference})
                     return
                 bundle = loaded(place.reference, place.trust, self._settings)
                 try:

@@ -152,6 +152,7 @@ class Service:
         self.limits = within(limits, self.memory)
         self.is_draining = False
         self._requests = 0
+        self._in_flight: dict[str, int] = {}  # by the name that the client sent
         self.workers = workers or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="aotc-serve")
         self._queues: BatchQueues | None = None
@@ -159,7 +160,7 @@ class Service:
             self._queues = BatchQueues(delay, self._pool, metrics, self._call)
         self._quick, self._quick_to_read = Quick(), Quick()
         self._tasks: set[asyncio.Future[Any]] = set()
-        metrics.watch(lambda: self._requests, lambda: self.memory.used, repository.bundles)
+        metrics.watch(self._by_model, lambda: self.memory.used, repository.bundles)
 
     @property
     def is_ready(self) -> bool:
@@ -226,13 +227,15 @@ class Service:
         except AotcError:
             return False
 
-    def not_batched(self) -> dict[str, list[str]]:
-        """Return why requests are not joined although they may wait for that, with the models."""
+    def batching(self) -> dict[str, list[str]]:
+        """Return models by the reason why their requests are not joined, "" where they are.
+
+        Empty if no request waits for others.
+        """
         reasons: dict[str, list[str]] = {}
         for bundle in self.repository.bundles() if self._queues is not None else ():
             for model in sorted({*models_of(bundle).values()}, key=lambda model: model.name):
-                if reason := reason_alone(model):
-                    reasons.setdefault(reason, []).append(model.name)
+                reasons.setdefault(reason_alone(model), []).append(model.name)
         return reasons
 
     def answer_now[T](self, asked: Asked, read: Read, write: Callable[[Outcome], T]) -> T | None:
@@ -254,7 +257,7 @@ class Service:
             try:
                 answer, known = self._answer(asked, read_quick, write)
             except _NotQuickError:
-                self._requests -= 1
+                self._leave(asked)
                 asked.claim.resize(size)
                 return None
             except BaseException:
@@ -275,6 +278,7 @@ class Service:
             asked.claim.close()
             raise refusal("AOTC-E766", "server", f"{self._requests} requests in flight")
         self._requests += 1
+        self._in_flight[asked.name] = self._in_flight.get(asked.name, 0) + 1
 
     def _alone[T](
         self, asked: Asked, read: Read, write: Callable[[Outcome], T]
@@ -352,9 +356,23 @@ class Service:
             warn_of(error)
             raise fault() from None
 
-    def _ended(self, asked: Asked) -> None:
+    def _leave(self, asked: Asked) -> None:
         self._requests -= 1
+        self._in_flight[asked.name] -= 1
+        if not self._in_flight[asked.name]:
+            del self._in_flight[asked.name]
+
+    def _ended(self, asked: Asked) -> None:
+        self._leave(asked)
         asked.claim.close()
+
+    def _by_model(self) -> dict[str, int]:
+        """Return the requests in flight of each model, under its own name; any thread asks."""
+        found = {row.name: 0 for row in self.repository.index() if row.state == "READY"}
+        for name, number in list(self._in_flight.items()):
+            model = self._known(name)
+            found[model] = found.get(model, 0) + number
+        return found
 
     def _known(self, name: str) -> str:
         """Return the model's name for counters, which must not grow with what clients make up."""

@@ -269,7 +269,8 @@ def test_a_refusal_keeps_the_connection_and_what_it_held(served: Served) -> None
     wire.socket.sendall(b"nonsense\r\n\r\n")
     assert wire.answer()[0].startswith(b"HTTP/1.1 400")
     text = served.ask("GET", "/metrics")[2].decode()
-    assert "aotc_server_request_bytes 0.0" in text and "aotc_server_requests 0.0" in text
+    assert "aotc_server_in_flight_bytes 0.0" in text
+    assert 'aotc_server_in_flight_requests{model="joins.scaled"} 0.0' in text
 
 
 KIND = ("m", "", 100)

@@ -225,6 +225,12 @@ def test_start_says_which_models_are_never_joined_and_why(served: Served) -> Non
     assert reasons.keys() == {"joins.running", "joins.scaled", "encoder"}
     assert "policy split" in reasons["joins.running"]
     assert "a fifth" in reasons["encoder"]
+    joined = {model for each in served.said("joined") for model in each["models"]}
+    assert "joins.rows" in joined and not joined & reasons.keys()
+    text = served.ask("GET", "/metrics")[2].decode()
+    assert f'aotc_server_batching_models{{reason=""}} {len(joined)}.0' in text
+    why = reasons["encoder"]
+    assert f'aotc_server_batching_models{{reason="{why}"}}' in text
 
 
 def test_metrics_tell_how_many_were_joined(served: Served) -> None:

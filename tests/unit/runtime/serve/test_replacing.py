@@ -65,7 +65,9 @@ def test_rejected_bundle_keeps_old(versions: Versions, tmp_path: Path, expected:
         assert refused["serving"] == "1.0.0" and refused["reason"].startswith("AOTC-E")
         assert "\n" not in refused["reason"]
         counted = served.ask("GET", "/metrics")[2].decode()
-        assert f'aotc_server_refused_bundles_total{{code="{refused["codes"][0]}"}} 1.0' in counted
+        code = refused["codes"][0]
+        assert f'aotc_reloads_total{{code="{code}",result="refused"}} 1.0' in counted
+        assert 'aotc_reloads_total{code="",result="loaded"} 1.0' in counted
         assert served.get("/v2/health/ready")[0] == 200
         (row,) = served.post("/v2/repository/index")[1]
         assert row["state"] == "READY" and row["reason"].startswith("AOTC-E")

@@ -198,7 +198,7 @@ def test_metrics_of_the_loader_and_of_the_server_stand_in_one_page(served: Serve
     text = served.ask("GET", "/metrics")[2].decode()
     assert 'aotc_server_request_seconds_count{code="",model="digits",protocol="rest"}' in text
     assert 'executable="predict[batch=8]"' in text and "aotc_server_connections " in text
-    assert "aotc_server_request_bytes 0.0" in text
+    assert "aotc_server_in_flight_bytes 0.0" in text
 
 
 def test_nobody_loads_or_unloads_where_that_was_not_allowed(served: Served) -> None:
