@@ -6,16 +6,36 @@ Imported for the first bundle or call that needs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.engines.engine_arrays import Aval, Buffer, Executable, ExecutableTiles, Placement
+from aotc_runtime.engines.engine_arrays import Aval, Buffer, Executable
 
 if TYPE_CHECKING:
     from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
     from aotc_runtime.verification.verify_bundle import VerifiedBlob
+
+
+type Tiles = tuple[tuple[int, ...], ...]
+"""For each device, the position of its shard along each axis; () for each if all hold the whole
+array.
+"""
+
+type ExecutableTiles = tuple[Sequence[Tiles | None], Sequence[Tiles | None]]
+"""Tiles of an executable's parameters and of its results; None for any other sharding."""
+
+
+class Placement(Protocol):
+    """Placement of arrays of one shape on several devices.
+
+    A device has one object for each placement, so they are compared by identity.
+    """
+
+    @property
+    def tiles(self) -> Tiles:
+        """Return the tiles that an executable must state for such an array."""
 
 
 class SymbolicModule(Struct, frozen=True):

@@ -7,10 +7,9 @@ import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from contextlib import suppress
 from math import prod
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -39,7 +38,7 @@ def is_small(avals: Sequence[Aval]) -> bool:
     return sum(prod(each.shape) * each.dtype.itemsize for each in avals) <= COPIED_BYTES_MAX
 
 
-class Weight(NamedTuple):
+class Weight(Struct, frozen=True):
     """A bound weight: memory that executables use in place."""
 
     array: Array
@@ -116,14 +115,13 @@ class Library(Struct, frozen=True):
         From the name of the folder that an installer leaves beside the package: importlib.metadata
         takes 10 ms to say the same.
         """
-        try:
-            spec = find_spec(self.package)
-        except ImportError:  # of a finder that refuses it
-            return ""
+        spec = host_probe.spec_of(self.package)
         begin = f"{self.distribution.replace('-', '_')}-"
         for place in spec.submodule_search_locations or () if spec is not None else ():
-            for found in Path(place).parent.glob(f"{begin}*{_END}"):
-                return found.name.removeprefix(begin).removesuffix(_END)
+            with suppress(OSError):
+                for name in os.listdir(os.path.dirname(place)):
+                    if name.startswith(begin) and name.endswith(_END):
+                        return name.removeprefix(begin).removesuffix(_END)
         return ""
 
 

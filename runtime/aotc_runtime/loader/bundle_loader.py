@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotc_runtime.schema.trust_policy import TrustPolicy
@@ -154,7 +153,7 @@ def policy_of(trust: object) -> TrustPolicy:
     if isinstance(trust, str | os.PathLike):
         from aotc_runtime.verification.policy_reader import read_policy
 
-        return read_policy(Path(trust))
+        return read_policy(trust)
     from aotc_runtime.serving.serving_refusals import no_policy
 
     raise no_policy(trust)

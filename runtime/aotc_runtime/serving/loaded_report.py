@@ -65,8 +65,8 @@ def not_ready(
     the load compiled something (E703).
     """
     findings = []
-    for profile, (difference, *_) in every:
-        if not difference.within:
+    for profile, ran in every:
+        if not (difference := ran.difference).within:
             tolerance = resident.entry_points[profile.key.entry_point].spec.tolerance
             where = f"{profile.label} output {difference.worst or 'result'}"
             expected = f"the recorded result, rtol={tolerance.rtol} atol={tolerance.atol}"

@@ -6,7 +6,6 @@ Each executable also runs with another input. A `Difference` is the result of a 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -93,7 +92,7 @@ two calls to the bit nor to warm it up, which would save its first call a fracti
 """
 
 
-class Ran(NamedTuple):
+class Ran(Struct, frozen=True):
     """The run of one fixture.
 
     Attributes:

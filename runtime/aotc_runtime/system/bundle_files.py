@@ -11,7 +11,6 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -104,8 +103,9 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
     """
     shown = str(path).encode(errors="backslashreplace").decode()
     try:
-        location = Path(path)
-        if location.is_dir():
+        # Joined to nothing it is itself, but neither bytes nor a number, which `os` would take.
+        location = os.path.join("", path)
+        if os.path.isdir(location):
             from aotc_runtime.system.layout_folder import read_folder
 
             members = read_folder(location, shown, lambda file: map_file(file, kind))

@@ -7,7 +7,6 @@ into /proc/cpuinfo, and emulators older than qemu 8.2 show that of their own hos
 
 import os
 import struct
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -113,7 +112,8 @@ def processor_here(architecture: str) -> tuple[str, frozenset[str]]:
 
 def _read(path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
         return b""
 

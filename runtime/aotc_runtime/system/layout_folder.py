@@ -26,13 +26,14 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def read_folder(folder: Path, shown: str, map_file: MapFile) -> dict[str, memoryview]:
+def read_folder(path: str, shown: str, map_file: MapFile) -> dict[str, memoryview]:
     """Return the files of a layout folder, mapped, by their names in it.
 
     `shown` is the folder in messages; `map_file` maps the file of a path. A folder that is replaced
     meanwhile is read again, since its index and its blobs would be of two bundles. Raises
     BundleFormatError (AOTC-E109) for a path that is not a folder, and OSError.
     """
+    folder = Path(path)
     for _ in range(READS_MAX - 1):
         before = _identity(folder)
         try:

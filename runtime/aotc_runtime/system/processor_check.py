@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 
 from aotc_runtime.base.errors import Finding, IncompatibleHostError, finding
 
@@ -105,7 +105,9 @@ def begin_loading() -> None:
 def _load_library() -> None:
     # What is missing or broken is reported by the import.
     with suppress(ImportError, OSError):
-        spec = find_spec("jaxlib._jax")
+        import jaxlib
+
+        spec = PathFinder.find_spec("jaxlib._jax", jaxlib.__path__)
         if spec is not None and spec.origin is not None:
             ctypes.CDLL(spec.origin)
 

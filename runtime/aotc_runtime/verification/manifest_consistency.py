@@ -6,7 +6,7 @@ somewhere, one shape per leaf, names that Python accepts.
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -185,7 +185,7 @@ def _repeats(names: Sequence[str]) -> bool:
 
 Shape = tuple[int, ...]
 
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PLAIN = re.compile(r"\A[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 """The name of a dimension, which is an expression by itself."""
 
 
@@ -206,7 +206,7 @@ def check_shapes(
         yield _finding(where, expected, ", ".join(map(str, bad))[:200])
         return
     for text in entry_point.relations:
-        if not _is_relation(text, known):
+        if not _is_over(_expressions().parse_relation, text, known):
             yield _finding(where, "relations between its dimensions", text)
     for index, profile in enumerate(entry_point.profiles):
         yield from _check_sizes(entry_point, profile, f"{where} profile {index}")
@@ -219,21 +219,21 @@ def check_shapes(
 def _is_axis(axis: int | str, known: set[str]) -> bool:
     if isinstance(axis, int) or axis == "?" or axis in known:
         return True
-    from aotc_runtime.schema.size_expressions import parse_expression
+    return _is_over(_expressions().parse_expression, axis, known)
 
+
+def _is_over(read: Callable[[str], Any], text: str, known: set[str]) -> bool:
     try:
-        return parse_expression(axis).names() <= known
+        return bool(read(text).names() <= known)
     except ValueError:
         return False
 
 
-def _is_relation(text: str, known: set[str]) -> bool:
-    from aotc_runtime.schema.size_expressions import parse_relation
+def _expressions() -> Any:
+    """Return the parser of expressions, imported for the first size or relation that is one."""
+    from aotc_runtime.schema import size_expressions
 
-    try:
-        return parse_relation(text).names() <= known
-    except ValueError:
-        return False
+    return size_expressions
 
 
 def _check_sizes(entry_point: EntryPoint, profile: ProfileRecord, where: str) -> Iterator[Finding]:
@@ -261,9 +261,7 @@ def _size(axis: int | str, sizes: Mapping[str, int]) -> int:
         return axis
     if axis in sizes:
         return sizes[axis]
-    from aotc_runtime.schema.size_expressions import parse_expression
-
-    return parse_expression(axis).value(sizes)
+    return int(_expressions().parse_expression(axis).value(sizes))
 
 
 def _finding(where: str, expected: str, found: str) -> Finding:

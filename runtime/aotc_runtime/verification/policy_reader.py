@@ -1,11 +1,12 @@
 """Trust policies: read from their file, checked, and their keys."""
 
 import math
+import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from aotc_runtime.base import limits
 from aotc_runtime.base.canonical_json import decode_toml, decoder
@@ -14,16 +15,18 @@ from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
 
+type Location = str | os.PathLike[str]
 
-def read_policy(path: Path) -> TrustPolicy:
+
+def read_policy(path: Location) -> TrustPolicy:
     """Read a trust policy; key files are read in, so that the policy stands alone.
 
     Raises TrustError: AOTC-E308 unreadable, E309, E310 not a valid policy, with everything wrong.
     """
-    return parse_policy(read_policy_text(path), path.parent, str(path))
+    return parse_policy(read_policy_text(path), os.path.dirname(path), str(path))
 
 
-def read_policy_text(path: Path) -> str:
+def read_policy_text(path: Location) -> str:
     """Read a policy's TOML text. Raises TrustError: AOTC-E308 unreadable, E309 no text."""
     try:
         return read_text(path)
@@ -33,7 +36,7 @@ def read_policy_text(path: Path) -> str:
         raise TrustError(_said().invalid(str(path), error)) from error
 
 
-def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
+def parse_policy(text: str, folder: Location, where: str) -> TrustPolicy:
     """Parse a policy from TOML text.
 
     `folder` is where its key files lie, `where` its name in messages. Raises TrustError as
@@ -47,13 +50,19 @@ def parse_policy(text: str, folder: Path, where: str) -> TrustPolicy:
     file = PolicyFile(where, text)
     policy = _typed(data, file)
     findings = list(_check_fields(policy, file))
-    policy = _with_texts(policy, folder, file, findings)
+    named = [key.public_key_file for key in (*policy.keys, *policy.certifiers)]
+    named += [each.certificates_file for each in policy.timestamp_authorities]
+    named += [each.trusted_root_file for each in policy.identities]
+    if any(named):
+        from aotc_runtime.verification import policy_files
+
+        policy = policy_files.with_texts(policy, folder, file.entry, read_text, findings)
     raise_if(findings)
     _keys_of(policy, file)
     return policy
 
 
-class PolicyFile(NamedTuple):
+class PolicyFile(Struct, frozen=True):
     """The source of a policy: its name in messages and its TOML; None for one made in Python."""
 
     name: str
@@ -63,48 +72,11 @@ class PolicyFile(NamedTuple):
         """Return where a key stands, with its line if the text is known."""
         from aotc_runtime.verification.policy_types import Places
 
-        return Places(*self).of(path)
+        return Places(self.name, self.text).of(path)
 
     def entry(self, table: str, index: int, entry: Any) -> str:
         """Return where an entry of a table stands, with its name."""
         return f"{self.place(table, index)} {entry.name}".rstrip()
-
-
-FILES = (
-    ("keys", "public_key"),
-    ("certifiers", "public_key"),
-    ("timestamp_authorities", "certificates"),
-    ("identities", "trusted_root"),
-)
-"""Tables whose entries may name a file, and the field for its text: the file's path is in the field
-of that name with `_file`.
-"""
-
-
-def _with_texts(
-    policy: TrustPolicy, folder: Path, file: PolicyFile, findings: list[Finding]
-) -> TrustPolicy:
-    """Return the policy with the texts of the files that it names.
-
-    An entry that states both, or neither, stays as it is. Files that cannot be read (AOTC-E308,
-    E309) are added to findings.
-    """
-    tables: dict[str, tuple[Any, ...]] = {}
-    for table, field in FILES:
-        read = []
-        for index, entry in enumerate(getattr(policy, table)):
-            name = getattr(entry, f"{field}_file")
-            if name and not getattr(entry, field):
-                try:
-                    content = read_text(folder / name)
-                    entry = msgspec.structs.replace(entry, **{field: content, f"{field}_file": ""})
-                except (OSError, ValueError) as error:
-                    # UnicodeDecodeError, or a path with a zero byte.
-                    place = f"{file.entry(table, index, entry)} {folder / name}"
-                    findings.append(_said().unreadable_file(place, error))
-            read.append(entry)
-        tables[table] = tuple(read)
-    return msgspec.structs.replace(policy, **tables)
 
 
 def _check_integers(value: Any) -> None:
@@ -127,11 +99,13 @@ def _typed(data: Any, file: PolicyFile) -> TrustPolicy:
     except (msgspec.ValidationError, RecursionError) as error:
         from aotc_runtime.verification.policy_types import policy_problems
 
-        findings = tuple(policy_problems(data, *file)) or (_said().invalid(file.name, error),)
+        findings = tuple(policy_problems(data, file.name, file.text)) or (
+            _said().invalid(file.name, error),
+        )
         raise TrustError(*findings) from error
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Location) -> str:
     """Read a policy's file, or one that it names.
 
     Raises OSError, ValueError for other bytes than text, and TrustError (AOTC-E309) for a file that

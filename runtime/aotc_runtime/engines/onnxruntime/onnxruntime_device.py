@@ -6,9 +6,10 @@ sessions take some microseconds more for each call.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import AotcError, refusal
@@ -50,7 +51,7 @@ class OnnxError(Exception):
     """A run that failed, with ONNX Runtime's message."""
 
 
-class Bound(NamedTuple):
+class Bound(Struct, frozen=True):
     """A session of a graph with its weights, which ONNX Runtime refers to without owning them."""
 
     session: Any

@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 PLATFORM = "cpu"
 
 
-class _FastPath(NamedTuple):
-    """Handler of a cache miss of jaxlib's dispatcher (jaxlib/pjit.cc)."""
+class _FastPath(tuple[()]):
+    """Handler of a cache miss of jaxlib's dispatcher (jaxlib/pjit.cc): a tuple with attributes."""
 
     xla_executable: Any
     out_pytree_def: Any
@@ -55,13 +55,12 @@ def target_machine(topology: bytes) -> tuple[str, str, str] | None:
     They are a protobuf message, {1: triple, 2: cpu, 3: features}. The length before each text may
     be any byte, that of a newline too: `rocketlake` has ten letters.
     """
-    triple = re.search(rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12", topology, re.DOTALL)
     found = re.search(
-        rb"\x12.([a-z0-9._-]*)\x1a[\x00-\xff]{1,3}?(\+[-+a-z0-9.,]+)", topology, re.DOTALL
+        rb"\n.((?:x86_64|aarch64)-[a-z0-9_-]+)\x12.([a-z0-9._-]*)\x1a.{1,3}?(\+[-+a-z0-9.,]+)",
+        topology,
+        re.DOTALL,
     )
-    if triple is None or found is None:
-        return None
-    return triple[1].decode(), found[1].decode(), found[2].decode()
+    return None if found is None else (found[1].decode(), found[2].decode(), found[3].decode())
 
 
 class Processor(XlaDevice):
@@ -110,7 +109,8 @@ class Processor(XlaDevice):
             return None
         assert len(executable.handlers) == len(outputs)
         count = len(weights) + len(inputs)
-        fast_path = _FastPath(
+        fast_path = _FastPath()
+        vars(fast_path).update(
             xla_executable=executable.loaded,
             out_pytree_def=self._pytrees.flatten([0] * len(outputs))[1],
             in_shardings=[self._sharding] * count,

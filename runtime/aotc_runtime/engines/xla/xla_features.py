@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from aotc_runtime.base import first_line
 from aotc_runtime.base.errors import refusal
-from aotc_runtime.engines.device_features import DeviceFeatures, SymbolicModule
-from aotc_runtime.engines.engine_arrays import Buffer, ExecutableTiles
+from aotc_runtime.engines.device_features import DeviceFeatures, ExecutableTiles, SymbolicModule
+from aotc_runtime.engines.engine_arrays import Buffer
 from aotc_runtime.engines.xla.xla_client import LoadedExecutable, XlaDevice
 from aotc_runtime.engines.xla.xla_sharding import MeshPlacement, Placements, executable_tiles
 

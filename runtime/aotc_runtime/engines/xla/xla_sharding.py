@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer, ExecutableTiles, Tiles
+from aotc_runtime.engines.device_features import ExecutableTiles, Tiles
+from aotc_runtime.engines.engine_arrays import Array, Aval, Buffer
 from aotc_runtime.schema.bundle_manifest import Mesh, Sharding
 from aotc_runtime.schema.shard_layout import Piece, pieces
 

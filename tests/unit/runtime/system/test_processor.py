@@ -101,7 +101,8 @@ def test_a_bundle_of_another_engine_loads_nothing_of_jaxlib(
 def test_a_missing_or_broken_library_is_left_to_its_import(monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (ModuleNotFoundError("jaxlib"), OSError("no shared object")):
         with monkeypatch.context() as patch:
-            patch.setattr(processor_check, "find_spec", Mock(side_effect=error))
+            finder = Mock(find_spec=Mock(side_effect=error))
+            patch.setattr(processor_check, "PathFinder", finder)
             processor_check._load_library()
 
 
