@@ -37,8 +37,9 @@ def test_top1_of_labels_counts_equal_ones() -> None:
     assert value("top1", np.array([1, 2, 3, 4]), np.array([1, 2, 0, 4])) == 0.75
 
 
-def test_samples_without_labels_have_no_rows() -> None:
-    assert metric_of("top1").score([(np.zeros((0, 3)), np.zeros(0, int))], "f").shape == (0, 1)
+def test_sequences_without_tokens_have_no_losses() -> None:
+    pair = np.zeros((2, 0, 3)), np.zeros((2, 0), int)
+    assert metric_of("perplexity").score([pair], "f").tolist() == [[0, 0], [0, 0]]
 
 
 def test_topk_of_equal_scores_is_not_flattered() -> None:
