@@ -87,7 +87,7 @@ class Prepared(Struct, frozen=True):
     def serves(self, profile: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
         """Return whether a profile has these sizes, or larger ones that calls are padded to."""
         return all(
-            profile[name] == size or (name in self.pads and 0 < size < profile[name])
+            0 < size <= profile[name] if name in self.pads else size == profile[name]
             for name, size in sizes.items()
         )
 

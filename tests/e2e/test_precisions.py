@@ -513,14 +513,6 @@ def test_results_of_a_framework_are_compared_with_the_weights_of_the_program(
     assert error.value.code == "AOTC-E950"
 
 
-def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
-    text = entry_point() + precision("int8")
-    text += PREDICT.format(name="tied", function="tied", precision="small", more="")
-    found = refused(tmp_path, text)
-    assert found.code == "AOTC-E809"
-    assert "used by stablehlo.slice" in found.found or "various axes" in found.found
-
-
 @pytest.mark.parametrize(
     ("text", "code", "where", "parts"),
     [
@@ -543,6 +535,11 @@ def test_weights_that_are_used_otherwise_are_kept(tmp_path: Path) -> None:
             entry_point("looped") + precision("int8", 'activations = "dynamic"'),
             *("AOTC-E809", "precision.small.activations"),
             ["no matrix product outside of loops"],
+        ),
+        (
+            entry_point() + entry_point("tied") + precision("int8"),
+            *("AOTC-E809", "entry_points.tied.precision"),
+            ["last: used by stablehlo"],
         ),
         (
             entry_point("closed") + precision("int8"),

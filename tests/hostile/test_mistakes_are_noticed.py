@@ -45,6 +45,12 @@ def state():
 def keys():
     return {"fry": jax.random.key(3), "rbg": jax.random.key(4, impl="rbg")}
 
+def table():
+    return jnp.sin(jnp.arange(2048.0)).reshape(64, 32)
+
+def multiply(table, x):
+    return x @ table
+
 def f(params, x, /, y, state, *, z, gain=1.0, keys, mode="a", rate=3.0):
     out = params["w"] * x - params["v"] * y + z * gain * (params["half"] * jnp.ones(4, "bfloat16"))
     if mode == "b":
@@ -74,6 +80,18 @@ inputs.keys = { like = "program:keys" }
 static = { mode = "b", rate = 2.0 }
 donate = ["state"]
 tolerance = { rtol = 1e-4, atol = 1e-4 }
+
+[weights.table]
+init = "program:table"
+
+[entry_points.multiply]
+function = "program:multiply"
+bind = { table = "table" }
+inputs.x = { shape = [2, 64], dtype = "float32" }
+precision = "small"
+
+[precision.small]
+weights = "int4"
 """
 
 
@@ -87,6 +105,18 @@ class Mistake(NamedTuple):
 
 
 MISTAKES = {
+    "scales are larger by a millionth": Mistake(
+        "aotc/compile/precision/quantized_numbers.py",
+        "np.where(scale < SCALE_MIN, np.float32(1), scale)",
+        "np.where(scale < SCALE_MIN, np.float32(1), scale * np.float32(1 + 2**-20))",
+        "AOTC-E959",
+    ),
+    "the second of two numbers is in the low half of a byte": Mistake(
+        "aotc/compile/precision/quantized_numbers.py",
+        "even, odd = ordered[..., ::2].astype(np.uint8), ordered[..., 1::2].astype(np.uint8)",
+        "odd, even = ordered[..., ::2].astype(np.uint8), ordered[..., 1::2].astype(np.uint8)",
+        "AOTC-E959",
+    ),
     "a named tuple is taken field by field": Mistake(
         "aotc/capture/jax_trees.py",
         "if _is_plain_named_tuple(tree, keys, children):",

@@ -164,9 +164,6 @@ def _is_invariant(loop: Any, place: int) -> bool:
 
 
 def _is_carried(operation: Any, place: int) -> bool:
-    """Return whether a body of a loop returns a value that it has been given at this place."""
-    loop = operation.parent
-    if loop is None or loop.operation.name != "stablehlo.while":
-        return False
-    arguments = loop.operation.regions[1].blocks[0].arguments
+    """Return whether the body of a loop returns what it has been given at this place."""
+    arguments = operation.parent.operation.regions[-1].blocks[0].arguments
     return place < len(arguments) and bool(arguments[place] == operation.operands[place])

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from aotc.check.evaluation_files import Block, Prepared, cut
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from aotc.base.errors import CaptureError
+from aotc.bundle.write.safetensors_writer import write_tensors
+from aotc.check.evaluation_files import (
+    LABELS,
+    Block,
+    Prepared,
+    block_file,
+    cut,
+    read_results,
+    write_results,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +57,32 @@ def test_profiles_that_a_block_is_padded_to_serve_it() -> None:
     assert prepared("batch", "seq").counts(Block(9, {"seq": 17}), profiles) is None
     assert prepared("batch", "batch", "seq").counts(Block(9, {"seq": 17}), profiles) == [4, 4, 1]
     assert prepared("batch", "batch", "seq").counts(Block(9, {"seq": 33}), profiles) is None
+
+    assert prepared("batch", "batch", "seq").counts(Block(9, {"seq": 0}), profiles) is None
+
+
+def test_a_batch_has_the_samples_of_its_call(tmp_path: Path) -> None:
+    arrays = {"x": np.arange(6), "scale": np.ones(6), LABELS: np.arange(6)}
+    block_file(tmp_path, "f", 0).write_bytes(write_tensors(arrays, where="f"))
+    for axis, sizes in (("batch", {"batch": 3}), (3, {})):
+        made = replace(prepared(axis), counted=("x",), blocks=(Block(6, {}),))
+        _, batch = made.batches(tmp_path, [{"batch": 3}], "f")
+        assert (batch.inputs["x"].tolist(), batch.labels.tolist()) == ([3, 4, 5], [3, 4, 5])
+        assert (batch.inputs["scale"].size, batch.sizes, batch.samples) == (6, sizes, 3)
+    for sizes, found in (({}, "5 samples"), ({"seq": 2}, "5 samples at seq=2")):
+        made = replace(prepared("batch"), blocks=(Block(5, sizes),))
+        with pytest.raises(CaptureError) as refused:
+            next(made.batches(tmp_path, [{"batch": 3, "seq": 2}], "f"))
+        assert refused.value.findings[0].found == found
+
+
+def test_read_results_gives_what_was_written(tmp_path: Path) -> None:
+    results = [(np.eye(n, 3), np.arange(n)) for n in (8, 2)]
+    write_results(tmp_path, "target", "f", iter(results))
+    found = [*read_results(tmp_path, "target", "f")]
+    assert [[each.tolist() for each in pair] for pair in found] == [
+        [each.tolist() for each in pair] for pair in results
+    ]
 
 
 def test_a_fixed_number_of_samples_is_never_padded() -> None:

@@ -37,6 +37,11 @@ def test_top1_of_labels_counts_equal_ones() -> None:
     assert value("top1", np.array([1, 2, 3, 4]), np.array([1, 2, 0, 4])) == 0.75
 
 
+def test_sequences_without_tokens_have_no_losses() -> None:
+    pair = np.zeros((2, 0, 3)), np.zeros((2, 0), int)
+    assert metric_of("perplexity").score([pair], "f").tolist() == [[0, 0], [0, 0]]
+
+
 def test_topk_of_equal_scores_is_not_flattered() -> None:
     """A model that gives every class the same score is right where the first class is."""
     assert value("top1", np.zeros((4, 3)), np.array([0, 1, 2, 0])) == 0.5
@@ -85,6 +90,7 @@ def test_auc_of_one_class_is_not_a_number() -> None:
         ("top1", np.zeros((2, 3)), np.array([0, 3]), "labels from 0 to 3 for 3 classes"),
         ("top1", np.zeros((2, 3)), np.array([0, -1]), "labels from -1 to 0 for 3 classes"),
         ("top1", np.zeros((2, 3)), np.array([0.0, 1.0]), "labels float64[2] in place of integers"),
+        ("top1", np.zeros((2, 3)), np.array([[0], [1]]), "labels int64[2, 1] in place of"),
         ("top3", np.zeros((2, 3)), np.array([0, 1]), "k = 3 of 3 classes"),
         ("top5", np.zeros((2, 3, 4)), np.array([0, 1]), "[samples, classes]"),
         ("top1", np.array([[np.nan, 1]]), np.array([0]), "NaN in the result of 1 of 1 samples"),

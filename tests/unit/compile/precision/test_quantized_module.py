@@ -49,6 +49,30 @@ def carried(x: Any, w: Any) -> Any:
     return lax.fori_loop(0, 3, lambda _, pair: (pair[0] @ pair[1], pair[1] * 2), (x, w))[0]
 
 
+def looped(x: Any, w: Any) -> Any:
+    """Multiply by a weight in a loop, and by what the loop returns."""
+    x, w = lax.while_loop(lambda p: p[0].sum() < 9, lambda p: (p[0] @ p[1], p[1]), (x, w))
+    return x @ w.T
+
+
+def returned(x: Any, w: Any) -> Any:
+    return lax.while_loop(lambda p: p[0].sum() < 9, lambda p: (p[0] @ p[2], p[2], p[2]), (x, x, w))[
+        :2
+    ]
+
+
+def branched(x: Any, w: Any) -> Any:
+    return lax.cond(x[0, 0] > 0, lambda: w, lambda: x @ w)
+
+
+def narrow(x: Any) -> Any:
+    return x.astype(jnp.bfloat16)
+
+
+def narrowed(x: Any, w: Any) -> Any:
+    return lax.dot_general(x, w, (((1,), (0,)), ((), ())), preferred_element_type=jnp.bfloat16)
+
+
 def convolved(x: Any, w: Any) -> Any:
     return lax.conv_general_dilated(
         x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
@@ -75,6 +99,10 @@ def layer(x: Any, w: Any) -> Any:
         (lambda x, w: x @ w + w[0], [(3, 8), (8, 4)], {Product((0,)), OtherUse("stablehlo.slice")}),
         (lambda x, w: (x @ w, w), [(3, 8), (8, 4)], {Product((0,)), OtherUse("a result")}),
         (lambda x, w: x, [(3, 8), (8, 4)], set()),
+        (lambda x, w: narrow(x) @ narrow(w), [(3, 8), (8, 4)], {Product((0,))}),
+        (looped, [(8, 8), (8, 8)], {Product((0,)), Product((1,))}),
+        (returned, [(8, 8), (8, 8)], {Product((0,)), OtherUse("stablehlo.return")}),
+        (branched, [(8, 8), (8, 8)], {Product((0,)), OtherUse("stablehlo.return")}),
     ],
 )
 def test_uses_of_finds_products_and_the_axes_that_they_sum(
@@ -222,7 +250,7 @@ def test_rows_with_numbers_that_are_not_finite_become_nan_in_xla() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [scanned, convolved, lambda x, w: w @ w, lambda x, w: x.astype(jnp.bfloat16) @ w],
+    [scanned, convolved, lambda x, w: w @ w, narrowed],
     ids=["in a loop", "a convolution", "of two weights", "bfloat16"],
 )
 def test_other_products_keep_their_activations(function: Callable[..., Any]) -> None:

@@ -13,6 +13,7 @@ from aotc.base.errors import CaptureError
 from aotc.base.evidence import Calibration
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.capture.portable_stablehlo import portable
+from aotc.compile.precision.activations import unit_of
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline.children import calibration
 from aotc.pipeline.children.calibration import Calibrator
@@ -96,6 +97,7 @@ def test_smaller_samples_fill_a_profile_and_masks_are_the_loaders(
     sizes: list[tuple[int, int]], tmp_path: Path
 ) -> None:
     x = np.random.default_rng(0).uniform(0.5, 1, (5, 3, 8)).astype(np.float32)
+    x[4] = 0.25
     made = calibrated(tmp_path, x, *sizes)
     assert (made.samples, made.data) == (5, sha256((tmp_path / "data.npz").read_bytes()))
     largest = (1 - x).max(), ((1 - x) @ ARRAYS["w"]).sum(1).max()
@@ -109,6 +111,10 @@ def test_only_the_first_samples_are_called(tmp_path: Path, monkeypatch: pytest.M
     x[4:] = 0
     made = calibrated(tmp_path, x, (1, 4), (4, 4))
     assert (made.samples, made.units["params w"]) == (4, repr(float(np.float32(0.5 / 127.5))))
+
+
+def test_factors_without_numbers_have_the_scale_1() -> None:
+    assert (unit_of(0), unit_of(1e-18), unit_of(255)) == (1.0, 1.0, 2.0)
 
 
 @pytest.mark.parametrize(("value", "length"), [(np.nan, 4), (np.inf, 4), (1, 9)])
