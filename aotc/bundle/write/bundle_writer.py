@@ -27,7 +27,7 @@ from aotc.bundle.write.output_paths import BUNDLE, require_file_place, require_f
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError, IntegrityError
-from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats import oci_layout, oci_referrers
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import (
     ConfigDescriptor,
@@ -288,7 +288,7 @@ def reading_back(
 
 def add_attestation(root: Descriptor, envelope: bytes, blobs: dict[str, Blob]) -> Descriptor:
     """Add an envelope's blobs as an OCI referrer of the root; the reference for index.json."""
-    image = oci_layout.referrer_of(envelope, oci_layout.ATTESTATION_TYPE, root)
+    image = oci_referrers.referrer_of(envelope, oci_layout.ATTESTATION_TYPE, root)
     for data in (image, envelope, oci_layout.EMPTY_BLOB):
         blobs[sha256(data)] = Blob(data, oci_layout.ATTESTATION_TYPE)
     return descriptor(image, oci_layout.MANIFEST_TYPE, artifactType=oci_layout.ATTESTATION_TYPE)

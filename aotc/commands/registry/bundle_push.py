@@ -16,7 +16,7 @@ from aotc.bundle.write.oci_descriptors import attestation_name, entry_descriptor
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import RegistryError
-from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats import oci_layout, oci_referrers
 from aotc_runtime.formats.blob_source import BlobSource
 from aotc_runtime.formats.oci_layout import AttestationManifest, Descriptor, ImageManifest
 from aotc_runtime.schema.trust_policy import TrustPolicy
@@ -198,7 +198,7 @@ def _attach(
         has_api &= repository.put_manifest(
             attestation_name(root.digest, digest), data, oci_layout.MANIFEST_TYPE
         )
-        reference = oci_layout.describe(data, oci_layout.MANIFEST_TYPE)
+        reference = oci_referrers.describe(data, oci_layout.MANIFEST_TYPE)
         kind = oci_layout.ATTESTATION_TYPE
         listed.append(msgspec.structs.replace(reference, artifactType=kind))
     for digest in attestations:

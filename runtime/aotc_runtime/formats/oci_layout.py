@@ -10,8 +10,6 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from aotc_runtime.base import canonical_json
-from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import Digest, Size
 
 INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
@@ -138,24 +136,3 @@ class AttestationManifest(_Document, frozen=True):
     config: Descriptor
     layers: tuple[EnvelopeDescriptor, ...]
     subject: Descriptor | None = None
-
-
-def describe(data: bytes, media_type: str) -> Descriptor:
-    """Return a reference to these bytes."""
-    return Descriptor(mediaType=media_type, digest=sha256(data), size=len(data))
-
-
-def referrer_of(data: bytes, kind: str, root: Entry | Descriptor, **more: object) -> bytes:
-    """Return the manifest that attaches a document of this media type to a root."""
-    subject = Descriptor(mediaType=root.mediaType, digest=root.digest, size=root.size)
-    return canonical_json.encode(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
-            "artifactType": kind,
-            "config": describe(EMPTY_BLOB, EMPTY_TYPE),
-            "layers": [describe(data, kind)],
-            "subject": subject,
-            **more,
-        }
-    )

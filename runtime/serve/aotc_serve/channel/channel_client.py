@@ -161,8 +161,7 @@ def _require_same_channel(work: Path, first: bytes, where: Path) -> None:
         found, cause = f"no root {version} of this channel", "channel-state-is-for-another-channel"
         raise refusal("AOTC-E332", str(where), found, cause=cause)
     if version > last + 1:  # the policy skips roots, so that nobody can tell: its word counts
-        for path in kept.values():
-            path.unlink()
+        channel_state.forget(kept.values())
 
 
 def _require_sound_keys(root: Root, where: str) -> None:

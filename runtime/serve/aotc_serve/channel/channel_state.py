@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -124,6 +124,12 @@ def collected(work: Path) -> Files:
 def roots(work: Path) -> dict[int, Path]:
     """Return the root metadata seen so far, by version; `work` is the directory of `kept`."""
     return {int(path.name.split(".")[0]): path for path in work.glob("root_history/*.root.json")}
+
+
+def forget(files: Iterable[Path]) -> None:
+    """Remove files of what `kept` laid out."""
+    for path in files:
+        path.unlink()
 
 
 def _write(folder: Path, work: Path, before: Files) -> None:

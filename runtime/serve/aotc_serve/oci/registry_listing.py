@@ -12,7 +12,7 @@ from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest, sha256
 from aotc_runtime.base.errors import AotcError, refusal
-from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats import oci_layout, oci_referrers
 from aotc_runtime.formats.in_toto import PROVENANCE_TYPE
 from aotc_runtime.formats.oci_layout import (
     EMPTY_BLOB,
@@ -226,7 +226,7 @@ class _Attestations:
             counts = policy is not None and (policy.keys if read.by_key else policy.identities)
             if counts and read.is_about(root) and read.signature not in self._signatures:
                 kind = oci_layout.ATTESTATION_TYPE
-                made = oci_layout.referrer_of(read.envelope, kind, self._root)
+                made = oci_referrers.referrer_of(read.envelope, kind, self._root)
                 self.documents |= {sha256(each): each for each in (read.envelope, EMPTY_BLOB)}
                 manifest = _manifest(made, root)
                 assert manifest is not None, "it was made here"

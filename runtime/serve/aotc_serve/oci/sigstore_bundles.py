@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from aotc_runtime.base import canonical_json, limits
 from aotc_runtime.base.canonical_json import decode_foreign
 from aotc_runtime.base.digest import is_digest
-from aotc_runtime.formats import oci_layout
+from aotc_runtime.formats import oci_layout, oci_referrers
 from aotc_runtime.formats.in_toto import (
     PAYLOAD_TYPE,
     PROVENANCE_TYPE,
@@ -77,8 +77,8 @@ def _material(signature: Signature) -> Any:
 
 def _referrer(bundle: bytes, kind: str, root: Descriptor) -> Referrer:
     annotations = {CONTENT: "dsse-envelope", PREDICATE: kind}
-    manifest = oci_layout.referrer_of(bundle, SIGSTORE_TYPE, root, annotations=annotations)
-    listed = oci_layout.describe(manifest, oci_layout.MANIFEST_TYPE)
+    manifest = oci_referrers.referrer_of(bundle, SIGSTORE_TYPE, root, annotations=annotations)
+    listed = oci_referrers.describe(manifest, oci_layout.MANIFEST_TYPE)
     described = {"artifactType": SIGSTORE_TYPE, "annotations": annotations}
     return Referrer(bundle, manifest, msgspec.structs.replace(listed, **described))
 
