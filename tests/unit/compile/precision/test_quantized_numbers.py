@@ -166,3 +166,7 @@ def test_is_nearest_rejects_other_shapes() -> None:
     assert not accepts(array, changed(made, values=made.values[:8]), scheme)
     assert not accepts(array, changed(made, scale=made.scale[:8]), scheme)
     assert not accepts(array, changed(made, scale=made.scale[:1]), scheme)
+    grouped = Scheme("int8", (0,), 4)
+    made = quantize(array, grouped)
+    assert not accepts(array, changed(made, values=made.values[:8]), grouped)
+    assert not is_nearest(array, made.values, made.scale, (0,), 5)
