@@ -156,6 +156,7 @@ def test_is_nearest_rejects_bytes_with_other_halves(change: Any) -> None:
     made = quantize(array, scheme)
     kept = stored(made, scheme)
     assert is_nearest(array, kept, made.scale, (0,), 8)
+    assert not is_nearest(array, kept[:4], made.scale, (0,), 8)
     assert not is_nearest(array, change(kept), made.scale, (0,), 8)
 
 
