@@ -91,6 +91,12 @@ def test_auc_of_one_class_is_not_a_number() -> None:
         ("top1", np.zeros((2, 3)), np.array([0, -1]), "labels from -1 to 0 for 3 classes"),
         ("top1", np.zeros((2, 3)), np.array([0.0, 1.0]), "labels float64[2] in place of integers"),
         ("top1", np.zeros((2, 3)), np.array([[0], [1]]), "labels int64[2, 1] in place of"),
+        ("top1", np.array([0, 1]), np.array([0.0, 1.0]), "labels float64[2] for int64[2]"),
+        ("top1", np.array([0, 1]), np.array([[0], [1]]), "labels int64[2, 1] for int64[2]"),
+        ("top1", np.zeros(2), np.array([0, 1]), "in place of [samples, classes]"),
+        ("top2", np.array([0, 1]), np.array([0, 1]), "in place of [samples, classes]"),
+        ("top1", np.zeros((2, 3), int), np.zeros((2, 3), int), "integers of shape [2]"),
+        ("perplexity", np.zeros(2), np.array([0, 1]), "in place of [samples, ..., classes]"),
         ("top3", np.zeros((2, 3)), np.array([0, 1]), "k = 3 of 3 classes"),
         ("top5", np.zeros((2, 3, 4)), np.array([0, 1]), "[samples, classes]"),
         ("top1", np.array([[np.nan, 1]]), np.array([0]), "NaN in the result of 1 of 1 samples"),
@@ -126,6 +132,13 @@ def test_bootstrap_intervals_are_the_same_each_time_and_near_the_normal_ones() -
     assert (low, high) == interval(metric_of("mine:score"), rows)
     half = 1.96 * rows.std() / math.sqrt(400)
     assert (low, high) == pytest.approx((rows.mean() - half, rows.mean() + half), abs=0.15 * half)
+
+
+@pytest.mark.parametrize(("count", "draws"), [(50, 1000), (10_001, 200)])
+def test_many_samples_are_drawn_fewer_times(count: int, draws: int) -> None:
+    rows, generator = np.random.default_rng(1).random((count, 1)), np.random.default_rng(0)
+    means = [rows[generator.integers(0, count, count)].mean() for _ in range(draws)]
+    assert interval(metric_of("cosine"), rows) == pytest.approx(np.percentile(means, [2.5, 97.5]))
 
 
 def test_an_interval_holds_the_value() -> None:

@@ -94,6 +94,20 @@ def test_a_program_with_a_loop_stays_as_it_is() -> None:
     assert not round_to_other_steps(jax.jit(looped).lower(X).compiler_ir("stablehlo"))
 
 
+def test_rounding_without_limits_stays_as_it_is() -> None:
+    lowered = jax.jit(lambda x: jnp.round(x) * 0.3).lower(X)
+    assert not round_to_other_steps(lowered.compiler_ir("stablehlo"))
+
+
+def test_static_scales_round_to_their_steps() -> None:
+    lowered = jax.jit(lambda x, w: x @ w).lower(X, W)
+    round_activations(lowered.compiler_ir("stablehlo"), {1: 0.02})
+    steps = np.rint(X / np.float32(0.02)).clip(-127, 127) * np.float32(0.02)
+    assert np.abs(X).max() > 127 * 0.02
+    found = np.asarray(lowered.compile()(X, W))
+    np.testing.assert_allclose(found, steps @ W, rtol=1e-5, atol=1e-5)
+
+
 def _numbers(change: Callable[[Array, Array], tuple[Array, Array]]) -> Callable[[], Array]:
     """Return a function of the first weight as an engine would read it that is wrong."""
 

@@ -156,6 +156,7 @@ def test_is_nearest_rejects_bytes_with_other_halves(change: Any) -> None:
     made = quantize(array, scheme)
     kept = stored(made, scheme)
     assert is_nearest(array, kept, made.scale, (0,), 8)
+    assert not is_nearest(array, kept[:4], made.scale, (0,), 8)
     assert not is_nearest(array, change(kept), made.scale, (0,), 8)
 
 
@@ -166,3 +167,7 @@ def test_is_nearest_rejects_other_shapes() -> None:
     assert not accepts(array, changed(made, values=made.values[:8]), scheme)
     assert not accepts(array, changed(made, scale=made.scale[:8]), scheme)
     assert not accepts(array, changed(made, scale=made.scale[:1]), scheme)
+    grouped = Scheme("int8", (0,), 4)
+    made = quantize(array, grouped)
+    assert not accepts(array, changed(made, values=made.values[:8]), grouped)
+    assert not is_nearest(array, made.values, made.scale, (0,), 5)
