@@ -125,7 +125,7 @@ class _Runs:
             return None
         spec = self._spec(trial.call.key)
         rtol, atol = float(spec.tolerance.rtol), float(spec.tolerance.atol) + more
-        found = difference(results, arrays.expected, spec.outputs, rtol, atol)
+        found = difference(trial, results, arrays.expected, spec.outputs, rtol, atol)
         if not found.within and not trial.dimensions:
             self._leave(trial.call, results[0])
         self.answer.outcomes.append(Outcome(trial, known if known and found.within else found))

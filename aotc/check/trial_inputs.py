@@ -24,6 +24,9 @@ a mask puts beside them.
         no dimension add up to an even number, and high ones elsewhere: a product or a difference of
         two that are alike has one sign only, or any. No edges, since one that is 0 hides a sign.
     reversed: the other way round.
+    nan-row, infinite-row, fill-row: the fixture's, but for the last along each dimension, which is
+        NaN, infinity, or what pads the input: a condition that one row meets may change others.
+    equal-rows: all as the first along each dimension.
 """
 
 import zlib
@@ -47,6 +50,11 @@ SPECIAL = (NAN, INFINITE, EXTREME)
 """Kinds with special values, which an entry point with `numerics = "finite"` does not promise."""
 
 LOW, HIGH, MIXED, REVERSED = "low", "high", "mixed", "reversed"
+
+NAN_ROW, INFINITE_ROW, FILL_ROW = "nan-row", "infinite-row", "fill-row"
+EQUAL_ROWS = "equal-rows"
+ROWS = (NAN_ROW, INFINITE_ROW, FILL_ROW, EQUAL_ROWS)
+"""Kinds with rows that are like no other row, or like every other one."""
 
 FAR = 1000.0
 """The offset of numbers that have no bounds."""
@@ -77,7 +85,7 @@ class TrialLeaf(Struct, frozen=True):
         is_drawn: Whether the sample's numbers are drawn, not recorded or a function's.
         is_made: Whether a function of the user makes the sample: its integers and keys may be
             positions, which low and high inputs keep.
-        fill: Of a boolean, what pads it.
+        fill: What pads it.
         fixed_axes: Whether each axis carries no dimension.
     """
 
@@ -88,7 +96,7 @@ class TrialLeaf(Struct, frozen=True):
     is_fixed: bool = False
     is_drawn: bool = True
     is_made: bool = False
-    fill: bool = False
+    fill: Any = False
     fixed_axes: tuple[bool, ...] = ()
 
     @property
@@ -137,6 +145,8 @@ def trial_inputs(
     for leaf in leaves:
         if leaf.is_fixed or not leaf.sample.size:
             made.append(leaf.sample)
+        elif kind in ROWS:
+            made.append(_with_rows(kind, leaf))
         elif kind in (LOW, HIGH):
             made.append(_edged(kind, leaf, _half(kind, leaf, seed)))
         elif kind in (MIXED, REVERSED):
@@ -154,6 +164,30 @@ def _generator(kind: str, leaf: TrialLeaf, seed: int) -> np.random.Generator:
 
 def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+
+
+def has_row(kind: str, leaf: TrialLeaf) -> bool:
+    """Return whether a kind of `ROWS` changes a leaf that carries a dimension."""
+    if leaf.is_fixed or all(leaf.fixed_axes):
+        return False
+    if kind in (NAN_ROW, INFINITE_ROW):
+        return leaf.is_float and leaf.bounds is None
+    if leaf.is_made or kind == EQUAL_ROWS:
+        return not leaf.is_made
+    is_free = leaf.is_float or leaf.is_key or leaf.dtype == np.bool_ or leaf.bounds is not None
+    return bool(leaf.within(leaf.fill.real) if is_free else (leaf.sample == leaf.fill).any())
+
+
+def _with_rows(kind: str, leaf: TrialLeaf) -> Array:
+    if not has_row(kind, leaf):
+        return leaf.sample
+    made = leaf.sample.copy()
+    if kind == EQUAL_ROWS:
+        made[...] = made[tuple(slice(None) if fixed else slice(1) for fixed in leaf.fixed_axes)]
+    else:
+        last = tuple(slice(None) if fixed else -1 for fixed in leaf.fixed_axes)
+        made[last] = {NAN_ROW: np.nan, INFINITE_ROW: np.inf}.get(kind, leaf.fill)
+    return made
 
 
 def _half(kind: str, leaf: TrialLeaf, seed: int) -> Array:

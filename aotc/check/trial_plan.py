@@ -13,7 +13,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.stages import CapturedEntryPoint
-from aotc.check.trial_inputs import HIGH, KINDS, LOW, MIXED, REVERSED, TrialLeaf
+from aotc.check.trial_inputs import (
+    EQUAL_ROWS,
+    FILL_ROW,
+    HIGH,
+    INFINITE_ROW,
+    KINDS,
+    LOW,
+    MIXED,
+    NAN_ROW,
+    REVERSED,
+    TrialLeaf,
+)
 from aotc.check.trial_records import FIXTURE, Array, Call, EntryTrials, Sizes, Trial
 from aotc.check.trial_run import (
     ABOUT_FLOATS,
@@ -48,7 +59,7 @@ MANY_PROFILES = 6
 ZERO_OR_ONE = (0, 1)
 
 HALVES = (LOW, HIGH)
-EVERY = (*HALVES, MIXED, REVERSED)
+EVERY = (*HALVES, MIXED, REVERSED, FILL_ROW)
 """Inputs beside the fixture's. Each trial costs a call, and at the smallest size below a profile it
 is least likely that a real number hides a leak, so every kind is tried there only."""
 
@@ -63,6 +74,7 @@ class _Planner(Struct, frozen=True):
         accepted: The sizes of each dimension.
         relations: Between them.
         profiles: Of the target.
+        rows: Kinds of inputs with odd rows for split calls.
     """
 
     captured: CapturedEntryPoint
@@ -71,6 +83,7 @@ class _Planner(Struct, frozen=True):
     accepted: Mapping[str, Dimension]
     relations: Sequence[Relation]
     profiles: Sequence[Sizes]
+    rows: Sequence[str]
 
     def call(self, sizes: Sizes, inputs: str) -> Call:
         """Return a call of the entry point."""
@@ -179,7 +192,7 @@ class _Planner(Struct, frozen=True):
                 whole = dict(sorted({**dict(others), name: sum(parts)}.items()))
                 # What a relation forbids at the profile's own sizes, smaller ones may be allowed.
                 allowed = self.at_most(whole, [pad for pad in self.pads if pad != name])
-                for inputs in (FIXTURE, *HALVES) if allowed else ():
+                for inputs in (FIXTURE, *HALVES, *self.rows) if allowed else ():
                     yield Trial(
                         self.call(allowed[-1], inputs),
                         dimensions=(name,),
@@ -261,13 +274,22 @@ def plan_trials(
     relations = [parse_relation(text) for text in spec.relations]
     accepted = {dimension: known.accepted for dimension, known in dimensions.items()}
     sizes = [dict(each) for each in profiles]
-    planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes)
+    rows = (NAN_ROW, INFINITE_ROW, EQUAL_ROWS) if _has_free_rows(captured, spec) else (EQUAL_ROWS,)
+    planner = _Planner(captured, entry, sorted(pads), accepted, relations, sizes, rows)
     planned = [Trial(planner.call(each, kind)) for each in sizes for kind in (FIXTURE, *KINDS)]
     planned += planner.padded()
     for dimension, policy in spec.out_of_profile.items():
         if isinstance(at_once(policy), Split):
             planned += [*planner.split(dimension), *planner.beside(dimension)]
     return replace(entry, trials=tuple(planned))
+
+
+def _has_free_rows(captured: CapturedEntryPoint, spec: EntryPointSpec) -> bool:
+    """Return whether callers may pass rows of NaN."""
+    stated = {*spec.by_loader, *spec.fixtures.ranges}
+    return spec.numerics != "finite" and any(
+        is_float(tensor.dtype) and tensor.path not in stated for tensor in captured.inputs
+    )
 
 
 def ranges(
@@ -313,7 +335,7 @@ def trial_leaves(
             is_fixed=path in spec.by_loader,
             is_drawn=isinstance(declared.get(path), InputLeaf) and not is_recorded,
             is_made=not isinstance(declared.get(path), InputLeaf),
-            fill=tensor.dtype is DType.BOOL and bool(fill_value(fills.get(path, "0"), DType.BOOL)),
+            fill=fill_value(fills.get(path, "0"), tensor.dtype),
             fixed_axes=tuple(not parse_expression(axis).names() for axis in tensor.shape),
         )
         for tensor in inputs

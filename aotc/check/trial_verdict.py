@@ -13,7 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aotc.base.errors import finding
-from aotc.check.trial_inputs import HIGH, LOW, SPECIAL
+from aotc.check.trial_inputs import (
+    EQUAL_ROWS,
+    FILL_ROW,
+    HIGH,
+    INFINITE_ROW,
+    LOW,
+    NAN_ROW,
+    SPECIAL,
+)
 from aotc.check.trial_records import FIXTURE, Call, EntryTrials, Outcome, Trial
 from aotc.check.trial_run import DECLARED, LARGEST, SMALLEST
 from aotc.check.trial_truth import Verdict
@@ -129,7 +137,7 @@ def _leak(
     stated += "".join(f" and {name}" for name in dimensions[1:])
     asked = sizes_text(trial.call.sizes)
     if inputs != FIXTURE:
-        asked += f", its inputs {'all ' if inputs in (LOW, HIGH) else ''}{inputs}"
+        asked += f", its inputs {NAMES.get(inputs, inputs)}"
     if trial.fill:
         done = f"padded to {sizes_text(trial.profiles[0])} and filled with {_named(trial.fill)}"
         done += _numbers(trial.filled)
@@ -151,6 +159,16 @@ def _errors(difference: Difference) -> str:
         f"{difference.ulp_max} ulp"
     )
 
+
+NAMES = {
+    LOW: "all low",
+    HIGH: "all high",
+    NAN_ROW: "with a row of NaN",
+    INFINITE_ROW: "with a row of infinities",
+    EQUAL_ROWS: "with equal rows",
+    FILL_ROW: "with a row like the padding",
+}
+"""Kinds of inputs in messages, if not by their own names."""
 
 ROUNDING = 1e-3
 """The largest relative error that rounding in another order, in float32, plausibly makes."""

@@ -52,6 +52,21 @@ def rows(x):
 def total(x):
     return x.sum()
 
+def drops_nan(x):
+    return jnp.where(jnp.isnan(x).any(), 0.0, x)
+
+def drops_infinite(x):
+    return jnp.where(jnp.isinf(x).any(), 0.0, x)
+
+def alike(x):
+    return (x[:, None] == x).all(2)
+
+def drops_equal(x):
+    return jnp.where(jnp.tril(alike(x), -1).any(1)[:, None], 0.0, x)
+
+def like_padding(x):
+    return alike(x).sum(1)
+
 def below_zero(x, mask):
     return jnp.where(mask[:, None], x, 0).max(0)
 
@@ -251,7 +266,7 @@ def test_numbers_at_the_edges_of_their_range_pass_without_leaks(tmp_path: Path) 
     for entry_point in entry_points.values():
         policy = entry_point.out_of_profile["rows"]
         assert isinstance(policy, Pad)
-        every = {"fixture", "low", "high", "mixed", "reversed"}
+        every = {"fixture", "low", "high", "mixed", "reversed", "fill-row"}
         assert {trial.inputs for trial in policy.proof} == every
 
 
@@ -269,7 +284,7 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path:
     assert finding.expected.startswith("the result of plain JAX at exactly rows=")
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
-    assert "of 52 trials differ" in finding.found
+    assert "of 54 trials differ" in finding.found
 
 
 def test_dependent_entries_are_not_split(tmp_path: Path, leaking: PlainTrials) -> None:
@@ -335,6 +350,13 @@ def proven(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return built_by(folder, HEAD + ROWS + EVEN + OTHER + "".join(entries))
 
 
+LEAKING_ROWS = {
+    "drops_nan": "with a row of NaN",
+    "drops_infinite": "with a row of infinities",
+    "drops_equal": "with equal rows",
+}
+
+
 @pytest.fixture(scope="module")
 def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
     """Entry points of which none may be padded or split as its policy says."""
@@ -346,6 +368,8 @@ def leaking(tmp_path_factory: pytest.TempPathFactory) -> PlainTrials:
     like = 'inputs.x = { like = "program:zeros", arguments = { rows = "rows" } }\n'
     recorded = 'profiles = [{ rows = 4 }]\nfixtures.file = "rising.npz"\n'
     entries = (
+        *(at_x(name, name, split) for name in LEAKING_ROWS),
+        at_x("like_padding", "like_padding", 'out_of_profile.rows = "pad"'),
         at_x("total", "total", split),
         at_x("kept_all", "kept_all", f'{KEEP}"pad"'),
         at_x("left_out", "left_out", f'{DROP}"pad"'),
@@ -393,12 +417,24 @@ def test_independent_rows_are_split_and_what_no_row_carries_is_alike(proven: Bui
     assert isinstance(policy, Split)
     fixtures = [trial for trial in policy.proof if trial.inputs == "fixture"]
     assert [trial.sizes["rows"] for trial in fixtures] == [8, 16, 12]
-    assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high"}
+    odd = {"nan-row", "infinite-row", "equal-rows"}
+    assert {trial.inputs for trial in policy.proof} == {"fixture", "low", "high", *odd}
 
 
 def test_a_maximum_that_sees_zeros_beside_negative_numbers_is_refused(leaking: PlainTrials) -> None:
     finding = leaking.refusal("below_zero")
     assert finding.code == "AOTC-E955" and finding.expected.endswith("its inputs all low")
+
+
+@pytest.mark.parametrize("name", LEAKING_ROWS)
+def test_rows_that_one_odd_row_changes_are_not_split(leaking: PlainTrials, name: str) -> None:
+    finding = leaking.refusal(name)
+    assert finding.code == "AOTC-E956" and finding.expected.endswith(LEAKING_ROWS[name])
+
+
+def test_rows_that_are_compared_with_padding_are_not_padded(leaking: PlainTrials) -> None:
+    finding = leaking.refusal("like_padding")
+    assert finding.code == "AOTC-E955" and finding.expected.endswith("with a row like the padding")
 
 
 def test_a_recorded_file_that_is_repeated_proves_no_split(leaking: PlainTrials) -> None:
@@ -428,7 +464,7 @@ def test_a_target_that_cannot_run_here_is_proven_in_plain_jax_and_says_so(tmp_pa
     policy = manifest.entry_points["f"].out_of_profile["rows"]
     assert isinstance(policy, Pad)
     assert {trial.ran for trial in policy.proof} == {TrialRan.PLAIN_JAX}
-    assert len(policy.proof) == 52
+    assert len(policy.proof) == 54
 
 
 def test_size_at_which_function_fails_is_not_accepted(tmp_path: Path, proven: Built) -> None:

@@ -187,8 +187,10 @@ class PlainTrials:
                         known[key] = self._outcome(trial, entry)
                         self._progress.finished(entry.entry_point)
                     outcomes.append(known[key])
-                tried[target].append(each := TriedEntry(entry, tuple(outcomes)))
-                raise_if(leaks(entry, each.in_jax(), "plain JAX itself", self._manifest.where))
+                tried[target].append(TriedEntry(entry, tuple(outcomes)))
+            where = self._manifest.where
+            jax = "plain JAX itself"
+            raise_if(f for e in tried[target] for f in leaks(e.entry, e.in_jax(), jax, where))
         tried_file(self._scratch.folder).write(tried)
 
     def _outcome(self, trial: Trial, entry: EntryTrials) -> PlainOutcome:
@@ -265,7 +267,9 @@ class PlainTrials:
         arrays = read_call(path, captured.inputs, captured.outputs)
         subject = Subject(entry, captured.inputs, captured.outputs, execute)
         results = run(trial, subject, arrays.inputs)
-        found = difference(results, arrays.expected, captured.outputs, entry.rtol, entry.atol)
+        found = difference(
+            trial, results, arrays.expected, captured.outputs, entry.rtol, entry.atol
+        )
         return PlainOutcome(difference=found)
 
     def _recorded(self, call: Call, inputs: Mapping[str, Array] | None = None) -> float:

@@ -411,8 +411,8 @@ class Trial(_Part, frozen=True):
     `sizes` are the call's; `profile` those it was padded to, or split into. `fill` is the padding:
     "declared", or a value that shows whatever leaks, such as "nan" or "largest"; "" for a split.
     `max_abs`, `max_rel` and `ulp_max` are over all results, after cutting or joining. `ran` tells
-    what was padded or split. `inputs` are the numbers of the call: "fixture", or others of their
-    kind, all "low", all "high", or low and high ones in turn, "mixed" and "reversed".
+    what was padded or split. `inputs` are the numbers of the call, as the bundle format's page
+    lists them.
     """
 
     sizes: dict[str, Positive]

@@ -18,6 +18,29 @@ from aotc.check.trial_inputs import (
     trial_inputs,
 )
 
+ROW_VALUES = {"nan-row": np.nan, "infinite-row": np.inf, "fill-row": 7.0, "equal-rows": None}
+
+
+@pytest.mark.parametrize("kind", ROW_VALUES)
+def test_odd_rows_differ_along_dimensions_alone(kind: str) -> None:
+    leaf = {"fill": np.float32(7), "fixed_axes": (False, True)}
+    made = _one(kind, **leaf)
+    rest = FLOATING[:1] if kind == "equal-rows" else FLOATING[:-1]
+    assert (made[:-1] == rest).all()
+    last = FLOATING[0] if kind == "equal-rows" else np.float32(ROW_VALUES[kind])
+    assert np.array_equal(made[-1], np.broadcast_to(last, (64,)), equal_nan=True)
+    same = [{"is_fixed": True}, {"is_made": True}, {"fixed_axes": (True, True)}]
+    same += [{"bounds": (-9.0, 5.0)}] if kind != "equal-rows" else []
+    for more in same if kind in ("fill-row", "equal-rows") else same[::2]:
+        assert (_one(kind, **{**leaf, **more}) == FLOATING).all()
+
+
+def test_a_row_of_integers_is_one_that_callers_may_pass() -> None:
+    leaf = {"sample": np.int32([3, 4]), "fill": np.int32(0), "fixed_axes": (False,)}
+    assert _one("fill-row", **leaf).tolist() == [3, 4]
+    assert _one("fill-row", **leaf, bounds=(0, 9)).tolist() == [3, 0]
+
+
 FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e8m0fnu")
 INTEGERS = ("int4", "uint4", "int8", "int32", "uint32", "int64", "uint64")
 SHAPES = ((), (1,), (6,), (1, 5), (3, 4), (0, 4))

@@ -175,6 +175,7 @@ def test_integers_of_a_range_are_filled_with_its_edges_beside_numbers_of_the_oth
         ("declared", "high"): "0",
         ("declared", "mixed"): "0",
         ("declared", "reversed"): "0",
+        ("declared", "fill-row"): "0",
     }
     assert filled["largest", "fixture"]["x"] == str(np.finfo(np.float32).max)
 

@@ -33,7 +33,7 @@ ENTRY = EntryTrials("f", rtol=0.0, atol=0.0)
 
 def tried(trial: Trial, subject: Subject, inputs: list[Array], expected: list[Array]) -> Difference:
     """The difference of a trial from plain JAX's results, to the bit."""
-    return difference(run(trial, subject, inputs), expected, subject.outputs, 0.0, 0.0)
+    return difference(trial, run(trial, subject, inputs), expected, subject.outputs, 0.0, 0.0)
 
 
 def numbers(*shape: int) -> Array:
