@@ -233,7 +233,8 @@ def test_a_split_that_differs_is_refused_with_its_parts() -> None:
 def test_the_evidence_says_what_ran() -> None:
     both = replace(PADDED, dimensions=("batch", "seq"))
     entry = replace(ENTRY, trials=(PADDED, both))
-    proof = proofs(of(entry, [GOOD, replace(BAD, max_abs=np.inf)]), TrialRan.PLAIN_JAX)
+    found = [Outcome(Trial(call(2, 3)), GOOD), *of(entry, [GOOD, replace(BAD, max_abs=np.inf)])]
+    proof = proofs(found, TrialRan.PLAIN_JAX)
     assert [len(proof["seq"]), len(proof["batch"])] == [2, 1]
     trial = proof["batch"][0]
     assert (trial.max_abs, trial.max_rel, trial.ran) == ("inf", "0.25", TrialRan.PLAIN_JAX)
