@@ -126,7 +126,7 @@ MISTAKES = {
     "weights have each other's names": Mistake(
         "aotc/capture/weight_sets.py",
         "made = {path or ALONE: np.asarray(leaf) for path, leaf in named}",
-        "made = {p: np.asarray(leaf) for (p, _), (_, leaf) in zip(named, named[::-1])}",
+        "made = {p or ALONE: np.asarray(x) for (p, _), (_, x) in zip(named, named[::-1])}",
         "AOTC-E959",
     ),
     "Python numbers are strongly typed": Mistake(

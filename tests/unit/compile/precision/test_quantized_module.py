@@ -49,12 +49,6 @@ def carried(x: Any, w: Any) -> Any:
     return lax.fori_loop(0, 3, lambda _, pair: (pair[0] @ pair[1], pair[1] * 2), (x, w))[0]
 
 
-def looped(x: Any, w: Any) -> Any:
-    """Multiply by a weight in a loop, and by what the loop returns."""
-    x, w = lax.while_loop(lambda p: p[0].sum() < 9, lambda p: (p[0] @ p[1], p[1]), (x, w))
-    return x @ w.T
-
-
 def returned(x: Any, w: Any) -> Any:
     return lax.while_loop(lambda p: p[0].sum() < 9, lambda p: (p[0] @ p[2], p[2], p[2]), (x, x, w))[
         :2
@@ -100,7 +94,6 @@ def layer(x: Any, w: Any) -> Any:
         (lambda x, w: (x @ w, w), [(3, 8), (8, 4)], {Product((0,)), OtherUse("a result")}),
         (lambda x, w: x, [(3, 8), (8, 4)], set()),
         (lambda x, w: narrow(x) @ narrow(w), [(3, 8), (8, 4)], {Product((0,))}),
-        (looped, [(8, 8), (8, 8)], {Product((0,)), Product((1,))}),
         (returned, [(8, 8), (8, 8)], {Product((0,)), OtherUse("stablehlo.return")}),
         (branched, [(8, 8), (8, 8)], {Product((0,)), OtherUse("stablehlo.return")}),
     ],
@@ -110,6 +103,28 @@ def test_uses_of_finds_products_and_the_axes_that_they_sum(
 ) -> None:
     found = uses(function, *(np.ones(shape, np.float32) for shape in shapes))
     assert found == expected
+
+
+LOOP = """
+func.func public @main(%x: tensor<8x8xf32>, %w: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %0:2 = stablehlo.while(%a = %x, %b = %w) : tensor<8x8xf32>, tensor<8x8xf32>
+  cond {
+    %c = stablehlo.constant dense<false> : tensor<i1>
+    stablehlo.return %c : tensor<i1>
+  } do {
+    %d = stablehlo.dot_general %a, %b, contracting_dims = [1] x [0] : MATRICES
+    stablehlo.return %d, %b : tensor<8x8xf32>, tensor<8x8xf32>
+  }
+  %1 = stablehlo.dot_general %0#0, %0#1, contracting_dims = [1] x [1] : MATRICES
+  return %1 : tensor<8x8xf32>
+}
+""".replace("MATRICES", "(tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>")
+
+
+def test_uses_of_finds_products_behind_a_loop_that_returns_a_weight() -> None:
+    with mlir_context.read_artifact(artifact(layer, X, W)).context:
+        module = ir.Module.parse(LOOP)
+    assert uses_of(module)[1] == {Product((0,)), Product((1,))}
 
 
 def test_uses_of_names_a_loop_that_changes_a_weight() -> None:
