@@ -75,6 +75,10 @@ def test_rejected_bundle_keeps_old(versions: Versions, tmp_path: Path, expected:
         served.process.send_signal(signal.SIGHUP)
         served.wait_for("serving", 2)
         assert served.post("/v2/repository/index")[1][0]["reason"] == ""
+        served.process.send_signal(signal.SIGHUP)
+        served.wait_for("unchanged")
+        counted = served.ask("GET", "/metrics")[2].decode()
+        assert 'aotc_reloads_total{code="",result="unchanged"} 1.0' in counted
 
 
 def minimum(text: str) -> str:
