@@ -226,13 +226,13 @@ def test_graphs_that_are_called_with_another_number_of_values_are_refused() -> N
 
 
 def nested(depth: int) -> torch_schema.Graph:
-    inner = torch_schema.Graph((), (), (), {}, {}, {})
+    inner = torch_schema.Graph((), (), (), {})
     for _ in range(depth):
         given = torch_schema.Argument(as_graph=torch_schema.GraphArgument("g", inner))
         node = torch_schema.Node(
             "higher_order.cond", (torch_schema.NamedArgument("g", given),), (), {}
         )
-        inner = torch_schema.Graph((), (), (node,), {}, {}, {})
+        inner = torch_schema.Graph((), (), (node,), {})
     return inner
 
 
