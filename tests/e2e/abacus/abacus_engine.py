@@ -82,7 +82,7 @@ def machine(threads: int | None, devices: int | None) -> None:
 
 
 def facts(platform: str) -> Accelerator | None:
-    """What this host has of it."""
+    """This host's device of a platform."""
     return Accelerator(platform, devices=1, kinds=(KIND,), plugin=version(DISTRIBUTION))
 
 
