@@ -290,8 +290,9 @@ def _excess_hint(call: Call, verdict: Verdict) -> str:
             return "raise `tolerance`: both results are as close to those in float64"
         case "plain JAX":
             return (
-                "the executable is right and plain JAX is wrong, as StableHLO's reference shows: "
-                "report it to jax, and write the operation in another way"
+                "the executable computes what was traced, as StableHLO's reference shows: if the "
+                "function depends on time, random numbers or Python's state, pass these as inputs; "
+                "else plain JAX is wrong: report it, and write the operation in another way"
             )
         case "both":
             return (

@@ -162,10 +162,13 @@ class PlainTrials:
         self._allowances: dict[Call, float] = {}
 
     def begin(self, plans: Plans) -> None:
-        """Start compiling everything for the sizes of the trials."""
-        for entry in (entry for entries in plans.values() for entry in entries):
+        """Start compiling everything for the sizes of the trials.
+
+        The capture traced the other way round: what depends on state of Python differs here.
+        """
+        for entry in reversed([entry for entries in plans.values() for entry in entries]):
             if not self._program.entry_points[entry.entry_point].recorded:
-                for trial in entry.trials:
+                for trial in reversed(entry.trials):
                     self._functions[entry.entry_point].begin(trial.call.sizes)
 
     def try_all(self, plans: Plans) -> None:
