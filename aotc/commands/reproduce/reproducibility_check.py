@@ -1,4 +1,4 @@
-"""Tells how two builds of one manifest differ, in the order of build stages.
+"""Differences between a build and another one of the same, in the order of build stages.
 
 The first difference may cause the others. `aotc build --check-reproducible` builds a second time.
 """
