@@ -67,6 +67,12 @@ def drops_equal(x):
 def like_padding(x):
     return alike(x).sum(1)
 
+TRACES = []
+
+def by_trace(x):
+    TRACES.append(x)
+    return x * len(TRACES)
+
 def below_zero(x, mask):
     return jnp.where(mask[:, None], x, 0).max(0)
 
@@ -285,6 +291,13 @@ def test_padding_that_leaks_is_refused_with_size_fill_output_and_error(tmp_path:
     assert "padded to rows=" in finding.found
     assert "max abs error" in finding.found
     assert "of 54 trials differ" in finding.found
+
+
+def test_state_of_python_that_a_trace_changes_is_noticed(tmp_path: Path) -> None:
+    findings = refused(tmp_path, "by_trace", "").findings
+    assert {(each.code, "Python's state" in each.hint) for each in findings} == {
+        ("AOTC-E951", True)
+    }
 
 
 def test_dependent_entries_are_not_split(tmp_path: Path, leaking: PlainTrials) -> None:

@@ -45,8 +45,7 @@ def with_texts(
                     entry = replace(entry, **{field: read(path), f"{field}_file": ""})
                 except (OSError, ValueError) as error:
                     # UnicodeDecodeError, or a path with a zero byte.
-                    found = unreadable_file(f"{place(table, index, entry)} {path}", error)
-                    findings.append(found)
+                    findings.append(unreadable_file(f"{place(table, index, entry)} {path}", error))
             entries.append(entry)
         tables[table] = tuple(entries)
     return replace(policy, **tables)
