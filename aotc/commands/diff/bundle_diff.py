@@ -111,7 +111,7 @@ class Diff:
 
     @property
     def is_same(self) -> bool:
-        """Return whether the bundles are equal, byte for byte: same root and targets of it."""
+        """Return whether the bundles have the same root digest and targets of it."""
         roots = self.before.root_digest == self.after.root_digest
         return roots and self.before.targets.keys() == self.after.targets.keys()
 

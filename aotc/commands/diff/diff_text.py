@@ -53,7 +53,7 @@ def diff_lines(diff: Diff) -> Iterator[str]:
         word = "verified" if side.verified else "signatures not checked"
         yield f"{sign} {side.bundle}  {side.name} {side.version}  {side.root_digest[:19]}  ({word})"
     if diff.is_same:
-        yield "the same, byte for byte"
+        yield "the same root digest and targets; blobs were not hashed"
         return
     rounding = [change for change in diff.changes if change.is_rounding]
     others = [change for change in diff.changes if not change.is_rounding]

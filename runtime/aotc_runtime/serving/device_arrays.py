@@ -202,16 +202,16 @@ def _from_number(value: complex, dtype: np.dtype[Any], where: str) -> Array:
 
 
 def _no_array(dtype: np.dtype[Any], value: object, more: str, where: str) -> AotcError:
-    found = with_article(type(value).__name__) + more
-    hint = f"pass `np.asarray(value, {_spelled(dtype)})`"
-    return refusal("AOTC-E605", where, found, expected=f"a {dtype.name} array", hint=hint)
+    is_masked = hasattr(value, "mask")
+    made = "value.filled(number)" if is_masked else f"np.asarray(value, {_spelled(dtype)})"
+    found, expected = with_article(type(value).__name__) + more, f"a {dtype.name} array"
+    return refusal("AOTC-E605", where, found, expected=expected, hint=f"pass `{made}`")
 
 
 def _wrong_dtype(array: Array, dtype: np.dtype[Any], where: str) -> AotcError:
     # numpy.save keeps no more than the width of types that are not numpy's own.
     is_same_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
-    call = f"x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})"
-    hint = f"convert the array: `{call}`"
+    hint = f"convert the array: `x.{'view' if is_same_bits else 'astype'}({_spelled(dtype)})`"
     return refusal("AOTC-E606", where, array.dtype.name, expected=dtype.name, hint=hint)
 
 

@@ -81,7 +81,11 @@ MASKED = np.ma.masked_array(np.ones(2, np.float32), mask=True)
     "value", [[1.0, 2.0], (1.0,), "1", None, {}, 1.0, 1, b"1", object(), MASKED, Broken()]
 )
 def test_what_is_no_array_is_refused(value: Any) -> None:
-    assert code(value, np.float32) == "AOTC-E605"
+    with pytest.raises(ShapeError) as caught:
+        as_array(value, np.dtype(np.float32), False, "x")
+    (finding,) = caught.value.findings
+    assert finding.code == "AOTC-E605"
+    assert ("filled" in finding.hint) == (value is MASKED)
 
 
 @pytest.mark.parametrize("other", [np.float64, np.float16, np.int32, ml_dtypes.bfloat16, np.bool_])
