@@ -76,6 +76,8 @@ docs: $(STAMP) out/docs/.installed ## Write the generated pages anew, and build 
 	$(BIN)/python -m scripts.error_codes
 	$(BIN)/python -m scripts.command_reference
 	out/docs/bin/mkdocs build --strict
+	$(MAKE) vectors
+	tar --create --gzip --file out/site/reference/vectors.tar.gz --directory out vectors
 
 docs-serve: out/docs/.installed ## Show the site on http://127.0.0.1:8000 while you write
 	out/docs/bin/mkdocs serve
