@@ -224,12 +224,13 @@ class ExpectedWithin(_Part, frozen=True):
     """The tolerance within which fixture results match those of a model's framework.
 
     The rule is |actual - expected| <= atol + rtol * |expected|; both are decimals. `file` is as in
-    the build manifest.
+    the build manifest; `not_compared` has labels of profiles for which it has no results.
     """
 
     file: str
     rtol: str
     atol: str
+    not_compared: tuple[str, ...] = ()
 
 
 class ModelOrigin(_Part, frozen=True):

@@ -148,7 +148,6 @@ class CapturedEntryPoint:
         calls: Custom call to the line of the program that makes it.
         recorded: Whether fixture results were recorded elsewhere, not computed by plain JAX here.
         model: The file that it was made from; None for a function.
-        unexpected: Labels of profiles without recorded results of the framework.
         uncompiled: Label to digest of programs that only plain JAX runs: at the sizes of trials,
             and on one device instead of a mesh. UNTRACED if it could not be traced there.
         precision: Of its weights; None for the program as it is written.
@@ -175,7 +174,6 @@ class CapturedEntryPoint:
     calls: dict[str, str] = field(default_factory=dict)
     recorded: bool = False
     model: ModelOrigin | None = None
-    unexpected: tuple[str, ...] = ()
     uncompiled: dict[str, str] = field(default_factory=dict)
     precision: AppliedPrecision | None = None
 

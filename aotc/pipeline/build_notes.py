@@ -56,12 +56,13 @@ def not_computed(program: CapturedProgram) -> Iterator[str]:
                 f"the results that {name} is compared with were recorded elsewhere: plain JAX did "
                 "not run it in this build"
             )
-        if entry_point.unexpected:
+        expected = entry_point.model.expected if entry_point.model else None
+        if expected and expected.not_compared:
             yield (
-                f"{', '.join(entry_point.unexpected)}: not compared with what was recorded for "
+                f"{', '.join(expected.not_compared)}: not compared with what was recorded for "
                 f"{name}, which has other sizes; record results of these profiles too"
             )
-        if entry_point.model and entry_point.model.expected is UNSET:
+        if entry_point.model and expected is UNSET:
             yield (
                 f"{name} is compared with {entry_point.model.file} as it was read, and the reading "
                 "with nothing: record what its framework gives, as `expected` in its fixtures"

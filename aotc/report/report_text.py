@@ -317,6 +317,8 @@ def made_of(model: dict[str, Any], *, has_precision: bool = False) -> str:
         within = f"{expected['atol']} + {expected['rtol']} * |expected|"
         whose = "before weights were rounded, it gave" if has_precision else "gives"
         checked = f"{whose} what {expected['file']} has, within {within}"
+        if missing := ", ".join(expected["not_compared"]):
+            checked += f"; not compared: {missing}"
     return f"made of {model['file']} ({by}); {checked}"
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from msgspec import UNSET
 
 from aotc.bundle.read.bundle_review import Review, review
-from aotc.commands.explain.representations import Stage, explain
+from aotc.commands.explain.representations import explain
+from aotc.compile.mlir.module_texts import Form
 from aotc.compile.target_files import list_targets, read_target
 from aotc.pipeline.build import build
 from aotc.pipeline.target_check import check_target
@@ -120,7 +121,7 @@ def reviewed_example(name: str, path: Path, target: str) -> Review:
 
 def require_hlo_as_counted(found: Review) -> None:
     """The optimized HLO that is shown has as many instructions as the evidence counts."""
-    shown = explain(found, "predict", Stage.HLO, {}, None)
+    shown = explain(found, "predict", Form.HLO, {}, None)
     told = {tuple(e.record.sizes.values()): e.evidence for e in found.executables()}
     assert len(shown) == len(told)
     for each in shown:

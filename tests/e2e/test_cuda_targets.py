@@ -12,8 +12,9 @@ from msgspec import UNSET
 
 from aotc.base.errors import CompileError
 from aotc.bundle.read.bundle_review import Review
-from aotc.commands.explain.representations import Stage, explain
+from aotc.commands.explain.representations import explain
 from aotc.compile.compiler_registry import kind_of
+from aotc.compile.mlir.module_texts import Form
 from aotc.compile.target_files import file_text, read_target
 from aotc.engines.cuda import cuda_wheels, gpu_descriptions
 from aotc.pipeline.target_check import check_target
@@ -125,7 +126,7 @@ def test_the_plan_of_buffers_is_that_of_the_memory_analysis(reviewed: Review) ->
 
 def test_products_and_convolutions_are_those_that_run_without_autotuning(tmp_path: Path) -> None:
     review = reviewed_example("vision", tmp_path / "vision.aotb", "nvidia-h100")
-    for shown in explain(review, "predict", Stage.HLO, {}, None):
+    for shown in explain(review, "predict", Form.HLO, {}, None):
         assert "convolution(" in shown.text
         assert "__cudnn$" not in shown.text and "gemm_fusion" not in shown.text
 

@@ -360,7 +360,7 @@ def about(bundle: Path) -> Path:
     root = index["manifests"][0]["digest"]
     document = {
         "mediaType": SIGSTORE_TYPE,
-        "verificationMaterial": {},
+        "verificationMaterial": {"publicKey": {"hint": ""}},
         "dsseEnvelope": json.loads(envelope(to_json(statement_about(root)))),
     }
     path = bundle.with_name(f"{bundle.name}.sigstore.json")

@@ -99,7 +99,10 @@ def running(works: list[Callable[[], None]]) -> Iterator[list[threading.Thread]]
 def held(served: Served) -> set[float]:
     """Requests under way, and their bytes."""
     text = served.ask("GET", "/metrics")[2].decode()
-    return {float(n) for n in re.findall(r"^aotc_server_request(?:s|_bytes) (\S+)", text, re.M)}
+    return {
+        float(n)
+        for n in re.findall(r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)", text, re.M)
+    }
 
 
 FORGED: tuple[Callable[[bytes], bytes], ...] = (

@@ -11,7 +11,7 @@ from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
-from aotc_serve.oci.sigstore_bundles import read_bundle
+from aotc_serve.oci.sigstore_bundles import Read, read_bundle
 
 
 def attach_sigstore(bundle: Path, file: Path) -> str:
@@ -21,18 +21,23 @@ def attach_sigstore(bundle: Path, file: Path) -> str:
     bundle for; BundleFormatError, IntegrityError.
     """
     root = read_root(open_streamed(bundle)).entry.digest
-    try:
-        read = read_bundle(read_file(file, limits.ENVELOPE_BYTES_MAX), str(file))
-    except BundleFormatError as error:
-        raise _none(file, error.findings[0].found) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise _none(file, getattr(error, "strerror", None) or str(error)) from error
+    read = read_sigstore(file)
     if not read.is_about(root):
         found = ", ".join(map(str, read.subjects))
         cause = "sigstore-bundle-is-for-another-bundle"
         raise refusal("AOTC-E029", str(file), found, cause=cause, expected=root)
     with_attestations(bundle, root, [read.envelope])
     return root
+
+
+def read_sigstore(file: Path) -> Read:
+    """Return what a Sigstore bundle attests. Raises UsageError (AOTC-E029) if it is none."""
+    try:
+        return read_bundle(read_file(file, limits.ENVELOPE_BYTES_MAX), str(file))
+    except BundleFormatError as error:
+        raise _none(file, error.findings[0].found) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise _none(file, getattr(error, "strerror", None) or str(error)) from error
 
 
 def _none(file: Path, found: str) -> AotcError:

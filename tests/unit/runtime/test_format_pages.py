@@ -72,6 +72,7 @@ def test_every_limit_is_stated() -> None:
         "ENVELOPE_BYTES_MAX": "4 MiB",
         "ATTESTATIONS_BYTES_MAX": "6 MiB",
         "ATTESTATION_MARKS_MAX": "2 048",
+        "MATERIAL_CHARACTERS_MAX": "64 KiB",
         "MATERIAL_MARKS_MAX": "512",
         "STATEMENT_MARKS_MAX": "262 144",
         "TRIED_BYTES_MAX": "128 MiB",

@@ -135,6 +135,7 @@ def test_same_bundle_gives_same_page(digits_bundle: Bundle, tmp_path: Path) -> N
     [
         (UNSET, "compared with none of its framework's"),
         (ExpectedWithin("e.npz", "0.001", "0.01"), "gives what e.npz has, within 0.01 + 0.001"),
+        (ExpectedWithin("e.npz", "0", "0", ("f[n=8]", "f[n=9]")), "not compared: f[n=8], f[n=9]"),
     ],
 )
 def test_review_is_told(lm_review: Review, expected: ExpectedWithin | UnsetType, said: str) -> None:
