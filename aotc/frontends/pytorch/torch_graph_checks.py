@@ -129,6 +129,8 @@ def _unknown(step: Step) -> Refused:
         return Refused(step, reason, FIXED if "random numbers" in reason else PAD)
     if step.target == "higher_order.wrap_with_autocast":
         return Refused(step, "dtypes that autocast chooses", DECOMPOSED)
+    if step.target == "higher_order.scan":
+        return Refused(step, "no operator of this frontend", "write the loop with `while_loop`")
     if step.target == SUBCLASS:
         return Refused(step, "a tensor subclass, such as torchao makes of weights", UNWRAP)
     hint = COMPOSED if packet[0] == "aten" else OTHERS
