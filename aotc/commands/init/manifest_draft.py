@@ -113,7 +113,11 @@ def draft(
         static=reader.static,
         ranges=reader.ranges,
         is_guessed=reader.is_guessed,
-        notes=(*reader.notes, *map(_left_out, answer.takes_any), *_cut_ranges(dimensions, answer)),
+        notes=(
+            *reader.notes,
+            *map(_left_out, answer.takes_any),
+            *_cut_ranges(request, dimensions, answer),
+        ),
         donate=tuple(answer.donate),
         recorded=request.recorded,
     )
@@ -144,17 +148,28 @@ def _dimensions(
     request: Request, reader: _ParameterReader, answer: Answer
 ) -> dict[str, DimensionDraft]:
     found: dict[str, DimensionDraft] = {}
+    of_file = _names_of_file(request, answer)
     for name in sorted(reader.axes):
-        stated = request.dimensions.get(name)
+        stated, its = request.dimensions.get(name), of_file.get(name, name)
         first, last = stated or (0, math.inf)
-        if own := tuple(size for size in answer.sizes.get(name, ()) if first <= size <= last):
+        if own := tuple(size for size in answer.sizes.get(its, ()) if first <= size <= last):
             found[name] = DimensionDraft(own[0], own[-1], own)
         elif stated:
             low, high = stated
             found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
         else:
             size = reader.sizes[name][0] if name in reader.sizes else 1
-            found[name] = _default_dimension(size, *answer.ranges.get(name, (None, None)))
+            found[name] = _default_dimension(size, *answer.ranges.get(its, (None, None)))
+    return found
+
+
+def _names_of_file(request: Request, answer: Answer) -> dict[str, str]:
+    """Map names of axes in `--input` options to those that a model file's axes have by default."""
+    found: dict[str, str] = {}
+    for parameter in answer.parameters:
+        given, own = request.inputs.get(parameter.name), parse_array(parameter.annotation or "")
+        if given and own and len(given.shape) == len(own.shape):
+            found |= {str(mine): str(its) for mine, its in zip(given.shape, own.shape, strict=True)}
     return found
 
 
@@ -170,10 +185,13 @@ def _default_dimension(size: int, least: int | None, most: int | None) -> Dimens
     return DimensionDraft(low, high, tuple(profiles))
 
 
-def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Iterator[str]:
+def _cut_ranges(
+    request: Request, dimensions: Mapping[str, DimensionDraft], answer: Answer
+) -> Iterator[str]:
     """Yield a sentence for each dimension whose range is shorter than that of a model file."""
+    of_file = _names_of_file(request, answer)
     for name, draft in dimensions.items():
-        _, most = answer.ranges.get(name, (None, None))
+        _, most = answer.ranges.get(of_file.get(name, name), (None, None))
         if most is not None and draft.high < most < 2**31:
             yield (
                 f"{name} is up to {draft.high} here, and up to {most} in the file: state the range "

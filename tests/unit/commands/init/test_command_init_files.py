@@ -70,20 +70,22 @@ def test_sizes_that_a_file_alone_has_are_the_profiles(aotc: Run, tmp_path: Path)
     assert manifest["dimensions"]["batch"] == {"range": [3, 8], "profiles": [3, 8]}
 
 
-def test_pytorch_file_keeps_range_and_batch_axis(aotc: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["x_1", "seq"])
+def test_pytorch_file_keeps_range_and_batch_axis(aotc: Run, tmp_path: Path, name: str) -> None:
     files = Path(__file__).parents[2] / "frontends" / "pytorch" / "files"
     path = tmp_path / "x.toml"
-    done = aotc("init", str(files / "sizes.pt2"), "-o", str(path))
+    named = [f"--input={each}=float32[batch,seq]" for each in "xy"] if name == "seq" else []
+    done = aotc("init", str(files / "sizes.pt2"), *named, "-o", str(path))
     assert done.exit_code == 0, done.stderr
     written = tomllib.loads(path.read_text())
     assert written["dimensions"] == {
         "batch": {"range": [2, 20], "profiles": [2, 8, 20]},
-        "x_1": {"range": [2, 9], "profiles": [2, 8, 9]},
+        name: {"range": [2, 9], "profiles": [2, 8, 9]},
     }
     (entry,) = written["entry_points"].values()
     assert {name: leaf["shape"] for name, leaf in entry["inputs"].items()} == {
-        "x": ["batch", "x_1"],
-        "y": ["batch", "x_1"],
+        "x": ["batch", name],
+        "y": ["batch", name],
     }
 
 
