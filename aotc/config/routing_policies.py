@@ -10,7 +10,7 @@ The value of `meanwhile` may be a table as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -160,6 +160,7 @@ def check_policies(
     """Require inputs that suit the policies."""
     leaves = all_leaves(inputs)
     lengths: dict[str, str] = {}
+    pads = {name: plan for name, p in policies.items() if isinstance(plan := at_once(p), Pad)}
     for dimension, policy in policies.items():
         at: KeyPath = (*path, dimension)
         if isinstance(policy, CompileHere):
@@ -172,7 +173,8 @@ def check_policies(
             for key, parameter in (("mask", plan.mask), ("length", plan.length)):
                 if parameter:
                     place = (*at, key)
-                    yield from _check_mask_or_length(place, parameter, dimension, inputs, donated)
+                    shape = [d for d in pads if d == dimension or pads[d].mask == parameter]
+                    yield from _check_mask_or_length(place, parameter, shape, inputs, donated)
             if plan.length in lengths:
                 found = f"{plan.length}, the length of {lengths[plan.length]}"
                 hint = "add a parameter for this length to the function"
@@ -241,14 +243,17 @@ def _misfit(value: Fill, dtype: DType | KeyImpl | None) -> str | None:
 def _check_mask_or_length(
     path: KeyPath,
     parameter: str,
-    dimension: str,
+    shape: Sequence[str],
     inputs: Mapping[str, InputTree],
     donated: Collection[str],
 ) -> Iterator[Problem]:
-    """Require that a parameter of the loader is an input of the right dtype and shape."""
+    """Require that a parameter of the loader is an input of the right dtype and shape.
+
+    `shape` are the dimensions whose policies name it.
+    """
     is_mask = path[-1] == "mask"
     if parameter not in inputs:
-        example = f'["{dimension}"], dtype = "bool"' if is_mask else '[], dtype = "int32"'
+        example = f'{spell(shape)}, dtype = "bool"' if is_mask else '[], dtype = "int32"'
         hint = f"add inputs.{parameter} = {{ shape = {example} }}"
         yield unknown_reference(path, "input", parameter, inputs, hint)
         return
@@ -256,10 +261,10 @@ def _check_mask_or_length(
     if isinstance(tree, InputLeaf):
         is_good = tree.stated is DType.INT32 and not tree.shape
         if is_mask:
-            is_good = tree.stated is DType.BOOL and dimension in tree.shape
+            is_good = tree.stated is DType.BOOL and {*shape} <= {*tree.shape}
         found = f"{tree.stated.value if tree.stated else 'of no stated dtype, '}{spell(tree.shape)}"
     if not is_good:
-        expected = f"a bool array with {dimension} in its shape"
+        expected = f"a bool array with {' and '.join(shape)} in its shape"
         expected = expected if is_mask else "an int32 scalar, shape = []"
         found, hint = f"{parameter}, {found}", "correct the input, or name another"
         yield Problem("AOTC-E805", path, hint, expected=expected, found=found)

@@ -17,7 +17,8 @@ from aotc.config.build_manifest import (
     profiles_of,
     read_build_manifest,
 )
-from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
+from aotc.config.routing_policies import check_policies
+from aotc_runtime.schema.bundle_manifest import DType, KeyImpl, Pad
 from aotc_runtime.schema.tensor_text import KEY_DTYPES
 
 Read = Callable[[str | bytes], BuildManifest]
@@ -153,3 +154,13 @@ def test_a_relative_path_starts_at_the_manifest_and_not_at_the_current_folder(
     assert manifest.path == Path("../m.toml")
     source = manifest.weights["params"].source
     assert source is not None and source[""].path.is_file()
+
+
+def test_a_mask_of_two_dimensions_has_both_in_its_shape() -> None:
+    pad = Pad(fill={}, mask="m", length="", proof=())
+    policies, x = {"batch": pad, "seq": pad}, InputLeaf(("batch", "seq"), DType.FLOAT32)
+    hint = 'add inputs.m = { shape = ["batch", "seq"], dtype = "bool" }'
+    assert [each.hint for each in check_policies(policies, (), {"x": x}, ())] == [hint] * 2
+    mask = InputLeaf(("batch",), DType.BOOL)
+    for each in check_policies(policies, (), {"x": x, "m": mask}, ()):
+        assert each.code == "AOTC-E805" and "batch and seq" in (each.expected or "")
