@@ -52,7 +52,10 @@ def came_of(client: subprocess.Popen[str]) -> dict[str, int]:
 def held(served: Served) -> set[float]:
     """Requests under way, and their bytes."""
     text = served.ask("GET", "/metrics")[2].decode()
-    return {float(n) for n in re.findall(r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)", text, re.M)}
+    return {
+        float(n)
+        for n in re.findall(r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)", text, re.M)
+    }
 
 
 @BOTH
