@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -87,6 +88,12 @@ class Served(Client):
         listening = self.wait_for("listening")
         self.port = int(listening["http"].rpartition(":")[2])
         self.grpc = listening.get("grpc", "")
+
+    def held(self) -> set[float]:
+        """Requests in flight of each model, and their bytes."""
+        text = self.ask("GET", "/metrics")[2].decode()
+        gauges = r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)"
+        return {float(number) for number in re.findall(gauges, text, re.M)}
 
     def _read(self) -> None:
         assert self.process.stdout is not None

@@ -166,20 +166,22 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
 
 
-def has_row(kind: str, leaf: TrialLeaf) -> bool:
-    """Return whether a kind of `ROWS` changes a leaf that carries a dimension."""
-    if leaf.is_fixed or all(leaf.fixed_axes):
+def _has_row(kind: str, leaf: TrialLeaf) -> bool:
+    """Return whether callers may pass a leaf with such a row, of `ROWS`, along a dimension."""
+    if all(leaf.fixed_axes):
         return False
     if kind in (NAN_ROW, INFINITE_ROW):
         return leaf.is_float and leaf.bounds is None
-    if leaf.is_made or kind == EQUAL_ROWS:
-        return not leaf.is_made
+    if leaf.is_made:
+        return False
+    if kind == EQUAL_ROWS:
+        return True
     is_free = leaf.is_float or leaf.is_key or leaf.dtype == np.bool_ or leaf.bounds is not None
     return bool(leaf.within(leaf.fill.real) if is_free else (leaf.sample == leaf.fill).any())
 
 
 def _with_rows(kind: str, leaf: TrialLeaf) -> Array:
-    if not has_row(kind, leaf):
+    if not _has_row(kind, leaf):
         return leaf.sample
     made = leaf.sample.copy()
     if kind == EQUAL_ROWS:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 WORDS = ("same", "near", "small", "rounding", "denormal", "overflow", "wrong", "state")
-"""How far results are apart: bit by bit the same, but for which NaN; by the last bits; by numbers
+"""Distances of results: bit by bit the same, but for which NaN; by the last bits; by numbers
 small beside others, or the sign of a zero; as close to those of float64 as plain JAX's; otherwise
 only where inputs have the smallest normal numbers; only where they have the largest; more; another
 result of the same call."""

@@ -3,7 +3,6 @@ every other client gets its own answers.
 """
 
 import contextlib
-import re
 import shutil
 import signal
 import socket
@@ -96,15 +95,6 @@ def running(works: list[Callable[[], None]]) -> Iterator[list[threading.Thread]]
             thread.join()
 
 
-def held(served: Served) -> set[float]:
-    """Requests under way, and their bytes."""
-    text = served.ask("GET", "/metrics")[2].decode()
-    return {
-        float(n)
-        for n in re.findall(r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)", text, re.M)
-    }
-
-
 FORGED: tuple[Callable[[bytes], bytes], ...] = (
     flipped,
     lambda data: data[: len(data) // 2],
@@ -140,7 +130,7 @@ def test_cancellation_is_isolated(options: tuple[str, ...], joins: Bundle, tmp_p
             finally:
                 is_over.set()
         assert wrong == []
-        until(lambda: held(served) == {0.0}, "it holds no request")
+        until(lambda: served.held() == {0.0}, "it holds no request")
         served.process.terminate()
         assert served.process.wait(30) == 0
         assert served.process.stderr is not None

@@ -59,7 +59,7 @@ def b64(data: bytes) -> str:
 
 
 def hint_of(signer: LocalSigner) -> str:
-    """As cosign writes it (internal/key/svkeypair.go)."""
+    """Spell a hint as cosign writes it (internal/key/svkeypair.go)."""
     return b64(bytes.fromhex(signer.key_id))
 
 
@@ -373,7 +373,7 @@ def test_junk_is_bounded_before_it_is_fetched(registry: Registry, tmp_path: Path
 
 
 def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_path: Path) -> None:
-    """As GitHub's attest attaches them, and `cosign attest` without a key."""
+    """Attach bundles as GitHub's attest does, and `cosign attest` without a key."""
     here, signer = Sigstore(), LocalSigner.ephemeral()
     registry.push()
     payload = to_json({**statement_about(ROOT), "predicate": ENDORSEMENT})

@@ -5,7 +5,6 @@ whose trace they are in: `make test-serve`.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import signal
 import subprocess
@@ -49,20 +48,11 @@ def came_of(client: subprocess.Popen[str]) -> dict[str, int]:
     return found
 
 
-def held(served: Served) -> set[float]:
-    """Requests under way, and their bytes."""
-    text = served.ask("GET", "/metrics")[2].decode()
-    return {
-        float(n)
-        for n in re.findall(r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)", text, re.M)
-    }
-
-
 @BOTH
 def test_cancelled_calls_leave_nothing(options: tuple[str, ...], types: Bundle) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert sum(came_of(started(served, "cancel")).values()) == 100
-        until(lambda: held(served) == {0.0}, "it holds no request")
+        until(lambda: served.held() == {0.0}, "it holds no request")
         assert came_of(started(served, "trace", "")) == {"answer": 1}
 
 
@@ -70,7 +60,7 @@ def test_cancelled_calls_leave_nothing(options: tuple[str, ...], types: Bundle) 
 def test_others_are_answered(options: tuple[str, ...], types: Bundle) -> None:
     with serving([types[0]], [types[1]], "--grpc-port", "0", *options, python=SERVER) as served:
         assert came_of(started(served, "beside")) == {"answer": 400}
-        until(lambda: held(served) == {0.0}, "it holds no request")
+        until(lambda: served.held() == {0.0}, "it holds no request")
 
 
 @BOTH

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from msgspec.structs import replace
+
 from aotc.base.errors import finding, raise_if
 from aotc.commands.init.init_request import (
     Answer,
@@ -100,6 +102,7 @@ def draft(
     reader = _ParameterReader(request)
     reader.read(answer)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
+    answer = _with_option_names(request, answer)
     dimensions = _dimensions(request, reader, answer)
     return Draft(
         name=name,
@@ -116,7 +119,7 @@ def draft(
         notes=(
             *reader.notes,
             *map(_left_out, answer.takes_any),
-            *_cut_ranges(request, dimensions, answer),
+            *_cut_ranges(dimensions, answer),
         ),
         donate=tuple(answer.donate),
         recorded=request.recorded,
@@ -148,29 +151,30 @@ def _dimensions(
     request: Request, reader: _ParameterReader, answer: Answer
 ) -> dict[str, DimensionDraft]:
     found: dict[str, DimensionDraft] = {}
-    of_file = _names_of_file(request, answer)
     for name in sorted(reader.axes):
-        stated, its = request.dimensions.get(name), of_file.get(name, name)
+        stated = request.dimensions.get(name)
         first, last = stated or (0, math.inf)
-        if own := tuple(size for size in answer.sizes.get(its, ()) if first <= size <= last):
+        if own := tuple(size for size in answer.sizes.get(name, ()) if first <= size <= last):
             found[name] = DimensionDraft(own[0], own[-1], own)
         elif stated:
             low, high = stated
             found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
         else:
             size = reader.sizes[name][0] if name in reader.sizes else 1
-            found[name] = _default_dimension(size, *answer.ranges.get(its, (None, None)))
+            found[name] = _default_dimension(size, *answer.ranges.get(name, (None, None)))
     return found
 
 
-def _names_of_file(request: Request, answer: Answer) -> dict[str, str]:
-    """Map names of axes in `--input` options to those that a model file's axes have by default."""
-    found: dict[str, str] = {}
+def _with_option_names(request: Request, answer: Answer) -> Answer:
+    """Return ranges and sizes of a model file also by the names that `--input` gives its axes."""
+    names: dict[str, str] = {}
     for parameter in answer.parameters:
         given, own = request.inputs.get(parameter.name), parse_array(parameter.annotation or "")
         if given and own and len(given.shape) == len(own.shape):
-            found |= {str(mine): str(its) for mine, its in zip(given.shape, own.shape, strict=True)}
-    return found
+            names |= {str(mine): str(its) for mine, its in zip(given.shape, own.shape, strict=True)}
+    ranges = {mine: answer.ranges[its] for mine, its in names.items() if its in answer.ranges}
+    sizes = {mine: answer.sizes[its] for mine, its in names.items() if its in answer.sizes}
+    return replace(answer, ranges=answer.ranges | ranges, sizes=answer.sizes | sizes)
 
 
 def _default_dimension(size: int, least: int | None, most: int | None) -> DimensionDraft:
@@ -185,13 +189,10 @@ def _default_dimension(size: int, least: int | None, most: int | None) -> Dimens
     return DimensionDraft(low, high, tuple(profiles))
 
 
-def _cut_ranges(
-    request: Request, dimensions: Mapping[str, DimensionDraft], answer: Answer
-) -> Iterator[str]:
+def _cut_ranges(dimensions: Mapping[str, DimensionDraft], answer: Answer) -> Iterator[str]:
     """Yield a sentence for each dimension whose range is shorter than that of a model file."""
-    of_file = _names_of_file(request, answer)
     for name, draft in dimensions.items():
-        _, most = answer.ranges.get(of_file.get(name, name), (None, None))
+        _, most = answer.ranges.get(name, (None, None))
         if most is not None and draft.high < most < 2**31:
             yield (
                 f"{name} is up to {draft.high} here, and up to {most} in the file: state the range "

@@ -76,7 +76,7 @@ FLOPS_OF_ONE = 10**12
 """Operations of a call that gets one value trial at least."""
 
 WITH_LOOPS = 2
-"""How many trials a program gets that has loops of unknown length, whose cost nobody knows."""
+"""Trials of a program that has loops of unknown length, whose cost nobody knows."""
 
 MOST_TELLING = ("nan", "magnitudes", "other", "infinite", "offset", "extreme")
 """The order in which value trials are kept where not all of them fit."""
