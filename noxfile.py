@@ -253,7 +253,14 @@ def more_models(session: nox.Session) -> None:
     _keras_models(session, keras)
     run(session, of_onnx, "-m", "tests.frontends.onnx_files.classical_models", str(onnx))
     folders = (str(torch / "models"), str(keras), str(onnx))
-    run(session, python, "-m", "tests.frontends.on_engines", str(OUT / "more-models"), *folders)
+    run(
+        session,
+        python,
+        "-m",
+        "scripts.models.models_on_engines",
+        str(OUT / "more-models"),
+        *folders,
+    )
 
 
 def _every_engine(*more: str) -> tuple[str, ...]:
@@ -269,9 +276,9 @@ def torch(session: nox.Session) -> None:
     recorded, here = OUT / "torch" / "recorded", ".venv/bin/python"
     python = _torch_models(session, recorded)
     with (recorded / "names").open("w", encoding="utf-8") as names:
-        session.run(here, "-m", "tests.frontends.pytorch.names", stdout=names, external=True)
-    operators = f"{_TORCH_SUITE}/make_operators.py"
-    run(session, python, operators, str(recorded), str(recorded / "names"))
+        session.run(here, "-m", "scripts.models.torch_names", stdout=names, external=True)
+    operators = ("-m", "scripts.models.torch_operators")
+    run(session, python, *operators, str(recorded), str(recorded / "names"))
     paths = ("-m", "torch", "-n", JOBS, _TORCH_SUITE, GUIDES)
     checkout_pytest(session, *paths, AOTC_TORCH=str(recorded))
 
@@ -279,7 +286,7 @@ def torch(session: nox.Session) -> None:
 def _torch_models(session: nox.Session, recorded: Path) -> str:
     """Export models, and return the Python that has torch."""
     python = environment(session, "torch/venv", "-r", f"{_TORCH_SUITE}/requirements.txt")
-    run(session, python, f"{_TORCH_SUITE}/make_models.py", str(recorded / "models"))
+    run(session, python, "-m", "scripts.models.torch_models", str(recorded / "models"))
     return python
 
 
@@ -302,8 +309,8 @@ def keras(session: nox.Session) -> None:
 
 def _keras_models(session: nox.Session, recorded: Path) -> str:
     """Save models, and return the Python that has Keras and TensorFlow."""
-    writer, script = _tensorflow(session), "tests/frontends/keras_files/make_models.py"
-    run(session, writer, script, str(recorded), CUDA_VISIBLE_DEVICES="")
+    writer, script = _tensorflow(session), "scripts.models.keras_models"
+    run(session, writer, "-m", script, str(recorded), CUDA_VISIBLE_DEVICES="")
     return writer
 
 
@@ -311,7 +318,7 @@ def _keras_models(session: nox.Session, recorded: Path) -> str:
 def tensorflow(session: nox.Session) -> None:
     """Import SavedModels and compare them with TensorFlow (1.5 GB)."""
     writer, recorded = _tensorflow(session), str(OUT / "tensorflow" / "recorded")
-    run(session, writer, "tests/frontends/tensorflow_files/make_saved_models.py", recorded)
+    run(session, writer, "-m", "scripts.models.saved_models", recorded)
     variables = {"AOTC_TENSORFLOW": recorded, "AOTC_TENSORFLOW_PYTHON": writer}
     checkout_pytest(session, "-m", "tensorflow", "tests/frontends/tensorflow_files", **variables)
 

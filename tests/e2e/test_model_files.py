@@ -121,7 +121,7 @@ def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Pat
     assert model.layers.keys() == {"first", "norm", "last"} and model.layers["last"] > 1
     reviewed = review(open_bundle(tmp_path / "kernel.aotb"), None, datetime.now(UTC))
     stated = reviewed.lines()["f"].layers["convolutions.pt2"]
-    assert all("make_files.py:" in line for layer in model.layers for line in stated[layer])
+    assert all("_files.py:" in line for layer in model.layers for line in stated[layer])
     found = loaded["f"](recorded["in/000"])
     np.testing.assert_allclose(found["scores"], recorded["out/scores"], rtol=1e-5, atol=1e-6)
     loaded.close()

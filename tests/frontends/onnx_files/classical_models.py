@@ -1,7 +1,7 @@
 """Models of scikit-learn, XGBoost and LightGBM as their exporters write them.
 
 `python -m tests.frontends.onnx_files.classical_models FOLDER` writes each with its inputs, for
-`tests.frontends.on_engines`.
+`scripts.models.models_on_engines`.
 """
 
 from __future__ import annotations

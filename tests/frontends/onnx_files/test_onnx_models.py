@@ -74,7 +74,7 @@ def test_classical_models_are_as_onnxruntime_computes_them() -> None:
 
 
 @pytest.mark.skipif(
-    not WRITTEN, reason="no models: export_torch.py and export_tensorflow.py make them"
+    not WRITTEN, reason="no models: scripts.models.onnx_of_torch and onnx_of_tensorflow make them"
 )
 @pytest.mark.parametrize("path", WRITTEN or [Path()], ids=lambda path: path.stem)
 def test_models_of_torch_and_tensorflow_are_as_these_compute_them(path: Path) -> None:

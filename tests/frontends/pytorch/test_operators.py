@@ -1,4 +1,4 @@
-"""Each operator against torch itself: the calls that `make_operators.py` recorded."""
+"""Each operator against torch itself: the calls that `torch_operators.py` recorded."""
 
 from __future__ import annotations
 

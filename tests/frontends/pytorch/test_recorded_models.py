@@ -1,4 +1,4 @@
-"""Whole models that `make_models.py` exported, against what torch returned eagerly."""
+"""Whole models that `torch_models.py` exported, against what torch returned eagerly."""
 
 from __future__ import annotations
 

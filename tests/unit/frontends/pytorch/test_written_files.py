@@ -61,7 +61,7 @@ def test_steps_belong_to_modules_and_lines_of_the_model() -> None:
     layers = read("convolutions").layers
     assert {"first", "norm", "last"} <= layers.keys()
     (line,) = layers["first"]
-    assert "make_files.py:" in line and line.endswith("relu_(self.norm(self.first(image)))")
+    assert "_files.py:" in line and line.endswith("relu_(self.norm(self.first(image)))")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_what_is_not_had_is_refused_at_once_with_the_lines_of_the_model() -> Non
     random, dropout = by_operator["aten.rand_like.default"], by_operator["aten.dropout.default"]
     assert "random numbers" in random[1] and "(and 1 more)" in random[0]
     assert "dropout in training" in dropout[1]
-    assert "make_files.py:" in dropout[0] and "torch.dropout(x, 0.5, True)" in dropout[0]
+    assert "_files.py:" in dropout[0] and "torch.dropout(x, 0.5, True)" in dropout[0]
     assert "no operator of this frontend" in by_operator["aten.special_airy_ai.default"][1]
 
 

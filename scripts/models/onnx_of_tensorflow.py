@@ -1,9 +1,9 @@
 """Writes models of Keras and TensorFlow as `.onnx` by tf2onnx, with inputs and their results.
 
-    PYTHON_WITH_TENSORFLOW tests/frontends/onnx_files/export_tensorflow.py FOLDER [NAME…]
+    PYTHON_WITH_TENSORFLOW -m scripts.models.onnx_of_tensorflow FOLDER [NAME…]
 
 It needs TensorFlow and tf2onnx, and nothing of aotc. Models of Keras are those of
-`tests/frontends/keras_files`; weights are random.
+`keras_models.py`; weights are random.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "keras_files"))
-
 import keras
 import numpy as np
 import tensorflow as tf
 import tf2onnx
-from make_models import MODELS
+
+from scripts.models.keras_models import MODELS
 
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 
@@ -43,7 +42,7 @@ KERAS = (
 
 
 def of_keras(name: str) -> tuple[Any, list[Any]]:
-    """Return a model of `make_models` as a function, and its inputs."""
+    """Return a model of `keras_models` as a function, and its inputs."""
     model, given = MODELS[name](np.random.default_rng(0))
     specs = [tf.TensorSpec(x.shape, x.dtype, f"x{i}") for i, x in enumerate(model.inputs)]
 

@@ -1,6 +1,6 @@
 """Builds models that other suites recorded for every engine, as a table of what became of each.
 
-`python -m tests.frontends.on_engines OUT FOLDER…`, where aotc and its engines are: of each
+`python -m scripts.models.models_on_engines OUT FOLDER…`, where aotc and its engines are: of each
 NAME.pt2, .onnx or .keras in the folders it builds one bundle for each engine, with the recorded
 inputs of its NAME.npz as the fixture. A build compares the executable with plain JAX at these and
 at its trials (other numbers, NaN, infinities, ends of ranges), and loads it. OUT/results.jsonl gets
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from aotc.base.errors import AotcError
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.capture.model_files.frontend_registry import read_model
 from aotc.pipeline.build import build
+from aotc_runtime.base.errors import AotcError
 
 ENGINES = ("xla", "onnxruntime", "openvino", "iree")
 

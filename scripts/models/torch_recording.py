@@ -16,7 +16,7 @@ import torch
 FOLDERS = re.compile(
     "|".join(
         re.escape(f"{folder}/")
-        for folder in (Path(torch.__file__).parents[1], Path(__file__).resolve().parents[3])
+        for folder in (Path(torch.__file__).parents[1], Path(__file__).resolve().parents[2])
     )
 )
 """Of this machine: they are left out of the traces in a file."""
@@ -58,10 +58,10 @@ def record(
     other: tuple[Any, ...] = (),
     gradients: bool = False,
 ) -> None:
-    """Write NAME.pt2 and NAME.npz: inputs (`in/N`) and what the module returns eagerly for them
-    (`out/PATH`). dynamic: `dynamic_shapes`.  other: further positional arguments, of other sizes,
-    recorded as `in1/N` and `out1/PATH`.  gradients: export with them, as whoever does not say
-    `no_grad` does.
+    """Write NAME.pt2 and NAME.npz: inputs (`in/N`) and the module's eager results (`out/PATH`).
+
+    dynamic: `dynamic_shapes`.  other: further positional arguments, of other sizes, recorded as
+    `in1/N` and `out1/PATH`.  gradients: export with them, as without `no_grad`.
     """
     warnings.simplefilter("ignore")
     module = module.eval()
@@ -120,9 +120,10 @@ def record_steps(
     training: bool = False,
     strict: bool = False,
 ) -> None:
-    """Write NAME.pt2 and NAME.npz of a module that its calls change: of the Nth of them the inputs
-    (`inN/I`), what it returns eagerly (`outN/PATH`), and, as they are afterwards, its inputs
-    (`afterN/I`) and what it owns (`stateN/NAME`).
+    """Write NAME.pt2 and NAME.npz of a module that its calls change.
+
+    Of the Nth call: the inputs (`inN/I`), the eager results (`outN/PATH`), and, as they are
+    afterwards, the inputs (`afterN/I`) and what the module owns (`stateN/NAME`).
     """
     warnings.simplefilter("ignore")
     module = module.train(training)

@@ -1,9 +1,9 @@
-"""Writes the small `.pt2` files beside it, and what torch returns for them. Runs where torch is.
+"""Writes the `.pt2` files of tests/unit/frontends/pytorch, and what torch returns for them.
 
-`python make_files.py`, in the environment that `make test-torch` makes, writes `files` anew.
+`python -m scripts.models.torch_files`, in the environment that `make test-torch` makes, writes them
+anew.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ import torch.ao.quantization.fx._decomposed  # noqa: F401  registers operators
 from torch import nn
 from torch.export import Dim
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parents[2] / "frontends" / "pytorch"))
+from scripts.models.torch_recording import record, record_steps, seed
 
-from record import record, record_steps, seed  # noqa: E402
+FILES = Path(__file__).parents[2] / "tests" / "unit" / "frontends" / "pytorch" / "files"
 
 
 class Convolutions(nn.Module):
@@ -109,8 +108,9 @@ class Trained(nn.Module):
 
 
 class Cache(nn.Module):
-    """Keys of what came before, written at a position and through views; a parameter that decays,
-    a buffer that is only written, and one that nothing changes.
+    """Earlier keys, written at a position and through views.
+
+    A parameter decays, a buffer is only written, and nothing changes another.
     """
 
     def __init__(self) -> None:
@@ -326,4 +326,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(HERE / "files")
+    main(FILES)

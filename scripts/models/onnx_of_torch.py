@@ -1,9 +1,9 @@
 """Writes models of torchvision, transformers and torch as `.onnx`, with inputs and eager results.
 
-    PYTHON_WITH_TORCH tests/frontends/onnx_files/export_torch.py FOLDER [NAME…]
+    PYTHON_WITH_TORCH -m scripts.models.onnx_of_torch FOLDER [NAME…]
 
 It needs torch, onnx and onnxscript, torchvision, timm and transformers, and nothing
-of aotc. Models are those of `tests/frontends/pytorch`; weights are random.
+of aotc. Models are those of `torch_models.py`; weights are random.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "pytorch"))
-
 import numpy as np
 import torch
-from make_models import CASES, Case, Tagger, UNet, case, image, settled
-from record import results, seed
 from torch import nn
+
+from scripts.models.torch_models import CASES, Case, Tagger, UNet, case, image, settled
+from scripts.models.torch_recording import results, seed
 
 AXES = {0: torch.export.Dim("batch", min=1, max=16)}
 

@@ -1,8 +1,8 @@
 """Records what torch's operators return: for arguments that torch's own tests use, and for our own.
 
-`python make_operators.py FOLDER NAMES` reads names of operators ("aten.add.Tensor"), one in a line,
-from the file NAMES and writes FOLDER/operators.json (arguments and results of each call) and
-FOLDER/operators.npz (their tensors).
+`python -m scripts.models.torch_operators FOLDER NAMES` reads names of operators
+("aten.add.Tensor"), one in a line, from the file NAMES, and writes FOLDER/operators.json (arguments
+and results of each call) and FOLDER/operators.npz (their tensors).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from edge_calls import edge_calls, quantized_calls, traced_calls
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.testing._internal.common_methods_invocations import op_db
+
+from scripts.models.torch_edge_calls import edge_calls, quantized_calls, traced_calls
 
 CALLS_MAX = 14
 """Calls of one operator; ELEMENTS_MAX: elements of the largest tensor in one."""
@@ -135,9 +136,7 @@ class Recorder(torch.fx.Interpreter):
 
 
 def traced(call: Callable[[], Any], records: Records) -> None:
-    """Run a call operator by operator: as programs have them that are not decomposed, and as core
-    ATen.
-    """
+    """Run a call operator by operator, as in programs without decompositions and as core ATen."""
     for whole in (True, False):
         Recorder(make_fx(lambda: call(), pre_dispatch=whole)(), records).run()
 
@@ -206,7 +205,7 @@ def main(folder: Path, names: Path) -> None:
                 records.call(op, args, kwargs)
             except (RuntimeError, IndexError, NotImplementedError, TypeError, ValueError):
                 refused[str(op)] += 1
-        print("torch refuses calls of edge_calls:", dict(refused))
+        print("torch refuses calls of torch_edge_calls:", dict(refused))
         records.by_value, records.counts = False, Counter()
         samples(records)
     (folder / "operators.json").write_text(json.dumps(records.calls), encoding="utf-8")

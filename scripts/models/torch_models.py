@@ -1,7 +1,7 @@
 """Exports whole models, made from configurations with random weights.
 
-`python make_models.py FOLDER [NAME …]` writes NAME.pt2 and NAME.npz there (`record.py`) and
-`failed.json` with what torch itself could not export.
+`python -m scripts.models.torch_models FOLDER [NAME …]` writes NAME.pt2 and NAME.npz there
+(`torch_recording.py`) and `failed.json` with what torch itself could not export.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import record, record_steps, seed
 from torch import nn
 from torch.export import Dim
+
+from scripts.models.torch_recording import record, record_steps, seed
 
 # timm imports torchvision, whose compiled operators fit a single torch. It insists on two of them.
 try:
@@ -64,9 +65,7 @@ def pytorch_image(name: str, size: int = 64, **options: Any) -> None:
 
 
 def settled(model: nn.Module) -> nn.Module:
-    """Statistics of normalization as after some training, not 0 and 1; no weight that hides what
-    came before.
-    """
+    """Set statistics of normalization as training does, and no weight to 0: it hides its input."""
     for parameter in model.parameters():
         if not parameter.detach().any():
             nn.init.normal_(parameter, 0, 0.05)
@@ -240,8 +239,9 @@ def branch() -> Case:
 
 
 def text(name: str, kind: str, given: Callable[[], dict[str, Any]], **options: Any) -> None:
-    """Add a model of transformers. kind: its class; the configuration is named like it.  given: the
-    arguments of a call.
+    """Add a model of transformers.
+
+    kind: its class; the configuration is named like it.  given: the arguments of a call.
     """
 
     def make() -> Case:

@@ -1,4 +1,4 @@
-"""Prints the operators of the frontend, one in a line, for `make_operators.py`."""
+"""Prints the operators of the frontend, one in a line, for `torch_operators.py`."""
 
 from aotc.frontends.pytorch.operators import OPERATORS
 from aotc.frontends.pytorch.operators.torch_scalars import FUNCTIONS

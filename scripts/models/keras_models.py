@@ -1,8 +1,8 @@
-"""`python make_models.py FOLDER`: models saved by Keras on TensorFlow, and what they compute there.
+"""Save models by Keras on TensorFlow, and what they compute there.
 
-Each has NAME.keras, and NAME.npz with its inputs (by their names) and its results (`result/N`, in
-the order of `keras.tree.flatten`). Weights are random, moving statistics too, so that a layer that
-is left out shows.
+`python -m scripts.models.keras_models FOLDER`. Each has NAME.keras, and NAME.npz with its inputs
+(by their names) and its results (`result/N`, in the order of `keras.tree.flatten`). Weights are
+random, moving statistics too, so that a layer that is left out shows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python make_saved_models.py FOLDER`: SavedModels, and inputs for them.
+"""`python -m scripts.models.saved_models FOLDER`: SavedModels, and inputs for them.
 
 Each is a folder NAME with NAME.json (signature, profiles) and NAME.npz (inputs) beside it; those
 whose name begins with `refused_` cannot be exported.
