@@ -1,7 +1,5 @@
 """Tests of the modules that may write files, which are few so that results survive a kill."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

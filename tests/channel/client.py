@@ -5,8 +5,6 @@ Nothing of TUF is done here: a policy is written that names the repository, the 
 what it kept is laid out as the suite wants to see it. Channels download no targets.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Cases of tuf-conformance that apply, with our command as the client: `make test-channel`."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Weights that Orbax has saved, read as Orbax reads them; damaged and hostile ones are refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -2,8 +2,6 @@
 a trust policy.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

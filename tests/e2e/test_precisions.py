@@ -1,7 +1,5 @@
 """Precisions of a build: weights stored in 8 or 4 bits, compared, recorded and required."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Programs that only look like these keep their arithmetic. Weights are the first arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
@@ -266,9 +264,7 @@ STRICT: Mapping[str, Program] = {
         (_whole(np.uint8, 5, DEPTH),),
     ),
     "zeros of rows, scales of columns": Program(
-        with_zeros_of_rows,
-        (W8[:COLUMNS], ROW, _whole(np.int8, COLUMNS)),
-        (X[:, :COLUMNS],),
+        with_zeros_of_rows, (W8[:COLUMNS], ROW, _whole(np.int8, COLUMNS)), (X[:, :COLUMNS],)
     ),
     "scales of the summed axis": Program(
         with_scales_of_rows, (W8[:COLUMNS], ROW), (X[:3, :COLUMNS],)

@@ -3,8 +3,6 @@
 Without `separate_registers` of IREE's worker each call of these programs fails.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 roots, timestamps and their authorities, a channel's files and what a host keeps of them.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

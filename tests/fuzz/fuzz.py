@@ -4,8 +4,6 @@ By atheris (extra `fuzz`), which stops at the first exception that is no AotcErr
 the input that raised it. OPTIONS are libFuzzer's.
 """
 
-from __future__ import annotations
-
 import sys
 
 import atheris

@@ -3,8 +3,6 @@
 Shared by the property tests and by the coverage-guided fuzzer.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Good inputs of every reader, from a good bundle and its policy:
 `python -m tests.fuzz.seeds BUNDLE POLICY FOLDER`."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

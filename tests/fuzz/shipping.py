@@ -1,7 +1,5 @@
 """Readers of what registries answer, of a store's files, and of what clients send to a server."""
 
-from __future__ import annotations
-
 import io
 import json
 import socket

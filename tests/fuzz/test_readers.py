@@ -1,7 +1,5 @@
 """Properties of every reader: any bytes, and good documents with something changed."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

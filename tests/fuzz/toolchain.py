@@ -2,8 +2,6 @@
 bundles say that nobody has verified yet, and of files that people hand on.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import zipfile

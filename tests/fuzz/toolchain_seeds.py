@@ -1,7 +1,5 @@
 """Good inputs of the toolchain's readers."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import io

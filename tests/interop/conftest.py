@@ -1,7 +1,5 @@
 """The folder that docs/guides/signing.md speaks of, and the tools it needs."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

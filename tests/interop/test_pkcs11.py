@@ -1,7 +1,5 @@
 """Keys in a real PKCS#11 token, SoftHSM 2: the bundle they sign is one our runtime loads."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Every way to verify that signing.md shows works as it stands, and refuses what is wrong."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

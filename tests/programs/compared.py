@@ -1,7 +1,5 @@
 """Results without jax beside those of plain JAX, by the structure that each side saw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

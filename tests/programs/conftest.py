@@ -1,7 +1,5 @@
 """Programs by others, built and served, and their results."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -16,8 +16,6 @@ A node is one of
   children and the names that jax gives.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -7,8 +7,6 @@ those of every call. Where the module's `STATES` says so, parts of a result are 
 call; `ADDED` names masks and lengths, which are the loader's to pass.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

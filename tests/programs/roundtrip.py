@@ -1,7 +1,5 @@
 """A program's way from its manifest to results without jax, each step as its user takes it."""
 
-from __future__ import annotations
-
 import os
 import resource
 import subprocess

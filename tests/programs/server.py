@@ -4,8 +4,6 @@ It makes the calls that `reference.py` recorded, with the same inputs, and write
 Classes that a server lacks are passed as docs/guides/serve.md says. States stay on the device.
 """
 
-from __future__ import annotations
-
 import collections
 import importlib.util
 import sys

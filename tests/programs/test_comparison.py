@@ -1,7 +1,5 @@
 """The judge of `test_programs.py`: it sees each side by itself, and what is not the same."""
 
-from __future__ import annotations
-
 import collections
 import importlib
 from pathlib import Path

@@ -4,8 +4,6 @@ Each `with_*.py` holds those of one library, and their build manifests. The libr
 in an environment of their own; without them, only the tables are read.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import textwrap

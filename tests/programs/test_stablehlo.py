@@ -6,8 +6,6 @@ arguments and what it returns is compared in Python. Functions of `tests/interpr
 and check their values one by one; here they return these.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

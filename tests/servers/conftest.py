@@ -1,7 +1,5 @@
 """The bundle that is served to clients of gRPC."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Arguments: address, what to do.  Prints what came of it as JSON.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

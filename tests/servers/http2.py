@@ -1,7 +1,5 @@
 """A client of gRPC that may do what no library lets one do: frames of HTTP/2, byte by byte."""
 
-from __future__ import annotations
-
 import re
 import socket
 import struct

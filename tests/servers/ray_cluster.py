@@ -1,7 +1,5 @@
 """A Ray cluster of two nodes on this machine, and what of it runs as processes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

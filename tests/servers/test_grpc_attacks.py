@@ -4,8 +4,6 @@ Beside each, other clients are answered over both protocols, and the process tak
 than it was told.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import zlib

@@ -2,8 +2,6 @@
 whose trace they are in: `make test-serve`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

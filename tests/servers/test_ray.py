@@ -1,7 +1,5 @@
 """Bundles on a Ray cluster of two nodes: `make test-ray`."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

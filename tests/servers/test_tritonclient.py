@@ -1,7 +1,5 @@
 """Served bundles as tritonclient sees them, over HTTP and gRPC: `make test-serve`."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

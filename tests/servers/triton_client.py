@@ -3,8 +3,6 @@
 Arguments: protocol (http or grpc), address.  Prints one line for each check that held.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """A bundle whose entry points take and give every datatype that the protocol has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.e2e.small_programs import build_signed

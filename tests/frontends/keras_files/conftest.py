@@ -1,7 +1,5 @@
 """Tests that need Keras, and what it computes on TensorFlow: `make test-keras` has both."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The text classifier under manifests/, built and served as Keras computes it on PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 error, and nothing of it happens.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

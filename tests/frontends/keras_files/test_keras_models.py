@@ -2,8 +2,6 @@
 documentation, from a model to a bundle that is called.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

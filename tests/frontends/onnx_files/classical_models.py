@@ -4,8 +4,6 @@
 `scripts.models.models_on_engines`.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Iterator

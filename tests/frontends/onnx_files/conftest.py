@@ -1,7 +1,5 @@
 """Tests that need the onnx wheel: `make test-onnx-frontend` installs it in out/onnx-frontend."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Small models, read as a build reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

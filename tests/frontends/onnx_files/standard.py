@@ -1,7 +1,5 @@
 """The node tests of the standard, as the onnx wheel holds them, through this frontend and jit."""
 
-from __future__ import annotations
-
 import sys
 import time
 import warnings

@@ -2,8 +2,6 @@
 what a second build does.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Operators where their definition leaves room: as onnxruntime and the standard's tests have it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Files that are damaged or malicious: one coded error, nothing executed, memory bounded."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole models: of the standard, of scikit-learn, XGBoost, LightGBM, torch and TensorFlow."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests of a read model: inputs, weights, constants, ranges, narrowing, varying sizes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """The standard's own node tests: all pass but those that are listed with a reason."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path

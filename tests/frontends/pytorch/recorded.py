@@ -1,7 +1,5 @@
 """Results that torch recorded, and the distance of others from them."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

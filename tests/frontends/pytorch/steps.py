@@ -1,7 +1,5 @@
 """Models that their calls change, call after call against what torch recorded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each operator against torch itself: the calls that `torch_operators.py` recorded."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from collections import defaultdict

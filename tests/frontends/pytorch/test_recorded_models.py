@@ -1,7 +1,5 @@
 """Whole models that `torch_models.py` exported, against what torch returned eagerly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

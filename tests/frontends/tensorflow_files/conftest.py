@@ -1,7 +1,5 @@
 """Tests that need TensorFlow, in an environment of its own: `make test-tensorflow` has it."""
 
-from __future__ import annotations
-
 import pytest
 
 

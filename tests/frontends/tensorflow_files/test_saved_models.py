@@ -2,8 +2,6 @@
 itself computes; and the walk of the documentation.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Entry points of distributions whose metadata and code do not belong together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,13 +2,7 @@
 
 import pytest
 
-from aotc.base.errors import (
-    CompileError,
-    UsageError,
-    family_of,
-    finding,
-    is_code,
-)
+from aotc.base.errors import CompileError, UsageError, family_of, finding, is_code
 from aotc_runtime.base.errors import BundleFormatError, Finding
 from aotc_runtime.base.errors import finding as runtime_finding
 

@@ -1,7 +1,5 @@
 """Evaluation data are cut into the calls that a bundle serves."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

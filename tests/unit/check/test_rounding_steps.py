@@ -1,7 +1,5 @@
 """Step allowances: another rounding of numbers between two steps passes, a wrong number fails."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from aotc.check.trial_truth import (
-    Truth,
-    Verdict,
-    second_opinion,
-    verdict_of,
-    worst_of,
-)
+from aotc.check.trial_truth import Truth, Verdict, second_opinion, verdict_of, worst_of
 
 EXACT = np.array([1000.0, 1e-3, 1.0, 2.0])
 PLAIN = EXACT.astype(np.float32)

@@ -104,10 +104,7 @@ HLO: dict[str, tuple[list[str], bool]] = {
     ),
     "an operation": (["%c = f32[] constant(-1)", "%a = f32[] log(%c)"], True),
     "an operation of numbers": (["%c = f32[] constant(2)", "%a = f32[] log(%c)"], False),
-    "an unknown operation of a constant": (
-        ["%c = f32[] constant(2)", "%a = f32[] erf(%c)"],
-        True,
-    ),
+    "an unknown operation of a constant": (["%c = f32[] constant(2)", "%a = f32[] erf(%c)"], True),
     "an unknown operation of a parameter": (
         ["%c = f32[] parameter(0)", "%a = f32[] erf(%c)"],
         False,

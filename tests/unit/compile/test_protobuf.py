@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from aotc.compile.binary import protobuf
 from aotc.compile.binary.protobuf import Field
-from aotc_runtime.formats.protobuf_wire import (
-    BYTES,
-    FIXED32,
-    FIXED64,
-    VARINT,
-)
+from aotc_runtime.formats.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT
 
 NUMBERS = st.integers(1, 2**29 - 1)
 FIELDS = st.one_of(

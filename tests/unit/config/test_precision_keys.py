@@ -1,7 +1,5 @@
 """Precisions in build manifests: what is read, and what no precision may say."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotc.base.errors import BuildManifestError, UsageError
-from aotc.config.build_manifest import (
-    BuildManifest,
-    decode_build_manifest,
-    encode_build_manifest,
-)
+from aotc.config.build_manifest import BuildManifest, decode_build_manifest, encode_build_manifest
 from aotc.config.manifest_sections import program_sections
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile, precisions_of

@@ -1,7 +1,5 @@
 """The worked example of bundle-format.md is right to the byte: by other code, and by ours."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Google's and Azure's libraries cannot be pointed at a server of ours; their branch is the same.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from base64 import b64decode, b64encode

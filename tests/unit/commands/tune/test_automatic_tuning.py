@@ -1,7 +1,5 @@
 """`tune = "auto"`, and how the field of variants is halved."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The search for precisions: what is built, left out and chosen, with outcomes made up here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Modules with quantized weights: which weights products take, and what the rewritten module is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,13 +16,7 @@ from aotc.check.rounding_steps import round_activations
 from aotc.compile.mlir import mlir_context
 from aotc.compile.precision.activations import integer_product
 from aotc.compile.precision.quantized_module import take_quantized
-from aotc.compile.precision.quantized_numbers import (
-    Array,
-    Scheme,
-    dequantize,
-    quantize,
-    stored,
-)
+from aotc.compile.precision.quantized_numbers import Array, Scheme, dequantize, quantize, stored
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 
 X = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)

@@ -1,7 +1,5 @@
 """The numbers of quantized weights, compared with qwix's formula written once more."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

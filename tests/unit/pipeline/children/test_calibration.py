@@ -1,7 +1,5 @@
 """Static scales: the largest factors in calls of the evaluation data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

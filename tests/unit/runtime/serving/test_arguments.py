@@ -13,11 +13,7 @@ import pytest
 
 from aotc_runtime.base.errors import ShapeError
 from aotc_runtime.schema.bundle_manifest import EntryPoint
-from aotc_runtime.schema.manifest_labels import (
-    passed_leaves,
-    passed_parameters,
-    positional_count,
-)
+from aotc_runtime.schema.manifest_labels import passed_leaves, passed_parameters, positional_count
 from aotc_runtime.schema.pytrees import Tree, builder, leaves
 from aotc_runtime.schema.result_records import Record
 from aotc_runtime.serving.call_signature import bind, signature_of
