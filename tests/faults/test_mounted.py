@@ -1,5 +1,4 @@
-"""Every writing command in a folder that is read-only, and builds with too little room for their
-temporary files: one error that says what to do, and no litter."""
+"""Full and read-only file systems, and limits of the size of files."""
 
 import json
 import os
@@ -16,7 +15,7 @@ from aotc.bundle.sign.signer import KeyType, generate_key_pair
 from aotc.bundle.trust.trust_text import write_policy
 from tests.conftest import Bundle
 
-from .mounted import UNSHARE
+from .mounted import UNSHARE, run
 from .tiny import MANIFEST, PROGRAM
 
 
@@ -123,3 +122,52 @@ def test_without_room_for_the_manifest_nothing_is_left(work: Path) -> None:
     (finding,) = ended["document"]["findings"]
     assert (finding["code"], Path(finding["where"]).name) == ("AOTC-E003", "tiny.toml")
     assert answer["litter"] == []
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+from aotc.cli.main import main
+main()
+"""
+
+TEMPORARY = "the directory for temporary files"
+
+
+@pytest.mark.parametrize(
+    ("limit", "where"),
+    [
+        pytest.param(0, TEMPORARY, id="before it begins"),
+        pytest.param(100_000, TEMPORARY, id="in the capture"),
+        pytest.param(200_000, TEMPORARY, id="in plain JAX"),
+        pytest.param(330_000, "tiny.aotb", id="in the bundle"),
+    ],
+)
+def test_a_build_that_may_write_no_large_file_says_so_and_leaves_nothing(
+    limit: int, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny.py").write_text(PROGRAM)
+    (tmp_path / "tiny.toml").write_text(MANIFEST)
+    temporary, output = tmp_path / "temporary", tmp_path / "tiny.aotb"
+    temporary.mkdir()
+    cache = tmp_path / "cache"
+    arguments = ["build", "tiny.toml", "-o", str(output), "--cache", str(cache)]
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(limit), *arguments, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        check=False,
+    )
+    (finding,) = json.loads(done.stdout)["findings"]
+    assert (finding["code"], done.returncode) == ("AOTC-E003", 2), finding
+    assert finding["where"] == (where if where == TEMPORARY else str(output))
+    assert done.stderr == b""
+    assert list(temporary.iterdir()) == [] and not output.exists()
+    assert not list(cache.rglob(".*"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    code, document = run(arguments)
+    assert code == 0, document
+    assert not [note for note in document["notes"] if "cache" in note]
