@@ -26,6 +26,7 @@ from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
+from tests.refusals import error_of
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -78,9 +79,7 @@ def opened(folder: Path, **more: Any) -> dict[str, Any]:
 
 def refused(folder: Path) -> str:
     """Return what the one finding says."""
-    with pytest.raises(CaptureError) as error:
-        opened(folder)
-    (finding,) = error.value.findings
+    (finding,) = error_of(CaptureError, opened, folder).findings
     assert finding.code == "AOTC-E830"
     return finding.found
 
@@ -199,26 +198,21 @@ def test_a_reader_that_is_ended_is_reported(saved: dict[str, Path]) -> None:
 
     with ThreadPoolExecutor(1) as beside:
         killed = beside.submit(kill)
-        with pytest.raises(CaptureError) as error:
-            opened(saved["ocdbt"])
+        error = error_of(CaptureError, opened, saved["ocdbt"])
         killed.result()
-    assert error.value.code == "AOTC-E835"
-    assert "SIGKILL" in error.value.findings[0].found
+    assert error.code == "AOTC-E835"
+    assert "SIGKILL" in error.findings[0].found
 
 
 def test_a_giant_shape_ends_the_reader(saved: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(saved["zarr"], tmp_path / "copy")
     giant(tmp_path / "copy")
-    with pytest.raises(CaptureError) as error:
-        opened(tmp_path / "copy")
-    assert error.value.code == "AOTC-E835"
+    assert error_of(CaptureError, opened, tmp_path / "copy").code == "AOTC-E835"
 
 
 def test_reader_memory_is_bounded(saved: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(MEMORY_VARIABLE, "1 MiB")
-    with pytest.raises(CaptureError) as error:
-        opened(saved["zarr"])
-    assert error.value.code in ("AOTC-E830", "AOTC-E835")
+    assert error_of(CaptureError, opened, saved["zarr"]).code in ("AOTC-E830", "AOTC-E835")
 
 
 def test_the_reader_reads_no_secrets(
@@ -265,9 +259,7 @@ def test_one_that_is_replaced_while_it_is_read_is_refused(
 
     monkeypatch.setattr(worker_parent, "run", replaced)
     spec = WeightsSpec(source={"": SourceFile("checkpoint", folder)})
-    with pytest.raises(CaptureError) as error:
-        open_weights(spec, WHERE)
-    assert error.value.code == "AOTC-E840"
+    assert error_of(CaptureError, open_weights, spec, WHERE).code == "AOTC-E840"
 
 
 def readers() -> Iterator[int]:

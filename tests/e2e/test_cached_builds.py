@@ -16,6 +16,7 @@ from aotc.pipeline import cached_backend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone
+from tests.refusals import error_of
 
 MANIFEST = """
 schema = 1
@@ -199,9 +200,8 @@ def test_manifest_edit_runs_what_it_changes_and_equals_a_clean_build(project: Pr
 def test_a_gate_is_asked_of_what_the_cache_has(project: Project) -> None:
     with (project.root / "two.toml").open("a") as manifest:
         manifest.write('[gates]\nforbid_operations = ["stablehlo.tanh"]\n')
-    with pytest.raises(BudgetExceededError) as refused:
-        project.build()
-    assert {finding.code for finding in refused.value.findings} == {"AOTC-E975"}
+    refused = error_of(BudgetExceededError, project.build)
+    assert {finding.code for finding in refused.findings} == {"AOTC-E975"}
 
 
 def test_only_read_variables_count(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,16 +284,14 @@ def test_other_toolchain_compiles_again(project: Project, monkeypatch: pytest.Mo
 def test_uncapturable_entry_points_are_all_reported_and_others_built(project: Project) -> None:
     for name, parameters in (("left", "params, x"), ("right", "x")):
         (project.root / f"{name}.py").write_text(f"def f({parameters}):\n    return x @ {name}\n")
-    with pytest.raises(CaptureError) as caught:
-        project.build(keep_going=False)
-    assert [finding.where for finding in caught.value.findings] == ["left[batch=1]"]
+    caught = error_of(CaptureError, project.build, keep_going=False)
+    assert [finding.where for finding in caught.findings] == ["left[batch=1]"]
     (project.root / "foreign.py").write_text(FOREIGN)
     right = MANIFEST[MANIFEST.index("[entry_points.right]") :]
     with (project.root / "two.toml").open("a") as manifest:
         manifest.write(right.replace("right", "foreign"))
-    with pytest.raises(CaptureError) as caught:
-        project.build(keep_going=True)
-    findings = caught.value.findings
+    caught = error_of(CaptureError, project.build, keep_going=True)
+    findings = caught.findings
     assert [f.where for f in findings[:2]] == ["left[batch=1]", "right[batch=1]"]
     codes = {(finding.where.partition("[")[0], finding.code) for finding in findings}
     assert codes == {
@@ -314,9 +312,8 @@ def test_uncapturable_entry_points_leave_others_compiled_and_checked(project: Pr
         manifest.write(right.replace("right", "whole").replace("float32", "int32"))
     (project.root / "two.aotb").unlink()
     done: list[Done] = []
-    with pytest.raises(CaptureError) as caught:
-        project.build(keep_going=True, on_done=done.append)
-    traced, fixtures = caught.value.findings
+    caught = error_of(CaptureError, project.build, keep_going=True, on_done=done.append)
+    traced, fixtures = caught.findings
     assert (traced.where, traced.code) == ("right[batch=1]", "AOTC-E829")
     assert "entry_points.whole.fixtures" in fixtures.where and fixtures.code == "AOTC-E831"
     names = {each.task.name for each in done}

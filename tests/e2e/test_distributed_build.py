@@ -19,6 +19,7 @@ from aotc.commands.dask.dask_cluster import connect
 from aotc.commands.dask.executor_option_service import on_executor
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cached_backend import on_this_host
+from tests.refusals import error_of
 from tests.waiting import until
 
 pytest.importorskip("distributed")
@@ -209,20 +210,15 @@ def test_lost_workers_end_the_build(dask: Dask, project: Path, tmp_path: Path, g
     "url", ["dask://127.0.0.1", "tcp://127.0.0.1:8786", "dask://[::1", "dask://h:port"]
 )
 def test_a_url_that_names_no_scheduler_is_refused(url: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        connect(url)
-    assert caught.value.code == "AOTC-E064"
+    assert error_of(UsageError, connect, url).code == "AOTC-E064"
 
 
 def test_a_missing_dask_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotc.commands.dask.dask_cluster.find_spec", lambda name: None)
-    with pytest.raises(UsageError) as caught:
-        connect("dask://127.0.0.1:1")
-    assert "'.[dask]'" in caught.value.findings[0].hint
+    caught = error_of(UsageError, connect, "dask://127.0.0.1:1")
+    assert "'.[dask]'" in caught.findings[0].hint
 
 
 def test_a_scheduler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aotc.commands.dask.dask_cluster.CONNECT_SECONDS", 1.0)
-    with pytest.raises(UsageError) as caught:
-        connect("dask://127.0.0.1:1")
-    assert caught.value.code == "AOTC-E065"
+    assert error_of(UsageError, connect, "dask://127.0.0.1:1").code == "AOTC-E065"

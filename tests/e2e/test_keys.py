@@ -21,6 +21,7 @@ from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.bundle_files import open_bundle
 from tests.conftest import Bundle, Once
+from tests.refusals import error_of
 
 PROGRAM = """
 from typing import NamedTuple
@@ -221,18 +222,14 @@ RBG = jax.random.key(0, impl="rbg")
 def test_keys_of_another_implementation_are_refused_naming_both(
     loaded: LoadedBundle, call: Callable[[LoadedBundle], Any], where: str, expected: str, found: str
 ) -> None:
-    with pytest.raises(ShapeError) as caught:
-        call(loaded)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(ShapeError, call, loaded).findings
     assert (finding.code, finding.where) == ("AOTC-E606", where)
     assert (finding.expected, finding.found) == (expected, found)
 
 
 @pytest.mark.parametrize("keys", [np.zeros(4, np.uint32), jax.random.key(0)], ids=["data", "key"])
 def test_keys_of_another_shape_are_refused_by_their_data(loaded: LoadedBundle, keys: Any) -> None:
-    with pytest.raises(ShapeError) as caught:
-        loaded["per_example"](keys)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(ShapeError, loaded["per_example"], keys).findings
     assert finding.code == "AOTC-E612"
     assert finding.expected == "uint32[batch, 2], data of key<fry>[batch]"
 

@@ -19,6 +19,7 @@ from aotc.pipeline.build import Built, build
 from aotc_runtime import LoadedBundle
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.refusals import error_of
 
 MANIFEST = """
 schema = 1
@@ -84,9 +85,7 @@ def test_a_model_file_is_built_compared_with_its_framework_and_served(folder: Pa
 def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> None:
     wrong = by_hand(X)
     wrong[1, 2] += 0.01
-    with pytest.raises(ParityError) as refused:
-        compared_with(folder, wrong)
-    (finding,) = refused.value.findings
+    (finding,) = error_of(ParityError, compared_with, folder, wrong).findings
     assert (finding.code, finding.where) == ("AOTC-E950", "f[n=4] result")
     assert finding.found.startswith("1 of 20 elements differ")
 
@@ -155,7 +154,5 @@ def test_a_buffer_is_a_state_that_calls_take_and_return(tmp_path: Path) -> None:
         np.testing.assert_allclose(np.asarray(found["result"]), recorded[f"out{step}/"], rtol=1e-6)
         state = found["state"]
         assert np.array_equal(np.asarray(state["count"]), recorded[f"state{step}/count"])
-        with pytest.raises(AotcError) as used_up:
-            np.asarray(before)
-        assert used_up.value.code == "AOTC-E631"
+        assert error_of(AotcError, np.asarray, before).code == "AOTC-E631"
     loaded.close()

@@ -46,6 +46,7 @@ from aotc_runtime.schema.bundle_manifest import (
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.manifest_consistency import check_consistency
 from tests.conftest import Once
+from tests.refusals import error_of
 
 PROGRAM = """
 import jax
@@ -269,9 +270,7 @@ def test_policies_reports_and_differences_tell_the_precision(folder: Path, tmp_p
         verified = CliRunner().invoke(cli, ["verify", str(bundle), "--trust", str(policy)])
         assert ("AOTC-E338" in verified.output, verified.exit_code != 0) == (is_refused,) * 2
         if is_refused:
-            with pytest.raises(TrustError) as error:
-                aotc_runtime.load(bundle, trust=policy)
-            assert error.value.code == "AOTC-E338"
+            assert error_of(TrustError, aotc_runtime.load, bundle, trust=policy).code == "AOTC-E338"
     shown = CliRunner().invoke(cli, ["trust", "show", str(policy)]).output
     assert "precisions  int4" in shown
     text = CliRunner().invoke(cli, ["inspect", str(bundle)]).output
@@ -506,9 +505,7 @@ def test_results_of_a_framework_are_compared_with_the_weights_of_the_program(
     np.savez(tmp_path / "expected.npz", result=predicted(params(), x))
     built(tmp_path, text)
     np.savez(tmp_path / "expected.npz", result=predicted(params(), x) + np.float32(0.01))
-    with pytest.raises(ParityError) as error:
-        built(tmp_path, text)
-    assert error.value.code == "AOTC-E950"
+    assert error_of(ParityError, built, tmp_path, text).code == "AOTC-E950"
 
 
 @pytest.mark.parametrize(
@@ -555,6 +552,5 @@ def test_a_precision_that_cannot_be_built(
 
 
 def refused(folder: Path, text: str, head: str = HEAD) -> Finding:
-    with pytest.raises(BuildManifestError) as error:
-        built(folder, text, head=head)
-    return error.value.findings[0]
+    error = error_of(BuildManifestError, built, folder, text, head=head)
+    return error.findings[0]

@@ -26,6 +26,7 @@ from aotc_runtime.schema.bundle_manifest import Symbolic, WeightArgument
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.system import host_probe
 from tests.conftest import Bundle, Once
+from tests.refusals import error_of
 
 Array = np.ndarray[Any, Any]
 
@@ -75,9 +76,7 @@ def check_encoded(result: Any, given: Array) -> None:
 
 
 def refused(call: Callable[..., Any], *arguments: Any) -> AotcError:
-    with pytest.raises(AotcError) as caught:
-        call(*arguments)
-    return caught.value
+    return error_of(AotcError, call, *arguments)
 
 
 def manifest_of(bundle: Path) -> dict[str, Any]:
@@ -120,11 +119,8 @@ def test_a_caller_cannot_pass_what_the_loader_passes(bundle: LoadedBundle) -> No
     given = tokens(2, 8)
     assert refused(bundle["encode"], given, given > 0, np.int32(8)).code == "AOTC-E601"
     for name in ("mask", "length"):
-        with pytest.raises(AotcError) as caught:
-            bundle["encode"](given, **{name: given > 0})
-        assert caught.value.findings[0].hint.startswith(
-            f"leave out {name}, which the loader passes"
-        )
+        caught = error_of(AotcError, bundle["encode"], given, **{name: given > 0})
+        assert caught.findings[0].hint.startswith(f"leave out {name}, which the loader passes")
 
 
 def test_leaks_show_that_padding_has_its_fill(built: Bundle, tmp_path: Path) -> None:

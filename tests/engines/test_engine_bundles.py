@@ -38,6 +38,7 @@ from tests.engines.sums import (
     write,
 )
 from tests.hostile.tampering import Documents, in_memory, policy_for, take_apart
+from tests.refusals import error_of
 
 
 def test_a_target_says_which_engine_and_release_its_code_is_for(sums: Path, other: Other) -> None:
@@ -116,9 +117,8 @@ def test_a_state_stays_with_the_engine_and_is_used_up(sums: Path) -> None:
             state, total = step.on_device(state, np.int32(token))
         assert np.asarray(state).tolist() == [0, 2, 0, 1, 0]
         assert float(np.asarray(total)) == 3.0
-        with pytest.raises(aotc_runtime.ShapeError) as caught:
-            step(before, np.int32(0))
-    assert caught.value.code == "AOTC-E631"
+        caught = error_of(aotc_runtime.ShapeError, step, before, np.int32(0))
+    assert caught.code == "AOTC-E631"
 
 
 KEPT = """
@@ -218,18 +218,16 @@ def test_an_engine_that_fails_at_a_call_without_another_one_ends_the_build(
         raise EngineFailedError(failed)
 
     monkeypatch.setattr(parity_process, "run", fails)
-    with pytest.raises(EngineFailedError) as caught:
-        make(tmp_path, write(tmp_path, other.listed))
-    assert caught.value.findings[0].title == "engine fails at a call"
+    caught = error_of(EngineFailedError, make, tmp_path, write(tmp_path, other.listed))
+    assert caught.findings[0].title == "engine fails at a call"
 
 
 def test_refused_operation_without_fallback_is_named(other: Other, tmp_path: Path) -> None:
     path = write(tmp_path, other.listed)
     path.write_text(path.read_text() + FACTORIZED)
-    with pytest.raises(aotc_runtime.AotcError) as caught:
-        make(tmp_path, path)
-    assert caught.value.code == "AOTC-E904"
-    assert "lapack_spotrf_ffi" in caught.value.findings[0].found
+    caught = error_of(aotc_runtime.AotcError, make, tmp_path, path)
+    assert caught.code == "AOTC-E904"
+    assert "lapack_spotrf_ffi" in caught.findings[0].found
 
 
 def test_without_the_package_its_name_and_version_are_told(sums: Path, other: Other) -> None:

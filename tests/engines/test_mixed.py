@@ -38,6 +38,7 @@ from tests.engines.sums import (
     write,
 )
 from tests.hostile.tampering import Documents, in_memory, take_apart
+from tests.refusals import error_of
 
 
 @pytest.fixture(scope="session")
@@ -110,9 +111,8 @@ def test_result_passed_to_another_engine_is_converted(mixed: Path, other: Other)
         again, total = loaded["step"].on_device(state, np.int32(3))
         assert np.asarray(again).tolist() == [0, 1, 0, 1, 0]
         assert float(np.asarray(total)) == 4.0
-        with pytest.raises(aotc_runtime.ShapeError) as caught:
-            loaded["step"](state, np.int32(0))
-        assert caught.value.code == "AOTC-E631", "a donated array is used up by any engine"
+        caught = error_of(aotc_runtime.ShapeError, loaded["step"], state, np.int32(0))
+        assert caught.code == "AOTC-E631", "a donated array is used up by any engine"
         assert loaded.report()["entry_points"]["step"]["conversions"] == {f"{other.name} to xla": 1}
         scores = loaded["predict"].on_device(IMAGE)["scores"]
         assert scores.device.platform == other.name
@@ -128,9 +128,7 @@ def test_a_bundle_that_is_closed_gives_nothing_to_either_engine(mixed: Path) -> 
     kept = loaded["predict"](IMAGE)["scores"]
     loaded.close()
     np.testing.assert_allclose(kept, IMAGE @ KERNEL + np.arange(3, dtype=np.float32), atol=1e-5)
-    with pytest.raises(aotc_runtime.ShapeError) as caught:
-        loaded["predict"](IMAGE)
-    assert caught.value.code == "AOTC-E633"
+    assert error_of(aotc_runtime.ShapeError, loaded["predict"], IMAGE).code == "AOTC-E633"
 
 
 @pytest.mark.parametrize("lacking", ["jaxlib", "the other"])
@@ -153,9 +151,8 @@ def test_verify_and_inspect_say_both(mixed: Path, other: Other) -> None:
     document = manifest_report(built.manifest)
     profiles = document["entry_points"]["predict"]["profiles"]
     assert [each["engine"] for each in profiles] == ["xla", other.name]
-    with pytest.raises(AotcError) as caught:
-        targets_run_by(other.runtime, {TARGET: built.manifest}, None, ())
-    assert caught.value.code == "AOTC-E505"
+    caught = error_of(AotcError, targets_run_by, other.runtime, {TARGET: built.manifest}, None, ())
+    assert caught.code == "AOTC-E505"
 
 
 @pytest.mark.parametrize("accepted", ["xla", "the other", "both"])
@@ -256,10 +253,9 @@ def test_contradictions_are_refused(mixed: Path, other: Other, which: str, tmp_p
     change, expected = CONTRADICTIONS[which]
     bundle = mixed / "mixed.aotb"
     path, policy = changed(bundle, tmp_path, lambda documents: change(documents, other.name))
-    with pytest.raises(BundleFormatError) as caught:
-        aotc_runtime.load(path, trust=policy)
-    assert caught.value.code == "AOTC-E118"
-    assert any(expected in found.expected for found in caught.value.findings)
+    caught = error_of(BundleFormatError, aotc_runtime.load, path, trust=policy)
+    assert caught.code == "AOTC-E118"
+    assert any(expected in found.expected for found in caught.findings)
 
 
 @pytest.mark.parametrize("whose", ["XLA's", "the other's"])
@@ -300,7 +296,6 @@ def test_the_golden_bundle_of_two_engines_is_loaded(engine: Other, tmp_path: Pat
 def test_mixed_needs_latency(tmp_path: Path, engines: str, more: str, found: str | None) -> None:
     path = write(tmp_path, engines)
     path.write_text(f"{path.read_text()}\n[tune]\nmixed = true\n{more}\n")
-    with pytest.raises(AotcError) as caught:
-        make(tmp_path, path)
-    assert caught.value.code == "AOTC-E809"
-    assert found in (None, caught.value.findings[0].found)
+    caught = error_of(AotcError, make, tmp_path, path)
+    assert caught.code == "AOTC-E809"
+    assert found in (None, caught.findings[0].found)

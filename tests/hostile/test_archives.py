@@ -11,6 +11,7 @@ from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.schema.trust_policy import TrustPolicy
 from aotc_runtime.system import layout_folder
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.refusals import error_of
 
 from .archives import archive, entries_of
 from .tampering import ACCEPTED, MemoryBundle, code_of, write_folder
@@ -35,9 +36,7 @@ def test_a_bundle_cut_anywhere_is_refused(
     path = tmp_path / "bundle.aotb"
     for length in {0, 1, 511, 512, 513, 1024, *range(1500, end_mark, 9973), end_mark}:
         path.write_bytes(data[:length])
-        with pytest.raises(BundleFormatError) as refused:
-            open_bundle(path)
-        assert refused.value.code == "AOTC-E103", length
+        assert error_of(BundleFormatError, open_bundle, path).code == "AOTC-E103", length
 
 
 def test_an_archive_without_its_padding_is_still_the_bundle(
@@ -65,9 +64,8 @@ def test_countless_folders_are_refused_unlisted(genuine: MemoryBundle, tmp_path:
     layout = write_folder(tmp_path / "layout", genuine)
     for number in range(layout_folder.FOLDERS_MAX - 2):
         (layout / "empty" / str(number)).mkdir(parents=True)
-    with pytest.raises(AotcError) as refused:
-        open_bundle(layout)
-    assert (refused.value.code, refused.value.findings[0].found) == ("AOTC-E109", "more")
+    refused = error_of(AotcError, open_bundle, layout)
+    assert (refused.code, refused.findings[0].found) == ("AOTC-E109", "more")
     (layout / "empty" / "0").rmdir()
     assert open_bundle(layout).digests() == genuine.digests()
 
@@ -78,6 +76,5 @@ def test_more_members_than_the_limit_are_refused(
     data = archive(entries_of(genuine))
     monkeypatch.setattr(limits, "BLOBS_MAX", len(genuine.members()) - 1)
     assert open_code(data, tmp_path) == "AOTC-E104"
-    with pytest.raises(AotcError) as refused:
-        open_bundle(write_folder(tmp_path / "layout", genuine))
-    assert refused.value.code == "AOTC-E109"
+    refused = error_of(AotcError, open_bundle, write_folder(tmp_path / "layout", genuine))
+    assert refused.code == "AOTC-E109"

@@ -15,6 +15,7 @@ import aotc_runtime
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.verify_bundle import Compatible
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 OWNERS = {
     "open_bundle": "aotc_runtime.loader.bundle_loader",
@@ -102,10 +103,9 @@ def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
     """Before it is hashed, the digests tell; afterwards executables are copies, and other weights
     do not match the fixtures."""
     meanwhile(step, lambda: rewritten(copy), monkeypatch)
-    with pytest.raises(AotcError) as refused:
-        aotc_runtime.load(copy, trust=digits_bundle[1])
+    refused = error_of(AotcError, aotc_runtime.load, copy, trust=digits_bundle[1])
     assert (
-        refused.value.code
+        refused.code
         == {
             "open_bundle": "AOTC-E106",
             "accept_bundle": "AOTC-E201",
@@ -121,9 +121,8 @@ def test_changed_file_is_verified_again(change: Change, copy: Path, digits_bundl
     command = [sys.executable, "-m", "aotc_runtime", "verify", copy, "--trust", digits_bundle[1]]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 0
     change(copy)
-    with pytest.raises(AotcError) as refused:
-        aotc_runtime.load(copy, trust=digits_bundle[1])
-    assert refused.value.code in ("AOTC-E103", "AOTC-E105", "AOTC-E108")
+    refused = error_of(AotcError, aotc_runtime.load, copy, trust=digits_bundle[1])
+    assert refused.code in ("AOTC-E103", "AOTC-E105", "AOTC-E108")
 
 
 TRUNCATED = """
@@ -182,6 +181,4 @@ def test_verify_of_a_truncated_file_is_refused(
 
 def test_file_cut_before_loading_is_refused(copy: Path, digits_bundle: Bundle) -> None:
     os.truncate(copy, 4096)
-    with pytest.raises(AotcError) as refused:
-        aotc_runtime.load(copy, trust=digits_bundle[1])
-    assert refused.value.code == "AOTC-E103"
+    assert error_of(AotcError, aotc_runtime.load, copy, trust=digits_bundle[1]).code == "AOTC-E103"

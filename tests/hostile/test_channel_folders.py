@@ -27,6 +27,7 @@ from aotc.cli.stop_signals import Stops
 from aotc.commands.channel.channel_host import Host
 from aotc.commands.channel.channel_repository import WAITING, Named, Repository
 from aotc_runtime.base.errors import AotcError
+from tests.refusals import error_of
 
 from .channels import INDEX, NEVER, Deployed, now
 
@@ -201,9 +202,7 @@ def test_nothing_is_signed_on_unsigned_metadata(attack: Attack, tmp_path: Path) 
     attack(deployed, old)
     before = {path.name: path.read_bytes() for path in deployed.served.iterdir()}
     assert sign(deployed, *deployed.release) == "AOTC-E027"
-    with pytest.raises(AotcError) as refused:
-        deployed.renew()
-    assert refused.value.code == "AOTC-E027"
+    assert error_of(AotcError, deployed.renew).code == "AOTC-E027"
     assert {path.name: path.read_bytes() for path in deployed.served.iterdir()} == before
 
 
@@ -242,9 +241,7 @@ def test_host_with_seen_state_rejects_older_state(attack: Attack, tmp_path: Path
     host.require_newest(Repository(deployed.served))
     host.keep(deployed.served)
     attack(deployed, old)
-    with pytest.raises(AotcError) as refused:
-        host.require_newest(Repository(deployed.served))
-    assert refused.value.code == "AOTC-E027"
+    assert error_of(AotcError, host.require_newest, Repository(deployed.served)).code == "AOTC-E027"
 
 
 def test_foreign_names_are_escaped(deployed: Deployed, capfd: pytest.CaptureFixture[str]) -> None:

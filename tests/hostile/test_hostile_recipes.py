@@ -25,6 +25,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
 from tests.conftest import MANIFESTS, Bundle
+from tests.refusals import error_of
 
 NONE = {"sha256": "0" * 64}
 
@@ -102,9 +103,7 @@ def manifest_named(name: str) -> Callable[[dict[str, Any]], None]:
 def test_a_name_that_no_build_records_is_refused_before_anybody_looks_it_up(
     forged: Forge, change: Callable[[dict[str, Any]], None], expected: str
 ) -> None:
-    with pytest.raises(ReproducibilityError) as caught:
-        read_recipe(forged(change), None)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(ReproducibilityError, read_recipe, forged(change), None).findings
     assert (finding.code, finding.expected) == ("AOTC-E945", expected)
     assert len(finding.found) < 1000
 
@@ -165,12 +164,11 @@ def test_files_outside_of_the_sources_are_named_and_not_read(forged: Forge, tmp_
         for name in outside:
             build["resolvedDependencies"].append({"name": name, "digest": digest})
 
-    with pytest.raises(ReproducibilityError) as caught:
-        reproduce(forged(change), MANIFESTS)
-    assert sorted((f.code, f.where) for f in caught.value.findings) == sorted(
+    caught = error_of(ReproducibilityError, reproduce, forged(change), MANIFESTS)
+    assert sorted((f.code, f.where) for f in caught.findings) == sorted(
         ("AOTC-E943", str(MANIFESTS / name)) for name in outside
     ), "though their digests are right"
-    assert {finding.found for finding in caught.value.findings} == {
+    assert {finding.found for finding in caught.findings} == {
         "a path that leads out of the sources, which is not read"
     }
 

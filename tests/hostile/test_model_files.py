@@ -28,6 +28,7 @@ from aotc.commands.init.drafting_process import draft_manifest
 from aotc.commands.init.init_request import Job, Request
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
+from tests.refusals import error_of
 from tests.unit.capture.test_custom_call_checks import OVERWRITES
 
 MANIFEST = """
@@ -94,10 +95,9 @@ def written(folder: Path, data: bytes | str, name: str = "it.mlir", more: str = 
 
 
 def refusal(manifest: Path) -> AotcError:
-    with pytest.raises(AotcError) as caught:
-        build(manifest, output=manifest.with_name("it.aotb"))
+    caught = error_of(AotcError, build, manifest, output=manifest.with_name("it.aotb"))
     assert not manifest.with_name("it.aotb").exists()
-    return caught.value
+    return caught
 
 
 def test_a_kernel_that_writes_beyond_its_results_is_refused(tmp_path: Path) -> None:
@@ -158,9 +158,7 @@ def test_the_reference_judges_what_it_is_about_to_compile() -> None:
         if not lying:
             check_lowered("f", lowered)
             continue
-        with pytest.raises(CaptureError) as caught:
-            check_lowered("f", lowered)
-        assert caught.value.code == "AOTC-E844"
+        assert error_of(CaptureError, check_lowered, "f", lowered).code == "AOTC-E844"
 
 
 def test_endless_loop_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,9 +272,8 @@ def test_framework_process_is_confined(tmp_path: Path, monkeypatch: pytest.Monke
     saved = tmp_path / "saved"
     saved.mkdir()
     (saved / "saved_model.pb").write_bytes(b"")
-    with pytest.raises(CaptureError) as caught:
-        import_signature(saved, python, None, [{}], None)
-    found = json.loads(caught.value.findings[0].found)
+    caught = error_of(CaptureError, import_signature, saved, python, None, [{}], None)
+    found = json.loads(caught.findings[0].found)
     limited = {name: found[name] for name in ("socket", "inside", "memory")}
     assert limited == {"socket": "PermissionError", "inside": "done", "memory": True}
     if found["elsewhere"] == "done":

@@ -16,6 +16,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.engines.xla import xla_engine as xla
 from aotc_runtime.formats.safetensors_reader import numpy_dtype, read_tensors
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 from .archives import on_disk
 from .tampering import Documents, policy_for, signed, swap_layer
@@ -105,9 +106,8 @@ def test_what_does_not_match_its_fixtures_never_becomes_ready(
         code = "AOTC-E753"  # which says what it gives, and is asked before it runs
     attack(documents)
     path = on_disk(signed(documents, ours), "archive", tmp_path)
-    with pytest.raises(AotcError) as refused:
-        aotc_runtime.load(path, trust=policy_for(ours))
-    assert refused.value.code == code and refused.value.exit_code == exit_code
+    refused = error_of(AotcError, aotc_runtime.load, path, trust=policy_for(ours))
+    assert refused.code == code and refused.exit_code == exit_code
 
 
 def test_unchanged_bundle_is_ready(documents: Documents, ours: LocalSigner, tmp_path: Path) -> None:
@@ -123,9 +123,7 @@ def test_a_load_that_failed_half_way_stands_in_nobodys_way(
     *_, last = documents.manifest["entry_points"]["predict"]["profiles"]
     swap_layer(documents, last["executable"]["digest"], b"no machine code")
     path = on_disk(signed(documents, ours), "archive", tmp_path)
-    with pytest.raises(AotcError) as refused:
-        aotc_runtime.load(path, trust=policy_for(ours))
-    assert refused.value.code == "AOTC-E753"
+    assert error_of(AotcError, aotc_runtime.load, path, trust=policy_for(ours)).code == "AOTC-E753"
     bundle, policy = digits_bundle
     with aotc_runtime.load(bundle, trust=policy) as loaded:
         assert loaded.report()["compilations"] == 0
@@ -139,8 +137,7 @@ def test_process_that_compiled_is_not_ready(digits_bundle: Bundle) -> None:
         compiled = device._client.compile_and_load(
             module, xla_client.DeviceList((device._device,)), xla_client.CompileOptions()
         )
-        with pytest.raises(AotcError) as refused:
-            aotc_runtime.load(bundle, trust=policy)
-        assert (refused.value.code, refused.value.exit_code) == ("AOTC-E703", 8)
+        refused = error_of(AotcError, aotc_runtime.load, bundle, trust=policy)
+        assert (refused.code, refused.exit_code) == ("AOTC-E703", 8)
         del compiled
         aotc_runtime.load(bundle, trust=policy).close()

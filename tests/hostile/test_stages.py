@@ -28,6 +28,7 @@ from aotc_runtime.verification import bundle_contents, verify_bundle
 from aotc_runtime.verification.bundle_examination import examine
 from aotc_runtime.verification.verify_bundle import VerifiedBlob, accept_bundle, require_compatible
 from tests.conftest import ROOT
+from tests.refusals import error_of
 
 from .tampering import ACCEPTED, MemoryBundle, digest_of, host_with, in_memory, roles
 
@@ -143,8 +144,7 @@ def test_weights_are_hashed_while_executables_are_handed_out_and_no_longer_than_
         (hashing,) = begun
         assert compatible.executables and not is_over(hashing)
     assert is_over(hashing)
-    with pytest.raises(IntegrityError):
-        compatible.finish()
+    error_of(IntegrityError, compatible.finish)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
@@ -164,8 +164,7 @@ def test_hashing_ends_when_the_caller_or_a_rule_of_the_policy_fails(
         raise error
 
     monkeypatch.setattr(verify_bundle, "check_policy", fail)
-    with pytest.raises(error):
-        accept_bundle(genuine, policy, time.time())
+    error_of(error, accept_bundle, genuine, policy, time.time())
     assert is_over(begun[1])
 
 
@@ -262,6 +261,5 @@ def test_other_weights_are_refused_before_anything_runs(
     assert open_bundle(bad).digests()
     ran: list[Any] = []
     monkeypatch.setattr(XlaDevice, "execute", lambda *call: ran.append(call))
-    with pytest.raises(IntegrityError) as caught:
-        aotc_runtime.load(bad, trust=policy)
-    assert caught.value.code == "AOTC-E201" and not ran
+    caught = error_of(IntegrityError, aotc_runtime.load, bad, trust=policy)
+    assert caught.code == "AOTC-E201" and not ran

@@ -13,6 +13,7 @@ from aotc.config.manifest_specs import SourceFile
 from aotc.report.array_files import read_arguments
 from aotc_runtime.base.errors import AotcError, BundleFormatError
 from aotc_runtime.formats.safetensors_reader import read_tensors
+from tests.refusals import error_of
 
 from .tampering import to_json
 
@@ -56,16 +57,13 @@ TWICE = b'{"a":' + to_json(F32) + b',"a":' + to_json(F32) + b"}"
 )
 def test_a_file_that_contradicts_itself_is_refused(header: bytes, size: int, code: str) -> None:
     data = len(header).to_bytes(8, "little") + header + bytes(size)
-    with pytest.raises(BundleFormatError) as refused:
-        read_tensors(memoryview(data), where="x")
-    assert refused.value.code == code
+    assert error_of(BundleFormatError, read_tensors, memoryview(data), where="x").code == code
 
 
 def test_a_header_longer_than_its_file_is_refused() -> None:
     data = (2**20).to_bytes(8, "little") + one("F32", [0], 0)
-    with pytest.raises(BundleFormatError) as refused:
-        read_tensors(memoryview(data), where="x")
-    assert refused.value.code == "AOTC-E131"
+    refused = error_of(BundleFormatError, read_tensors, memoryview(data), where="x")
+    assert refused.code == "AOTC-E131"
 
 
 @pytest.mark.parametrize(
@@ -92,8 +90,7 @@ def test_what_numpy_cannot_read_is_refused_by_every_reader_of_arrays(
         lambda: read_npz(file, "m.toml", "AOTC-E831", ("", "fixtures-file-is-invalid")),
         lambda: read_arguments([f"@{file.path}"], "--input"),
     ):
-        with pytest.raises(AotcError):
-            read()
+        error_of(AotcError, read)
     with pytest.raises(Damaged):
         WeightsFile(file, "m.toml").tensors()
 

@@ -15,6 +15,7 @@ from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 from .conftest import require
 from .softhsm import PIN, SoftHsm
@@ -145,27 +146,23 @@ def test_missing_pin_is_asked_for(token: SoftHsm, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_unusable_token_is_named(token: SoftHsm, attributes: str, code: str, found: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        signer(token, attributes)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(UsageError, signer, token, attributes).findings
     assert (finding.code, finding.found[: len(found)]) == (code, found)
 
 
 @pytest.mark.parametrize("pin", ["wrong", ""])
 def test_bad_pin_is_not_repeated(token: SoftHsm, monkeypatch: pytest.MonkeyPatch, pin: str) -> None:
     monkeypatch.setenv("AOTC_PKCS11_PIN", pin)
-    with pytest.raises(UsageError) as caught:
-        signer(token, "token=test;object=p256")
-    (finding,) = caught.value.findings
+    caught = error_of(UsageError, signer, token, "token=test;object=p256")
+    (finding,) = caught.findings
     assert finding.code == "AOTC-E019"
-    assert "wrong" not in str(caught.value)
+    assert "wrong" not in str(caught)
 
 
 @pytest.mark.parametrize("module", ["/gone.so", __file__, ""])
 def test_a_library_that_is_none_is_one_finding(token: SoftHsm, module: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_signer(f"pkcs11:object=p256?module-path={module}", nobody)
-    (finding,) = caught.value.findings
+    caught = error_of(UsageError, open_signer, f"pkcs11:object=p256?module-path={module}", nobody)
+    (finding,) = caught.findings
     assert finding.code == ("AOTC-E018" if module else "AOTC-E017")
 
 

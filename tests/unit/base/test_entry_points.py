@@ -7,6 +7,7 @@ import pytest
 from aotc.base.entry_points import load, registered
 from aotc.base.errors import UsageError
 from aotc.compile import compiler_registry
+from tests.refusals import error_of
 
 
 def install(folder: Path, distribution: str, group: str, *lines: str) -> None:
@@ -26,9 +27,7 @@ def test_load_rejects_a_distribution_without_the_code_that_it_registers(
     (tmp_path / "abacus" / "__init__.py").touch()
     install(tmp_path, "old-abacus", f"test.{value}", f"rods = {value}")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError) as refused:
-        load(registered(f"test.{value}")["rods"])
-    (finding,) = refused.value.findings
+    (finding,) = error_of(UsageError, load, registered(f"test.{value}")["rods"]).findings
     assert (finding.code, finding.found) == ("AOTC-E033", value)
     assert finding.where == f"entry point rods of test.{value}, by old-abacus"
     assert "--no-deps old-abacus" in finding.hint
@@ -50,15 +49,13 @@ def test_registered_rejects_two_distributions_with_one_name(
     install(tmp_path, "first", "test.twice", "rods = first:rods", "same = one:same")
     install(tmp_path, "second", "test.twice", "rods = second:rods", "same = one:same")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UsageError) as refused:
-        registered("test.twice")
-    assert refused.value.findings[0].found == "first:rods and second:rods"
+    refused = error_of(UsageError, registered, "test.twice")
+    assert refused.findings[0].found == "first:rods and second:rods"
 
 
 def test_platforms_rejects_metadata_of_an_older_aotc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler_registry, "registered", lambda group: {})
     for ask in (compiler_registry.platforms, lambda: compiler_registry.kind_of.__wrapped__("cpu")):
-        with pytest.raises(UsageError) as refused:
-            ask()
-        assert refused.value.code == "AOTC-E033"
-        assert "entry point cpu of aotc.engines, by aotc" in str(refused.value)
+        refused = error_of(UsageError, ask)
+        assert refused.code == "AOTC-E033"
+        assert "entry point cpu of aotc.engines, by aotc" in str(refused)

@@ -23,6 +23,7 @@ from aotc.capture.model_files.custom_call_checks import require_known_calls
 from aotc.compile.mlir.mlir_context import new_context
 from aotc.frontends.stablehlo.jax_export_frontend import JaxExportFrontend
 from aotc.frontends.stablehlo.stablehlo_frontend import StablehloFrontend
+from tests.refusals import error_of
 from tests.unit.frontends.test_stablehlo_modules import file
 
 
@@ -157,9 +158,7 @@ def test_kernel_call_with_other_sizes_types_or_settings_is_refused(name: str) ->
             for other in wrong(call):
                 if has_fewer_reflectors(other, call):
                     continue
-                with pytest.raises(CaptureError) as caught:
-                    judge(alone(other))
-                assert caught.value.code == "AOTC-E844"
+                assert error_of(CaptureError, judge, alone(other)).code == "AOTC-E844"
 
 
 def has_fewer_reflectors(other: str, call: str) -> bool:
@@ -274,8 +273,7 @@ def test_sizes_that_vary_are_judged_once_they_are_numbers(tmp_path: Path) -> Non
     np.testing.assert_allclose(found, np.broadcast_to(2 * np.eye(3), (2, 3, 3)))
     text = str(export.deserialize(bytearray(data)).mlir_module())
     judge(text, static=False)
-    with pytest.raises(CaptureError):
-        judge(text)
+    error_of(CaptureError, judge, text)
 
 
 def call(name: str, settings: str, types: str) -> str:
@@ -353,9 +351,7 @@ CONSISTENT = {
 
 @pytest.mark.parametrize("what", CONSISTENT)
 def test_a_call_that_its_kernel_would_follow_beyond_its_arrays_is_refused(what: str) -> None:
-    with pytest.raises(CaptureError) as caught:
-        judge(call(*CONSISTENT[what]))
-    assert caught.value.code == "AOTC-E844"
+    assert error_of(CaptureError, judge, call(*CONSISTENT[what])).code == "AOTC-E844"
 
 
 def test_settings_that_are_stated_twice_are_refused() -> None:
@@ -368,8 +364,7 @@ def test_settings_that_are_stated_twice_are_refused() -> None:
     twice = text.replace(
         "{mhlo.", "{api_version = 4 : i32, backend_config = {uplo = 85 : ui8}, mhlo."
     )
-    with pytest.raises(CaptureError):
-        judge(twice)
+    error_of(CaptureError, judge, twice)
 
 
 @pytest.mark.parametrize(
@@ -384,5 +379,4 @@ def test_settings_that_are_stated_twice_are_refused() -> None:
     ids=["no operand", "few results", "no result"],
 )
 def test_a_call_that_lacks_operands_or_results_is_refused(text: str) -> None:
-    with pytest.raises(CaptureError):
-        judge(f"func.func @main(%x: tensor<3x3xf32>) {{\n{text}\nreturn\n}}")
+    error_of(CaptureError, judge, f"func.func @main(%x: tensor<3x3xf32>) {{\n{text}\nreturn\n}}")

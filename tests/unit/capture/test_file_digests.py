@@ -12,6 +12,7 @@ from aotc.capture.file_digests import changed, digest_of, read_source
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.system.regular_files import open_regular
+from tests.refusals import error_of
 
 
 def test_digest_of_a_file_that_was_rewritten_is_another(tmp_path: Path) -> None:
@@ -25,10 +26,8 @@ def test_digest_of_a_file_that_was_rewritten_is_another(tmp_path: Path) -> None:
 
 
 def test_what_is_no_file_has_no_digest(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        digest_of(tmp_path / "file")
-    with pytest.raises(IsADirectoryError):
-        digest_of(tmp_path)
+    error_of(FileNotFoundError, digest_of, tmp_path / "file")
+    error_of(IsADirectoryError, digest_of, tmp_path)
 
 
 class Written:
@@ -56,9 +55,7 @@ def test_changing_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, become
     path.write_bytes(b"weights")
     os.utime(path, (0, 0))
     monkeypatch.setattr(file_digests, "open_regular", lambda path: Written(path, becomes))
-    with pytest.raises(CaptureError) as refused:
-        read_source(SourceFile("w", path), "weights.w")
-    (finding,) = refused.value.findings
+    (finding,) = error_of(CaptureError, read_source, SourceFile("w", path), "weights.w").findings
     assert (finding.code, finding.where) == ("AOTC-E840", "weights.w")
 
 

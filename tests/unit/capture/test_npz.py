@@ -16,6 +16,7 @@ from aotc.bundle.write.safetensors_writer import shards
 from aotc.capture.checkpoint_tensors import open_weights
 from aotc.capture.weight_files import WeightsFile
 from aotc.config.manifest_specs import SourceFile, WeightsSpec
+from tests.refusals import error_of
 
 ARRAYS: dict[str, np.ndarray[Any, Any]] = {
     "layer/w": np.arange(600_000, dtype=np.int64).reshape(600, 1000),
@@ -83,9 +84,7 @@ F4 = member(np.ones((2, 3), np.float32))
 )
 def test_other_files_are_named(members: Mapping[str, bytes], found: str, tmp_path: Path) -> None:
     path = archive(tmp_path / "w.npz", members)
-    with pytest.raises(CaptureError) as refused:
-        opened(path)
-    (finding,) = refused.value.findings
+    (finding,) = error_of(CaptureError, opened, path).findings
     assert (finding.code, finding.found) == ("AOTC-E830", f"w.npz: {found}")
 
 
@@ -107,6 +106,4 @@ def spoiled(path: Path) -> None:
 def test_damaged_or_compressed_file_fails(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     np.savez(tmp_path / "w.npz", w=np.ones(100, np.float32))
     spoil(tmp_path / "w.npz")
-    with pytest.raises(CaptureError) as refused:
-        opened(tmp_path / "w.npz")
-    assert refused.value.code == "AOTC-E830"
+    assert error_of(CaptureError, opened, tmp_path / "w.npz").code == "AOTC-E830"

@@ -13,6 +13,7 @@ from aotc.bundle.write.safetensors_writer import shards, write_tensors
 from aotc.capture.weight_files import WeightsFile
 from aotc.config.build_manifest import SourceFile
 from aotc_runtime.base.digest import sha256
+from tests.refusals import error_of
 
 TENSORS = {
     "large": np.arange(600_000, dtype=np.int64),
@@ -57,18 +58,15 @@ def test_file_changed_after_opening_is_refused(path: Path, change: Callable[[Pat
     file = opened(path)
     change(path)
     for ask in (file.digest, file.require_unchanged):
-        with pytest.raises(CaptureError) as refused:
-            ask()
-        (finding,) = refused.value.findings
+        (finding,) = error_of(CaptureError, ask).findings
         assert (finding.code, finding.where) == ("AOTC-E840", "weights.w.source")
 
 
 def test_a_tensor_that_is_cut_off_while_it_is_read_is_refused(path: Path) -> None:
     tensors = opened(path).tensors()
     cut_short(path)
-    with pytest.raises(CaptureError) as refused:
-        b"".join(*shards({"large": tensors["large"]}, where="test"))
-    assert refused.value.code == "AOTC-E840"
+    refused = error_of(CaptureError, b"".join, *shards({"large": tensors["large"]}, where="test"))
+    assert refused.code == "AOTC-E840"
 
 
 def test_what_its_header_says_is_what_the_file_says_that_was_opened(path: Path) -> None:
@@ -85,9 +83,7 @@ def test_what_its_header_says_is_what_the_file_says_that_was_opened(path: Path) 
 def test_a_file_that_is_cut_before_its_header_is_read_has_changed(path: Path) -> None:
     file = opened(path)
     os.truncate(path, 10)
-    with pytest.raises(CaptureError) as refused:
-        file.tensors()
-    assert refused.value.code == "AOTC-E840"
+    assert error_of(CaptureError, file.tensors).code == "AOTC-E840"
 
 
 def test_a_file_that_is_replaced_is_read_to_its_end(path: Path) -> None:

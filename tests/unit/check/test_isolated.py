@@ -24,6 +24,7 @@ from aotc_runtime.schema.bundle_manifest import ParityNotRun
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
 from tests.conftest import ROOT
+from tests.refusals import error_of
 
 GOLDEN = ROOT / "tests" / "golden"
 FINDING = {
@@ -69,9 +70,7 @@ def leaving(name: str, data: bytes) -> str:
 
 
 def refused(script: str, tmp_path: Path) -> ParityError:
-    with pytest.raises(ParityError) as caught:
-        answered(script, tmp_path)
-    return caught.value
+    return error_of(ParityError, answered, script, tmp_path)
 
 
 def test_results_within_tolerance_are_recorded_with_their_errors(tmp_path: Path) -> None:
@@ -157,13 +156,11 @@ def test_an_engine_that_fails_at_a_trial_fails_at_a_call(tmp_path: Path) -> None
     cause = parity_process.AT_A_CALL
     failed = finding("AOTC-E953", "f with the inputs nan", "no buffer", cause=cause)
     other = finding("AOTC-E959", "f result", "a list", expected="a tuple")
-    with pytest.raises(EngineFailedError) as caught:
-        answered(answer(differing=[failed]), tmp_path)
-    assert caught.value.findings[0].title == "engine fails at a call"
-    with pytest.raises(ParityError) as both:
-        answered(answer(differing=[failed, other]), tmp_path)
-    assert type(both.value) is ParityError
-    assert [each.code for each in both.value.findings] == ["AOTC-E953", "AOTC-E959"]
+    caught = error_of(EngineFailedError, answered, answer(differing=[failed]), tmp_path)
+    assert caught.findings[0].title == "engine fails at a call"
+    both = error_of(ParityError, answered, answer(differing=[failed, other]), tmp_path)
+    assert type(both) is ParityError
+    assert [each.code for each in both.findings] == ["AOTC-E953", "AOTC-E959"]
 
 
 def test_a_host_that_is_not_suited_is_recorded_as_not_run_with_the_reasons(tmp_path: Path) -> None:

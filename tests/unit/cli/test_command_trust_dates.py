@@ -9,6 +9,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from tests.conftest import Run
 from tests.hostile.authorities import authority
+from tests.refusals import error_of
 
 REVOKE = ("trust", "revoke", "trust.toml", "--key", "ci.pub")
 
@@ -50,10 +51,9 @@ def test_a_key_is_revoked_from_a_time_on(aotc: Run, key: str, table: str) -> Non
 def test_invalid_key_or_time_is_refused_with_its_place(key: str, since: str, place: str) -> None:
     text = Path("trust.toml").read_text("utf-8")
     Path("trust.toml").write_text(f"revoked.since = {since}\n{text}", "utf-8")
-    with pytest.raises(AotcError) as refused:
-        read_policy(Path("trust.toml"))
-    assert [found.code for found in refused.value.findings] == ["AOTC-E309"]
-    assert refused.value.findings[0].where.endswith(place)
+    refused = error_of(AotcError, read_policy, Path("trust.toml"))
+    assert [found.code for found in refused.findings] == ["AOTC-E309"]
+    assert refused.findings[0].where.endswith(place)
 
 
 def test_show_names_authorities(aotc: Run, refused: Run, key: str, tmp_path: Path) -> None:
@@ -76,8 +76,6 @@ def test_a_file_of_certificates_that_cannot_be_read_is_refused(key: str, name: s
     text = Path("trust.toml").read_text("utf-8")
     more = f'[[timestamp_authorities]]\nname = "tsa"\ncertificates_file = "{name}"\n'
     Path("trust.toml").write_text(f"{text}{more}", "utf-8")
-    with pytest.raises(AotcError) as refused:
-        read_policy(Path("trust.toml"))
-    (found,) = refused.value.findings
+    (found,) = error_of(AotcError, read_policy, Path("trust.toml")).findings
     assert found.code == ("AOTC-E308" if name == "gone.pem" else "AOTC-E309")
     assert f"timestamp_authorities[0] tsa {name}" in found.where

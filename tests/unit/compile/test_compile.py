@@ -22,6 +22,7 @@ from aotc.compile.xla.xla_compiler import XlaBackend
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.formats.protobuf_wire import BYTES
 from aotc_runtime.schema.bundle_manifest import Target
+from tests.refusals import error_of
 
 MakeJob = Callable[..., CompileJob]
 Calling = Callable[[str, int], str]
@@ -45,11 +46,10 @@ def varied(make_job: MakeJob) -> Executable:
 
 
 def failure(backend: XlaBackend, job: CompileJob) -> CompileError:
-    with pytest.raises(CompileError) as caught:
-        backend.compile(job)
-    assert len(caught.value.findings) == 1
-    assert caught.value.findings[0].where == f"main for {job.target.name}"
-    return caught.value
+    caught = error_of(CompileError, backend.compile, job)
+    assert len(caught.findings) == 1
+    assert caught.findings[0].where == f"main for {job.target.name}"
+    return caught
 
 
 def worker(code: str) -> XlaBackend:
@@ -294,9 +294,7 @@ def test_an_executable_of_unknown_layout_is_refused(make_job: MakeJob, tmp_path:
 
 
 def test_a_platform_without_a_backend_is_refused() -> None:
-    with pytest.raises(CompileError) as caught:
-        backend_for("abacus")
-    assert caught.value.code == "AOTC-E909"
+    assert error_of(CompileError, backend_for, "abacus").code == "AOTC-E909"
     assert isinstance(backend_for("cpu"), XlaBackend)
 
 
@@ -336,7 +334,5 @@ def test_canonical_bytes_are_their_own_canonical_bytes(varied: Executable) -> No
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\x00", b"\x02ab\x0a\x00"])
 def test_bytes_that_are_no_executable_have_no_canonical_form(data: bytes) -> None:
-    with pytest.raises(xla_objects.UnknownLayoutError):
-        xla_objects.canonical(data)
-    with pytest.raises(xla_objects.UnknownLayoutError):
-        xla_objects.contents(data)
+    error_of(xla_objects.UnknownLayoutError, xla_objects.canonical, data)
+    error_of(xla_objects.UnknownLayoutError, xla_objects.contents, data)

@@ -11,6 +11,7 @@ from aotc.compile.target_files import find_target, list_targets, read_target
 from aotc.compile.target_model import TRIPLES
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import CudaDevice, TpuDevice
+from tests.refusals import error_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -83,10 +84,9 @@ def test_a_bad_target_is_one_finding_with_its_place_and_what_to_do(
 ) -> None:
     assert old in GOOD
     folder = write(GOOD.replace(old, new))
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("box.toml", folder)
+    caught = error_of(BuildManifestError, read_target, "box.toml", folder)
     finding: Finding
-    (finding,) = caught.value.findings
+    (finding,) = caught.findings
     assert (finding.code, finding.where) == (code, f"{folder}/box.toml:{where}")
     assert expected in finding.expected
     assert found in finding.found
@@ -158,9 +158,8 @@ def test_a_bad_accelerator_is_refused_in_the_words_of_its_platform(
 ) -> None:
     assert old in text
     folder = write(text.replace(old, new))
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("box.toml", folder)
-    found = {(finding.code, finding.where) for finding in caught.value.findings}
+    caught = error_of(BuildManifestError, read_target, "box.toml", folder)
+    found = {(finding.code, finding.where) for finding in caught.findings}
     assert (code, f"{folder}/{where}") in found
 
 
@@ -182,9 +181,8 @@ def test_the_nearest_target_of_a_name_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["box", "", "box.toml", "gone/box", "../box.toml", "./"])
 def test_missing_target_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BuildManifestError) as caught:
-        read_target(name, tmp_path, "m.toml targets")
-    (finding,) = caught.value.findings
+    caught = error_of(BuildManifestError, read_target, name, tmp_path, "m.toml targets")
+    (finding,) = caught.findings
     assert (finding.code, finding.where) == ("AOTC-E811", "m.toml targets")
     assert finding.found == f'"{name}"{", which is not a file" if name == "./" else ""}'
 
@@ -198,6 +196,4 @@ def test_a_broken_file_and_a_pipe_keep_no_other_target_from_being_used(tmp_path:
     models, findings = list_targets(tmp_path)
     assert folder / "box.toml" in models
     assert {finding.where.partition(":")[0] for finding in findings} == {f"{folder}/broken.toml"}
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("boks", tmp_path)
-    assert caught.value.code == "AOTC-E811"
+    assert error_of(BuildManifestError, read_target, "boks", tmp_path).code == "AOTC-E811"

@@ -11,6 +11,7 @@ from aotc.config.build_manifest import BuildManifest, decode_build_manifest, enc
 from aotc.config.manifest_sections import program_sections
 from aotc.config.precision_specs import ChosenPrecision
 from aotc.config.tuning_file import Recorded, TuningFile, precisions_of
+from tests.refusals import error_of
 
 type Read = Callable[[str | bytes], BuildManifest]
 
@@ -93,9 +94,7 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
 def test_a_precision_that_cannot_be(
     precision: str, tables: str, code: str, key: str, text: str, good: str, read: Read
 ) -> None:
-    with pytest.raises(BuildManifestError) as error:
-        read(stated(good, precision, tables))
-    found = error.value.findings[0]
+    found = error_of(BuildManifestError, read, stated(good, precision, tables)).findings[0]
     assert (found.code, found.where.split(" ")[1].startswith(key)) == (code, True)
     assert text in f"{found.expected} {found.found} {found.hint}"
 
@@ -177,6 +176,5 @@ def test_a_tuning_file_with_other_precisions_is_rejected(
 
     right = {"predict": ChosenPrecision("small")}
     assert precisions_of(recorded(right), several) == right
-    with pytest.raises(UsageError) as error:
-        precisions_of(recorded(chosen), several)
-    assert (error.value.code, error.value.findings[0].found) == ("AOTC-E031", found)
+    error = error_of(UsageError, precisions_of, recorded(chosen), several)
+    assert (error.code, error.findings[0].found) == ("AOTC-E031", found)

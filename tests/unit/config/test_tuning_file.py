@@ -17,6 +17,7 @@ from aotc_runtime.schema.bundle_manifest import (
     WeightArgument,
 )
 from aotc_runtime.schema.manifest_labels import ExecutableKey
+from tests.refusals import error_of
 from tests.unit.commands.tune.test_tuning_variants import HOST
 
 KEY = ExecutableKey("f", (("batch", 8),))
@@ -58,10 +59,9 @@ def written(tmp_path: Path) -> Path:
 
 
 def refusals(recorded: Recorded, jobs: ByTarget[CompileJob], jaxlib: str) -> list[str]:
-    with pytest.raises(UsageError) as caught:
-        tuning_file.choices(recorded, jobs, POSITIONS, jaxlib, {})
-    assert {finding.code for finding in caught.value.findings} == {"AOTC-E031"}
-    return [f"{finding.expected}; {finding.found}" for finding in caught.value.findings]
+    caught = error_of(UsageError, tuning_file.choices, recorded, jobs, POSITIONS, jaxlib, {})
+    assert {finding.code for finding in caught.findings} == {"AOTC-E031"}
+    return [f"{finding.expected}; {finding.found}" for finding in caught.findings]
 
 
 def test_what_was_written_is_what_is_read(written: Path) -> None:
@@ -111,9 +111,7 @@ def test_the_default_needs_no_measurement(written: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"aotc_tuning": 2}', "\xff", "[" * 100_000])
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "t.json").write_text(text, encoding="latin-1")
-    with pytest.raises(UsageError) as caught:
-        tuning_file.read(tmp_path / "t.json")
-    assert caught.value.code == "AOTC-E030"
+    assert error_of(UsageError, tuning_file.read, tmp_path / "t.json").code == "AOTC-E030"
 
 
 def test_weights_are_captured_by_choices_of_that_name_alone(tmp_path: Path) -> None:
@@ -171,9 +169,8 @@ def test_a_choice_among_other_engines_is_refused(of_iree: Recorded, written: Pat
         (of_xla, ["xla", "iree"], "choices for xla"),
         (of_xla, ["iree"], "choices for xla"),
     ):
-        with pytest.raises(UsageError) as caught:
-            tuning_file.engines_of(recorded, "native", engines)
-        (finding,) = caught.value.findings
+        caught = error_of(UsageError, tuning_file.engines_of, recorded, "native", engines)
+        (finding,) = caught.findings
         assert (finding.code, finding.found) == ("AOTC-E031", found)
         assert finding.expected.endswith(": " + ", ".join(engines))
 
@@ -190,16 +187,13 @@ def test_engines_of_single_executables_have_to_be_listed(of_iree: Recorded) -> N
     found = tuning_file.engines_of(beside("onnxruntime"), "native", listed)
     assert found == ("iree", ("onnxruntime",))
     for engine in ("slate", "iree"):
-        with pytest.raises(UsageError) as caught:
-            tuning_file.engines_of(beside(engine), "native", listed)
-        assert caught.value.findings[0].found == f"choices for iree and {engine}"
-    with pytest.raises(UsageError):
-        tuning_file.engines_of(beside("xla"), "native", ["iree", "xla"])
+        caught = error_of(UsageError, tuning_file.engines_of, beside(engine), "native", listed)
+        assert caught.findings[0].found == f"choices for iree and {engine}"
+    error_of(UsageError, tuning_file.engines_of, beside("xla"), "native", ["iree", "xla"])
     nobodys = beside("iree")
     nobodys = replace(nobodys, file=msgspec.structs.replace(nobodys.file, targets={}))
-    with pytest.raises(UsageError) as caught:
-        tuning_file.engines_of(nobodys, "native", ["xla"])
-    assert caught.value.findings[0].found == "choices for xla and iree"
+    caught = error_of(UsageError, tuning_file.engines_of, nobodys, "native", ["xla"])
+    assert caught.findings[0].found == "choices for xla and iree"
 
 
 def test_a_choice_of_another_release_of_the_engine_is_refused(of_iree: Recorded) -> None:

@@ -10,6 +10,7 @@ from aotc.compile.target_files import read_target
 from aotc.engines.tpu import tpu_topologies, tpu_wheels
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import TpuDevice
+from tests.refusals import error_of
 from tests.unit.engines.lowering import install
 
 ROOT = Path(__file__).parents[3]
@@ -56,10 +57,9 @@ def test_names_of_devices(name: str, devices: int, hosts: int, options: dict[str
     ],
 )
 def test_invalid_name_is_refused_with_reason(name: str, expected: str, hint: str) -> None:
-    with pytest.raises(tpu_topologies.UnknownTopologyError) as caught:
-        tpu_topologies.parse(name)
-    assert expected in caught.value.expected
-    assert hint in caught.value.hint
+    caught = error_of(tpu_topologies.UnknownTopologyError, tpu_topologies.parse, name)
+    assert expected in caught.expected
+    assert hint in caught.hint
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -85,9 +85,7 @@ def test_a_target_that_contradicts_its_topology_is_refused(
 ) -> None:
     assert old in GOOD
     (tmp_path / "box.toml").write_text(GOOD.replace(old, new))
-    with pytest.raises(BuildManifestError) as caught:
-        read_target("box.toml", tmp_path)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(BuildManifestError, read_target, "box.toml", tmp_path).findings
     assert (finding.code, finding.where) == ("AOTC-E812", f"{tmp_path}/{where}")
     assert expected in finding.expected
     assert finding.found == found
@@ -115,9 +113,8 @@ def test_the_release_that_jax_names_is_found(site: Path, version: str) -> None:
 
 
 def refused() -> tuple[Finding, ...]:
-    with pytest.raises(CompileError) as error:
-        tpu_wheels.find()
-    return error.value.findings
+    error = error_of(CompileError, tpu_wheels.find)
+    return error.findings
 
 
 @pytest.mark.parametrize("version", ["0.0.48", "0.0.5", "0.0.500", "0.0.51"])

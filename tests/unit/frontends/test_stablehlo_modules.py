@@ -18,6 +18,7 @@ from aotc.frontends.stablehlo import module_probe
 from aotc.frontends.stablehlo.jax_export_frontend import JaxExportFrontend
 from aotc.frontends.stablehlo.module_probe import rewritten
 from aotc.frontends.stablehlo.stablehlo_frontend import StablehloFrontend
+from tests.refusals import error_of
 
 W = np.random.default_rng(7).normal(size=(4, 3)).astype(np.float32)
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -49,9 +50,7 @@ def file(data: bytes, name: str, signature: str | None = None) -> ModelFile:
 def code(data: bytes, name: str, signature: str | None = None) -> str:
     """Of the one finding with which a file of such a name is refused."""
     reader = JaxExportFrontend() if name.endswith(".jax") else StablehloFrontend()
-    with pytest.raises(CaptureError) as refused:
-        reader.read(file(data, name, signature))
-    (finding,) = refused.value.findings
+    (finding,) = error_of(CaptureError, reader.read, file(data, name, signature)).findings
     assert finding.where.startswith(name)
     return finding.code
 
@@ -297,9 +296,8 @@ def test_module_beyond_memory_is_refused(exported: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(module_probe, "MEMORY_MIB", 64)
     rewritten(file(data, "x.mlir"), [data], "a module")
     monkeypatch.setattr(module_probe, "MEMORY_MIB", 0)
-    with pytest.raises(CaptureError) as refused:
-        rewritten(file(wide, "x.mlir"), [wide], "a module")
-    assert refused.value.code == "AOTC-E843"
+    refused = error_of(CaptureError, rewritten, file(wide, "x.mlir"), [wide], "a module")
+    assert refused.code == "AOTC-E843"
 
 
 class _Effect(effects.Effect):

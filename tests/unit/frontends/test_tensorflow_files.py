@@ -18,6 +18,7 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files import model_archive
 from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.stablehlo.tensorflow_frontend import TensorFlowFrontend
+from tests.refusals import error_of
 
 MATRIX = np.arange(12, dtype="float32").reshape(4, 3)
 LARGE = np.linspace(0, 1, 30, dtype="float32").reshape(10, 3)
@@ -70,9 +71,8 @@ def read(data: bytes, signature: str | None = None, *, enable_x64: bool = False)
 
 
 def code(data: bytes) -> str:
-    with pytest.raises(CaptureError) as caught:
-        read(data)
-    return caught.value.code
+    caught = error_of(CaptureError, read, data)
+    return caught.code
 
 
 def test_each_size_has_its_module_and_all_of_them_one_set_of_weights() -> None:
@@ -113,9 +113,7 @@ def test_sizes_that_were_not_imported_are_refused_with_those_that_were() -> None
 
 
 def test_a_signature_is_refused() -> None:
-    with pytest.raises(CaptureError) as caught:
-        read(packed(document()), "serving_default")
-    (finding,) = caught.value.findings
+    (finding,) = error_of(CaptureError, read, packed(document()), "serving_default").findings
     assert (finding.code, finding.found) == ("AOTC-E845", "serving_default")
 
 
@@ -168,9 +166,8 @@ SAID = {
 
 def refused(told: Any) -> tuple[str, str]:
     """The code and what was expected."""
-    with pytest.raises(CaptureError) as caught:
-        read(packed(told))
-    return caught.value.code, caught.value.findings[0].expected
+    caught = error_of(CaptureError, read, packed(told))
+    return caught.code, caught.findings[0].expected
 
 
 @pytest.mark.parametrize("name", CHANGES)

@@ -16,6 +16,7 @@ from aotc.pipeline.build_materials import (
     stated_time,
     time_of_build,
 )
+from tests.refusals import error_of
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -93,9 +94,7 @@ def test_who_builds_is_stated_or_in_the_environment(monkeypatch: pytest.MonkeyPa
     assert builder_id(None) == "https://ci.example.org/7"
     assert builder_id("https://other.example.org") == "https://other.example.org"
     for wrong in ("", "ci", "https://a b"):
-        with pytest.raises(UsageError) as caught:
-            builder_id(wrong)
-        assert caught.value.code == "AOTC-E092"
+        assert error_of(UsageError, builder_id, wrong).code == "AOTC-E092"
 
 
 def test_the_environment_states_the_time_of_a_build_or_else_the_clock_in_whole_seconds() -> None:
@@ -109,6 +108,4 @@ def test_the_environment_states_the_time_of_a_build_or_else_the_clock_in_whole_s
 
 @pytest.mark.parametrize("text", ["", "now", "-1", "1.5", " 1", "1_0", "١", "9" * 30])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        stated_time({"SOURCE_DATE_EPOCH": text})
-    assert refused.value.code == "AOTC-E015"
+    assert error_of(UsageError, stated_time, {"SOURCE_DATE_EPOCH": text}).code == "AOTC-E015"

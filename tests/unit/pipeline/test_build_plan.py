@@ -13,6 +13,7 @@ from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc.pipeline.build_plan import EngineFallback, candidates, first_refusal, resolve_candidates
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.schema.bundle_manifest import Target
+from tests.refusals import error_of
 
 MANIFEST = """\
 schema = 1
@@ -34,9 +35,7 @@ def manifest(folder: Path, *targets: str, more: str = "", entry: str = "") -> Bu
 
 
 def refused(read: BuildManifest, *override: str) -> Finding:
-    with pytest.raises(BuildManifestError) as caught:
-        resolve_candidates(read, override)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(BuildManifestError, resolve_candidates, read, override).findings
     return finding
 
 
@@ -154,9 +153,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_list_that_leaves_a_target_without_code_is_refused(case: str) -> None:
     name, engines, found = REFUSED[case]
-    with pytest.raises(BuildManifestError) as caught:
-        candidates(target(name), engines, "m.toml:5 engines")
-    (finding,) = caught.value.findings
+    caught = error_of(BuildManifestError, candidates, target(name), engines, "m.toml:5 engines")
+    (finding,) = caught.findings
     assert (finding.code, finding.where) == ("AOTC-E816", "m.toml:5 engines")
     assert found in finding.found
     assert finding.hint

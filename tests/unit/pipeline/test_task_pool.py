@@ -9,6 +9,7 @@ import pytest
 from aotc.base.errors import CompileError, ParityError
 from aotc.pipeline.task_pool import Failures, Workers
 from aotc_runtime.base.errors import Finding
+from tests.refusals import error_of
 from tests.waiting import interrupted_start
 
 
@@ -58,8 +59,7 @@ def test_stopped_by_an_exception_what_waits_is_never_begun() -> None:
         waiting = workers.submit(lambda: begun.append(1))
         raise KeyboardInterrupt
     assert begun == []
-    with pytest.raises(CancelledError):
-        waiting.result()
+    error_of(CancelledError, waiting.result)
 
 
 def test_a_signal_while_a_thread_starts_leaves_nothing_running() -> None:
@@ -89,8 +89,7 @@ def test_the_first_failure_is_raised_while_others_still_run() -> None:
             "slow": workers.submit(gate.wait),
             "failed": workers.submit(lambda: failing("AOTC-E901", "f")),
         }
-        with pytest.raises(CompileError):
-            failures.results(futures)
+        error_of(CompileError, failures.results, futures)
         gate.set()
 
 
@@ -107,9 +106,8 @@ def test_failures_are_collected_and_the_rest_goes_on() -> None:
         )
     assert found == {1: 1, 4: 4}
     failures.add([Finding("AOTC-E973", "h", "x", "y", "z")])
-    with pytest.raises(CompileError) as caught:
-        failures.raise_collected()
-    assert [finding.where for finding in caught.value.findings] == ["f", "g", "h"]
+    caught = error_of(CompileError, failures.raise_collected)
+    assert [finding.where for finding in caught.findings] == ["f", "g", "h"]
 
 
 def test_a_bug_is_raised_also_when_failures_are_collected() -> None:

@@ -15,6 +15,7 @@ from aotc.bundle.sign.signer import (
     load_signer,
     read_key_file,
 )
+from tests.refusals import error_of
 
 PKCS8 = serialization.PrivateFormat.PKCS8
 KEY = ed25519.Ed25519PrivateKey.generate()
@@ -50,9 +51,7 @@ def test_other_kinds_of_keys_are_refused_by_name(
     (tmp_path / "k.key").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, PKCS8, encryption)
     )
-    with pytest.raises(UsageError) as caught:
-        load_signer(tmp_path / "k.key", passphrase)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase).findings
     assert (finding.code, finding.found) == ("AOTC-E006", kind)
     assert finding.title == "unsupported key type"
 
@@ -80,10 +79,9 @@ def test_other_kinds_of_keys_are_refused_by_name(
 @pytest.mark.parametrize("passphrase", [None, b"secret"])
 def test_no_private_key(tmp_path: Path, data: bytes, found: str, passphrase: bytes | None) -> None:
     (tmp_path / "k.key").write_bytes(data)
-    with pytest.raises(UsageError) as caught:
-        load_signer(tmp_path / "k.key", passphrase)
-    assert caught.value.code == "AOTC-E006"
-    assert caught.value.findings[0].found == found
+    caught = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase)
+    assert caught.code == "AOTC-E006"
+    assert caught.findings[0].found == found
 
 
 def test_a_needless_passphrase_does_no_harm(tmp_path: Path) -> None:
@@ -92,9 +90,7 @@ def test_a_needless_passphrase_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_an_empty_passphrase_never_means_no_encryption(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        generate_key_pair(tmp_path / "k", b"")
-    assert caught.value.code == "AOTC-E009"
+    assert error_of(UsageError, generate_key_pair, tmp_path / "k", b"").code == "AOTC-E009"
     assert not list(tmp_path.iterdir())
 
 
@@ -106,9 +102,7 @@ def test_encrypted_key_needs_its_passphrase(tmp_path: Path, form: str) -> None:
         key.private_bytes(serialization.Encoding.PEM, kind, ENCRYPTION)
     )
     for passphrase, title in ((None, "missing"), (b"", "missing"), (b"wrong", "wrong")):
-        with pytest.raises(UsageError) as caught:
-            load_signer(tmp_path / "k.key", passphrase)
-        (finding,) = caught.value.findings
+        (finding,) = error_of(UsageError, load_signer, tmp_path / "k.key", passphrase).findings
         assert (finding.code, finding.title) == ("AOTC-E007", f"passphrase is {title}")
     assert load_signer(tmp_path / "k.key", b"secret").key.public_key() == key.public_key()
 

@@ -11,6 +11,7 @@ from aotc.base.errors import UsageError
 from aotc.bundle.trust.trust_files import revoke, with_key, with_revoked
 from aotc.bundle.trust.trust_text import policy_text
 from tests.conftest import ROOT
+from tests.refusals import error_of
 
 PEM = "-----BEGIN PUBLIC KEY-----\nabc=\n-----END PUBLIC KEY-----\n"
 HEAD = 'schema = 1 # version\nname = "x"\n'
@@ -84,15 +85,12 @@ def test_what_is_revoked_is_added_behind_what_was(text: str) -> None:
     ids=["a comment that would swallow the key", "keys that would be moved"],
 )
 def test_what_cannot_be_changed_in_place_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        with_key(text, "keys", {"public_key": PEM})
-    assert refused.value.code == "AOTC-E024"
+    assert error_of(UsageError, with_key, text, "keys", {"public_key": PEM}).code == "AOTC-E024"
 
 
 def test_what_the_other_parser_cannot_read_is_not_changed() -> None:
-    with pytest.raises(UsageError) as refused:
-        with_revoked("a = " + "[" * 240 + "]" * 240, keys=["m"])
-    assert refused.value.code == "AOTC-E024"
+    refused = error_of(UsageError, with_revoked, "a = " + "[" * 240 + "]" * 240, keys=["m"])
+    assert refused.code == "AOTC-E024"
 
 
 def test_what_another_process_revokes_meanwhile_stays_revoked(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from aotc.base.errors import UsageError
 from aotc.base.temporary_files import create_all_or_none, uninterrupted
 from aotc.bundle.write.atomic_files import write_atomically, write_folder_atomically
+from tests.refusals import error_of
 
 OLD = {"oci-layout": b"old", "blobs/a": b"old blob"}
 NEW = {"oci-layout": b"new", "index.json": b"{}", "blobs/b": b"new blob"}
@@ -74,9 +75,7 @@ def test_a_reader_that_has_the_old_file_open_keeps_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["missing/file", "file/file", "."])
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_bytes(b"old")
-    with pytest.raises(UsageError) as caught:
-        write_atomically(tmp_path / place, [b"new"])
-    assert caught.value.code == "AOTC-E003"
+    assert error_of(UsageError, write_atomically, tmp_path / place, [b"new"]).code == "AOTC-E003"
     assert contents(tmp_path) == {"file": b"old"}
 
 
@@ -153,8 +152,7 @@ def test_without_links_file_is_renamed(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "link", no_links)
     create_all_or_none((tmp_path / "a", b"1", 0o644))
-    with pytest.raises(FileExistsError):
-        create_all_or_none((tmp_path / "a", b"2", 0o644))
+    error_of(FileExistsError, create_all_or_none, (tmp_path / "a", b"2", 0o644))
     assert contents(tmp_path) == {"a": b"1"}
 
 

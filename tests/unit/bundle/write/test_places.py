@@ -18,6 +18,7 @@ from aotc.bundle.write.output_paths import (
     require_folder_place,
 )
 from aotc.report.array_files import write_npz
+from tests.refusals import error_of
 
 
 def private_key(path: Path) -> None:
@@ -62,10 +63,9 @@ def link_to_a_key(path: Path) -> None:
 def test_other_files_are_kept(tmp_path: Path, make: Callable[[Path], None], kind: Kind) -> None:
     path = tmp_path / "place"
     make(path)
-    with pytest.raises(UsageError) as caught:
-        require_file_place(path, kind)
-    assert caught.value.code == "AOTC-E004"
-    assert kind.name in caught.value.findings[0].expected
+    caught = error_of(UsageError, require_file_place, path, kind)
+    assert caught.code == "AOTC-E004"
+    assert kind.name in caught.findings[0].expected
 
 
 @pytest.mark.parametrize("make", [arrays, no_arrays, Path.touch, lambda path: None])
@@ -76,24 +76,19 @@ def test_arrays_may_replace_arrays_or_nothing(tmp_path: Path, make: Callable[[Pa
 
 def test_bundle_is_replaced_by_bundle_not_arrays(digits_bundle: tuple[Path, Path]) -> None:
     require_file_place(digits_bundle[0], BUNDLE)
-    with pytest.raises(UsageError) as caught:
-        require_file_place(digits_bundle[0], NPZ)
-    assert caught.value.code == "AOTC-E004"
+    assert error_of(UsageError, require_file_place, digits_bundle[0], NPZ).code == "AOTC-E004"
 
 
 def test_arrays_are_not_written_over_what_came_to_lie_there_meanwhile(tmp_path: Path) -> None:
     private_key(tmp_path / "ci.key")
-    with pytest.raises(UsageError) as caught:
-        write_npz(tmp_path / "ci.key", {"y": np.zeros(3)})
-    assert caught.value.code == "AOTC-E004"
+    caught = error_of(UsageError, write_npz, tmp_path / "ci.key", {"y": np.zeros(3)})
+    assert caught.code == "AOTC-E004"
 
 
 @pytest.mark.parametrize("place", ["missing/file", "file/file", "."])
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError) as caught:
-        require_file_place(tmp_path / place, BUNDLE)
-    assert caught.value.code == "AOTC-E003"
+    assert error_of(UsageError, require_file_place, tmp_path / place, BUNDLE).code == "AOTC-E003"
 
 
 def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> None:
@@ -103,9 +98,7 @@ def test_a_folder_with_anything_else_in_it_is_never_replaced(tmp_path: Path) -> 
     (home / "thesis.tex").write_bytes(b"years of work")
     (tmp_path / "file").write_bytes(b"a file")
     for place in (home, tmp_path / "file"):
-        with pytest.raises(UsageError) as caught:
-            require_folder_place(place)
-        assert caught.value.code == "AOTC-E004"
+        assert error_of(UsageError, require_folder_place, place).code == "AOTC-E004"
     (home / "oci-layout").touch()
     require_folder_place(home)
     require_folder_place(tmp_path / "new")

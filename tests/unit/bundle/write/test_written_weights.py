@@ -20,6 +20,7 @@ from aotc_runtime.system.streamed_bundle import open_streamed, pass_file
 from aotc_runtime.verification.bundle_contents import references
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 WEIGHTS = os.urandom(2**20 + 12_345)
 
@@ -77,13 +78,14 @@ def test_known_digests_give_same_bundle(digits_bundle: Bundle, tmp_path: Path, f
 @pytest.mark.parametrize("form", Form)
 def test_wrong_bytes_are_never_left(digits_bundle: Bundle, tmp_path: Path, form: Form) -> None:
     (tmp_path / "result").mkdir()
-    with pytest.raises(IntegrityError) as refused:
-        pack(
-            tmp_path / "result" / "made",
-            form,
-            assemble([parts(digits_bundle[0], tmp_path, spoiled=True)]),
-        )
-    assert refused.value.code == "AOTC-E201"
+    refused = error_of(
+        IntegrityError,
+        pack,
+        tmp_path / "result" / "made",
+        form,
+        assemble([parts(digits_bundle[0], tmp_path, spoiled=True)]),
+    )
+    assert refused.code == "AOTC-E201"
     assert list((tmp_path / "result").iterdir()) == []
 
 
@@ -93,9 +95,8 @@ def test_weights_of_shorter_file_leave_nothing(form: Form, tmp_path: Path) -> No
     file.write_bytes(WEIGHTS)
     blobs = {"sha256:0": Blob(pass_file(file), oci_layout.WEIGHTS_TYPE, known="sha256:0")}
     os.truncate(file, 100)
-    with pytest.raises(AotcError) as refused:
-        write_files(tmp_path / "made", form, {}, blobs, no_check)
-    assert refused.value.code == "AOTC-E206"
+    refused = error_of(AotcError, write_files, tmp_path / "made", form, {}, blobs, no_check)
+    assert refused.code == "AOTC-E206"
     assert [path.name for path in tmp_path.iterdir()] == ["weights"]
 
 
@@ -127,9 +128,7 @@ def test_weights_are_hashed_unless_written(digits_bundle: Bundle, tmp_path: Path
     source = open_streamed(tmp_path / "b.aotb")
     contents, _ = read_unverified(source, sizes_of(source))
     hash_rest(source, contents, {digest})
-    with pytest.raises(IntegrityError) as refused:
-        hash_rest(source, contents, ())
-    assert refused.value.code == "AOTC-E201"
+    assert error_of(IntegrityError, hash_rest, source, contents, ()).code == "AOTC-E201"
 
 
 def test_everything_else_is_hashed_at_once(digits_bundle: Bundle, tmp_path: Path) -> None:
@@ -141,8 +140,7 @@ def test_everything_else_is_hashed_at_once(digits_bundle: Bundle, tmp_path: Path
     at = data.index(executable)
     (tmp_path / "b.aotb").write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
     source = open_streamed(tmp_path / "b.aotb")
-    with pytest.raises(IntegrityError):
-        read_unverified(source, sizes_of(source))
+    error_of(IntegrityError, read_unverified, source, sizes_of(source))
     hash_rest(source, contents, ())  # of the weights, which are whole
 
 
@@ -155,7 +153,5 @@ def test_document_is_reused_only_as_hashed(digits_bundle: Bundle, tmp_path: Path
     with path.open("r+b") as file:
         file.write(path.read_bytes().replace(b"manifests", b"Manifests"))
     for digest in (root, "sha256:" + "0" * 64):
-        with pytest.raises(IntegrityError) as refused:
-            unchanged(source, digest)
-        (finding,) = refused.value.findings
+        (finding,) = error_of(IntegrityError, unchanged, source, digest).findings
         assert (finding.code, finding.expected) == ("AOTC-E201", digest)

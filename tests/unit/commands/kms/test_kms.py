@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.signer_plugins import open_signer
+from tests.refusals import error_of
 
 services = pytest.mark.skipif(
     find_spec("moto") is None or find_spec("hvac") is None, reason="make test-stores"
@@ -120,9 +121,7 @@ def test_a_key_in_a_service_signs_a_bundle_that_its_public_key_verifies(
 @services
 @pytest.mark.stores
 def test_a_key_that_the_service_does_not_have_is_one_finding(aws: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        open_signer(f"{aws}-2", lambda _: None)
-    (found,) = caught.value.findings
+    (found,) = error_of(UsageError, open_signer, f"{aws}-2", lambda _: None).findings
     assert (found.code, found.where) == ("AOTC-E016", "signer awskms, opening the key")
     assert "NotFound" in found.found
 
@@ -130,7 +129,5 @@ def test_a_key_that_the_service_does_not_have_is_one_finding(aws: str) -> None:
 @pytest.mark.parametrize("scheme", ["awskms", "gcpkms", "azurekms", "hashivault"])
 def test_a_missing_library_is_one_finding(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "securesystemslib.signer", None)
-    with pytest.raises(UsageError) as caught:
-        open_signer(f"{scheme}://key", lambda _: None)
-    (found,) = caught.value.findings
+    (found,) = error_of(UsageError, open_signer, f"{scheme}://key", lambda _: None).findings
     assert (found.code, found.where) == ("AOTC-E016", f"signer {scheme}, opening the key")

@@ -18,6 +18,7 @@ from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.schema.bundle_manifest import BlobRef, BundleManifest, Symbolic
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.refusals import error_of
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"
@@ -37,10 +38,9 @@ def merged(*paths: Path) -> Assembled:
 
 def refusal(*paths: Path) -> list[tuple[str, str]]:
     """Code and what is said to differ, of each finding."""
-    with pytest.raises(UsageError) as error:
-        merged(*paths)
-    assert all(str(paths[0]) in f.expected for f in error.value.findings)
-    return [(f.code, f.where.removeprefix(f"{paths[-1]} ")) for f in error.value.findings]
+    error = error_of(UsageError, merged, *paths)
+    assert all(str(paths[0]) in f.expected for f in error.findings)
+    return [(f.code, f.where.removeprefix(f"{paths[-1]} ")) for f in error.findings]
 
 
 def test_targets_keep_documents_and_share_equal_blobs(made: Made, tmp_path: Path) -> None:
@@ -133,9 +133,7 @@ def test_every_difference_is_told_at_once_with_both_digests(made: Made) -> None:
             other_layer(role)(documents)
 
     one, two = made("one", BUILT), made("two", OTHER, change)
-    with pytest.raises(UsageError) as error:
-        merged(one, two)
-    first, second = error.value.findings
+    first, second = error_of(UsageError, merged, one, two).findings
     assert "weights params" in first.where and "module predict" in second.where
     assert all("sha256:" in f.expected and "sha256:" in f.found for f in (first, second))
 

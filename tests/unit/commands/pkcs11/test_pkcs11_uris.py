@@ -8,6 +8,7 @@ from aotc.base.errors import UsageError
 from aotc.base.workers import confined_process
 from aotc.commands.pkcs11.pkcs11_signer import open_key
 from aotc.commands.pkcs11.pkcs11_uri import Pkcs11Uri, parse_uri
+from tests.refusals import error_of
 
 MODULE = "?module-path=/usr/lib/x.so"
 
@@ -64,19 +65,16 @@ def test_a_uri_names_a_token_and_a_key_in_it(text: str, uri: Pkcs11Uri) -> None:
     ],
 )
 def test_what_a_uri_may_not_say_is_named(text: str, found: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_uri(text)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(UsageError, parse_uri, text).findings
     assert (finding.code, finding.found) == ("AOTC-E017", found)
 
 
 @pytest.mark.parametrize("place", [f"{MODULE}&pin-value=", ";pin-value="])
 def test_a_pin_in_the_uri_is_refused_and_not_repeated(place: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_uri(f"pkcs11:object=k{place}1234")
-    assert caught.value.code == "AOTC-E017"
-    assert caught.value.findings[0].title == "PIN in the PKCS#11 URI"
-    assert "1234" not in str(caught.value)
+    caught = error_of(UsageError, parse_uri, f"pkcs11:object=k{place}1234")
+    assert caught.code == "AOTC-E017"
+    assert caught.findings[0].title == "PIN in the PKCS#11 URI"
+    assert "1234" not in str(caught)
 
 
 @pytest.mark.parametrize("source", ["gone", ".", "empty", "bytes"])
@@ -93,7 +91,6 @@ def test_empty_pin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sou
 
 def test_without_the_extra_the_hint_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pkcs11", None)
-    with pytest.raises(UsageError) as caught:
-        open_key(f"pkcs11:object=k{MODULE}", lambda prompt: "1234")
-    assert caught.value.code == "AOTC-E018"
-    assert "'.[pkcs11]'" in caught.value.findings[0].hint
+    caught = error_of(UsageError, open_key, f"pkcs11:object=k{MODULE}", lambda prompt: "1234")
+    assert caught.code == "AOTC-E018"
+    assert "'.[pkcs11]'" in caught.findings[0].hint

@@ -10,6 +10,7 @@ import pytest
 from aotc.base.errors import UsageError
 from aotc.commands.profiles import traffic_log as reading
 from aotc.commands.profiles.traffic_log import describe_bad, read_traffic
+from tests.refusals import error_of
 
 NAMES = ("batch", "seq")
 
@@ -141,34 +142,29 @@ def test_rows_of_other_entry_points_are_counted_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, data: bytes) -> None:
-    with pytest.raises(UsageError) as error:
-        read_traffic(written(tmp_path, data), "encode", NAMES)
-    assert error.value.code == "AOTC-E040"
+    error = error_of(UsageError, read_traffic, written(tmp_path, data), "encode", NAMES)
+    assert error.code == "AOTC-E040"
 
 
 @pytest.mark.parametrize("sizes", [(3,) * 1100, range(1, 1101), (3, 4)])
 def test_too_many_requests_are_refused(tmp_path: Path, sizes: Sequence[int]) -> None:
     lines = [f'{{"batch": {size}, "seq": 1, "count": {2**53 - 1}}}\n' for size in sizes]
-    with pytest.raises(UsageError) as error:
-        counted(written(tmp_path, "".join(lines)))
-    assert (error.value.code, "requests" in error.value.findings[0].found) == ("AOTC-E040", True)
+    error = error_of(UsageError, counted, written(tmp_path, "".join(lines)))
+    assert (error.code, "requests" in error.findings[0].found) == ("AOTC-E040", True)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "a,b\n1,2\n", "oops\n", '{"x": 1}\n', "batch,seq\n"])
 def test_a_log_that_says_nothing_of_the_entry_point_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UsageError) as error:
-        read_traffic(written(tmp_path, text), "encode", NAMES)
-    assert error.value.code == "AOTC-E041"
+    error = error_of(UsageError, read_traffic, written(tmp_path, text), "encode", NAMES)
+    assert error.code == "AOTC-E041"
 
 
 def test_lines_and_reports_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = '{"batch": 1, "seq": 10}'
     monkeypatch.setattr(reading, "LINE_BYTES_MAX", len(line))
     assert counted(written(tmp_path, line)) == {(1, 10): 1}
-    with pytest.raises(UsageError):
-        counted(written(tmp_path, line + " "))
+    error_of(UsageError, counted, written(tmp_path, line + " "))
     report = json.dumps(REPORT)
     monkeypatch.setattr(reading, "REPORT_BYTES_MAX", len(report))
     assert counted(written(tmp_path, report)) == EXPECTED
-    with pytest.raises(UsageError):
-        counted(written(tmp_path, report + " "))
+    error_of(UsageError, counted, written(tmp_path, report + " "))

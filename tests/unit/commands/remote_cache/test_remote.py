@@ -27,6 +27,7 @@ from aotc.commands.remote_cache.remote_cache_service import blobs_at, share, sho
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.verification.public_keys import load_public_key
+from tests.refusals import error_of
 
 KEY, OTHER = sha256(b"key"), sha256(b"other")
 OURS = LocalSigner.ephemeral()
@@ -295,27 +296,22 @@ def test_a_url_that_nothing_serves_is_refused(url: str) -> None:
             pass
         else:
             pytest.skip("s3fs is installed")
-    with pytest.raises(UsageError) as caught:
-        blobs_at(url)
-    assert caught.value.code == "AOTC-E062"
+    assert error_of(UsageError, blobs_at, url).code == "AOTC-E062"
 
 
 def test_fsspec_url_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "aotc.commands.remote_cache.remote_cache_service.find_spec", lambda name: None
     )
-    with pytest.raises(UsageError) as caught:
-        blobs_at("s3://bucket/x")
-    assert "'.[remote]'" in caught.value.findings[0].hint
+    caught = error_of(UsageError, blobs_at, "s3://bucket/x")
+    assert "'.[remote]'" in caught.findings[0].hint
 
 
 def test_a_remote_cache_whose_entries_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        share(LocalStore(tmp_path, 1000), f"file://{tmp_path}", None, {})
-    assert caught.value.code == "AOTC-E063"
+    caught = error_of(UsageError, share, LocalStore(tmp_path, 1000), f"file://{tmp_path}", None, {})
+    assert caught.code == "AOTC-E063"
 
 
 def test_an_entry_may_be_as_large_as_the_limit() -> None:
     assert read_all(BytesIO(b"12345").read, 5) == b"12345"
-    with pytest.raises(OutageError):
-        read_all(BytesIO(b"123456").read, 5)
+    error_of(OutageError, read_all, BytesIO(b"123456").read, 5)

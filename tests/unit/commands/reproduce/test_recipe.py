@@ -9,6 +9,7 @@ from aotc.base.errors import ReproducibilityError
 from aotc.commands.reproduce.build_recipe import Recipe, Revision, recipe_of
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats.slsa_provenance import BUILD_TYPE, MERGE_TYPE
+from tests.refusals import error_of
 
 COMMIT = "0123456789" * 4
 
@@ -61,9 +62,8 @@ def test_a_build_outside_of_a_repository_has_no_revision() -> None:
     ],
 )
 def test_statements_of_no_single_build_are_no_recipe(predicates: list[bytes], found: str) -> None:
-    with pytest.raises(ReproducibilityError) as caught:
-        recipe_of(predicates, (), "x")
-    assert (caught.value.code, caught.value.findings[0].found) == ("AOTC-E941", found)
+    caught = error_of(ReproducibilityError, recipe_of, predicates, (), "x")
+    assert (caught.code, caught.findings[0].found) == ("AOTC-E941", found)
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "A\n", "A" * 201])
@@ -78,6 +78,4 @@ def test_a_variable_of_a_name_that_no_build_records_is_refused(name: str) -> Non
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"[" * 100_000, b'{"buildDefinition": 1}'])
 def test_what_is_no_provenance_is_none(data: bytes) -> None:
-    with pytest.raises(AotcError) as caught:
-        recipe_of([data], (), "x")
-    assert caught.value.code == "AOTC-E106"
+    assert error_of(AotcError, recipe_of, [data], (), "x").code == "AOTC-E106"

@@ -15,6 +15,7 @@ from aotc.base.errors import CaptureError
 from aotc.capture.model_files.frontend_protocol import ModelFile
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.steps import follow, initial
+from tests.refusals import error_of
 from tests.unit.frontends.pytorch.test_hostile_files import changed, code, graph, members, zipped
 from tests.unit.frontends.pytorch.test_written_files import FILES, read
 
@@ -80,15 +81,12 @@ def test_the_state_before_the_first_call_is_a_function_of_the_file(signature: st
     ],
 )
 def test_a_signature_without_such_a_state_is_refused(name: str, signature: str) -> None:
-    with pytest.raises(CaptureError) as caught:
-        read(name, signature=signature)
-    assert caught.value.code == "AOTC-E845"
+    assert error_of(CaptureError, read, name, signature=signature).code == "AOTC-E845"
 
 
 def test_a_buffer_in_the_memory_of_another_is_refused_by_both_names() -> None:
-    with pytest.raises(CaptureError) as caught:
-        read("aliased")
-    ((code, found),) = [(each.code, each.found) for each in caught.value.findings]
+    caught = error_of(CaptureError, read, "aliased")
+    ((code, found),) = [(each.code, each.found) for each in caught.findings]
     assert code == "AOTC-E844"
     assert "'whole'" in found and "'part'" in found
 

@@ -18,6 +18,7 @@ from aotc.capture.model_files.model_archive import Damaged
 from aotc.frontends.pytorch import torch_plan, torch_results, torch_schema, torch_weights
 from aotc.frontends.pytorch.torch_bindings import Bound
 from aotc.frontends.pytorch.torch_plan import DTypeNumber, Ref, Step
+from tests.refusals import error_of
 from tests.unit.frontends.pytorch.test_hostile_files import (
     PROGRAM,
     changed,
@@ -47,8 +48,7 @@ def test_entries_that_nobody_counts_are_refused() -> None:
     for at in (8, 10):
         (count,) = struct.unpack_from("<H", data, len(data) - END + at)
         struct.pack_into("<H", data, len(data) - END + at, count - 1)
-    with pytest.raises(Damaged):
-        model_archive.read_archive(bytes(data))
+    error_of(Damaged, model_archive.read_archive, bytes(data))
 
 
 def of_64_bits(*, gap: int = 0, magic: bytes = b"PK\x06\x06", hidden: bytes = b"") -> bytes:
@@ -72,8 +72,7 @@ def test_records_of_64_bits_are_read_where_they_are_said_to_be() -> None:
         of_64_bits(magic=b"PK\x06\x00"),
         of_64_bits(hidden=b"more"),
     ):
-        with pytest.raises(Damaged):
-            model_archive.read_archive(bad)
+        error_of(Damaged, model_archive.read_archive, bad)
 
 
 def entries(data: bytes) -> list[int]:
@@ -91,8 +90,7 @@ def test_a_member_that_begins_with_other_bytes_is_refused() -> None:
     (offset,) = struct.unpack_from("<L", data, entries(bytes(data))[1] + 42)
     assert data[offset : offset + 4] == b"PK\x03\x04"
     data[offset + 3] ^= 1
-    with pytest.raises(Damaged):
-        model_archive.read_archive(bytes(data))
+    error_of(Damaged, model_archive.read_archive, bytes(data))
 
 
 def test_a_member_whose_header_reaches_beyond_the_file_is_refused() -> None:
@@ -104,8 +102,7 @@ def test_a_member_whose_header_reaches_beyond_the_file_is_refused() -> None:
         file.writestr(info, b"2")
     data = bytearray(made.getvalue())
     struct.pack_into("<L", data, entries(bytes(data))[1] + 42, len(data) - END - 4)
-    with pytest.raises(Damaged):
-        model_archive.read_archive(bytes(data))
+    error_of(Damaged, model_archive.read_archive, bytes(data))
 
 
 def test_a_member_that_reaches_into_the_directory_is_refused_whatever_its_checksum() -> None:
@@ -115,8 +112,7 @@ def test_a_member_that_reaches_into_the_directory_is_refused_whatever_its_checks
     data = bytearray(made.getvalue())
     (at,) = entries(bytes(data))
     struct.pack_into("<3L", data, at + 16, zlib.crc32(b"1PK\x01\x02"), 5, 5)
-    with pytest.raises(Damaged):
-        model_archive.read_archive(bytes(data))
+    error_of(Damaged, model_archive.read_archive, bytes(data))
 
 
 def argument(**kind: Any) -> Any:
@@ -163,8 +159,7 @@ def test_every_kind_of_argument_is_read(kind: dict[str, Any], expected: Any) -> 
 
 
 def test_a_size_of_no_known_kind_is_refused() -> None:
-    with pytest.raises(Damaged):
-        argument(as_sym_int={})
+    error_of(Damaged, argument, as_sym_int={})
 
 
 def step(target: str, *inputs: Any, outputs: tuple[Any, ...] = ()) -> Step:
@@ -218,11 +213,9 @@ def test_graphs_that_are_called_as_they_are_become_steps_of_the_caller() -> None
 
 def test_graphs_that_are_called_with_another_number_of_values_are_refused() -> None:
     target = "higher_order.wrap_with_set_grad_enabled"
-    with pytest.raises(Damaged):
-        called(target, False, given=("x", "x"))
+    error_of(Damaged, called, target, False, given=("x", "x"))
     caller = step(target, False, INNER, Ref("x"), outputs=((Ref("y"), Ref("z")),))
-    with pytest.raises(Damaged):
-        torch_plan._inlined(whole([caller], ["x"], ["y"]))
+    error_of(Damaged, torch_plan._inlined, whole([caller], ["x"], ["y"]))
 
 
 def nested(depth: int) -> torch_schema.Graph:
@@ -238,8 +231,7 @@ def nested(depth: int) -> torch_schema.Graph:
 
 def test_graphs_lie_within_each_other_as_deep_as_allowed() -> None:
     assert len(torch_plan.plan(nested(torch_plan.DEPTH_MAX)).steps) == 1
-    with pytest.raises(Damaged):
-        torch_plan.plan(nested(torch_plan.DEPTH_MAX + 1))
+    error_of(Damaged, torch_plan.plan, nested(torch_plan.DEPTH_MAX + 1))
 
 
 def test_an_operator_with_effects_is_refused_by_its_name() -> None:
@@ -249,10 +241,9 @@ def test_an_operator_with_effects_is_refused_by_its_name() -> None:
         argument = {"as_operator": "torch.ops.mine.told.default"}
         node["inputs"].insert(0, {"name": "", "arg": argument, "kind": 1})
 
-    with pytest.raises(CaptureError) as caught:
-        read(changed(PROGRAM, ordered))
-    assert caught.value.code == "AOTC-E844"
-    assert "the effects of 'mine.told.default'" in caught.value.findings[0].found
+    caught = error_of(CaptureError, read, changed(PROGRAM, ordered))
+    assert caught.code == "AOTC-E844"
+    assert "the effects of 'mine.told.default'" in caught.findings[0].found
 
 
 @pytest.mark.parametrize("kind", ["operator", "custom_obj", "strings", "nested_tensors"])
@@ -321,8 +312,7 @@ def test_documents_are_as_large_as_allowed(limit: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(model_archive, limit, most)
     assert torch_schema.decode(text, torch_schema.Versions, "it").torch_version == "2"
     monkeypatch.setattr(model_archive, limit, most - 1)
-    with pytest.raises(Damaged):
-        torch_schema.decode(text, torch_schema.Versions, "it")
+    error_of(Damaged, torch_schema.decode, text, torch_schema.Versions, "it")
 
 
 def tensors(
@@ -354,14 +344,12 @@ def test_tensors_are_as_many_as_their_bytes_hold() -> None:
         ([([1], [1])], bytes(5)),
         ([*views, ([2, 1, 2], [2, 2, 1])], four),
     ):
-        with pytest.raises(Damaged):
-            tensors(*bad, data=data)
+        error_of(Damaged, tensors, *bad, data=data)
 
 
 def test_booleans_are_0_and_1() -> None:
     assert tensors(([2], [1]), data=b"\0\1", dtype=12)[0].tolist() == [False, True]
-    with pytest.raises(Damaged):
-        tensors(([2], [1]), data=b"\0\2", dtype=12)
+    error_of(Damaged, tensors, ([2], [1]), data=b"\0\2", dtype=12)
 
 
 def _passed(kind: str, value: object) -> Any:
@@ -391,9 +379,8 @@ def _passed(kind: str, value: object) -> Any:
     ],
 )
 def test_what_callers_cannot_pass_to_a_program_is_refused_by_name(change: Any, said: str) -> None:
-    with pytest.raises(CaptureError) as caught:
-        read(changed(PROGRAM, change))
-    assert any(said in finding.found for finding in caught.value.findings)
+    caught = error_of(CaptureError, read, changed(PROGRAM, change))
+    assert any(said in finding.found for finding in caught.findings)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.pytorch import torch_plan, torch_results, torch_symbols, torch_weights
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from aotc.frontends.pytorch.torch_schema import Sym, SymExpr
+from tests.refusals import error_of
 
 FILES = Path(__file__).parent / "files"
 GOOD = (FILES / "tied.pt2").read_bytes()
@@ -65,9 +66,8 @@ def graph(document: Any) -> Any:
 
 def code(data: bytes) -> str:
     """Of the one finding of a refusal."""
-    with pytest.raises(CaptureError) as caught:
-        read(data)
-    return caught.value.code
+    caught = error_of(CaptureError, read, data)
+    return caught.code
 
 
 def payload(document: Any) -> Any:
@@ -392,9 +392,8 @@ def test_a_weight_has_a_printable_name(name: bytes) -> None:
     parts = members()
     for document in (PROGRAM, CONFIG):
         parts[document] = parts[document].replace(b'"head.weight"', name)
-    with pytest.raises(CaptureError) as caught:
-        read(zipped(parts))
-    assert caught.value.findings[0].expected == "printable names of weights"
+    caught = error_of(CaptureError, read, zipped(parts))
+    assert caught.findings[0].expected == "printable names of weights"
 
 
 @pytest.mark.parametrize(
@@ -444,7 +443,6 @@ def test_a_tensor_subclass_is_refused_with_what_unwraps_it() -> None:
         node = graph(document)["nodes"][0]
         node["target"] = "torch.ops.export.access_subclass_inner_tensor.default"
 
-    with pytest.raises(CaptureError) as caught:
-        read(changed(PROGRAM, subclass))
-    assert caught.value.code == "AOTC-E844"
-    assert "unwrap_tensor_subclass" in str(caught.value)
+    caught = error_of(CaptureError, read, changed(PROGRAM, subclass))
+    assert caught.code == "AOTC-E844"
+    assert "unwrap_tensor_subclass" in str(caught)

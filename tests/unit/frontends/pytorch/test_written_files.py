@@ -13,6 +13,7 @@ from aotc.capture.model_files.frontend_protocol import Model, ModelFile
 from aotc.frontends.pytorch.operators import FAMILIES
 from aotc.frontends.pytorch.pytorch_frontend import PyTorch
 from tests.frontends.pytorch.recorded import apart, named
+from tests.refusals import error_of
 
 FILES = Path(__file__).parent / "files"
 
@@ -139,10 +140,9 @@ def test_with_64_bit_types_nothing_is_narrowed() -> None:
 
 
 def refused(name: str, **options: Any) -> list[tuple[str, str]]:
-    with pytest.raises(CaptureError) as caught:
-        read(name, **options)
-    assert {finding.code for finding in caught.value.findings} == {"AOTC-E844"}
-    return [(finding.where, finding.found) for finding in caught.value.findings]
+    caught = error_of(CaptureError, read, name, **options)
+    assert {finding.code for finding in caught.findings} == {"AOTC-E844"}
+    return [(finding.where, finding.found) for finding in caught.findings]
 
 
 def test_64_bit_values_that_do_not_fit_are_refused_all_at_once() -> None:
@@ -164,9 +164,7 @@ def test_what_is_not_had_is_refused_at_once_with_the_lines_of_the_model() -> Non
 
 
 def test_another_signature_than_the_files_is_refused() -> None:
-    with pytest.raises(CaptureError) as caught:
-        read("tied", signature="other")
-    assert caught.value.code == "AOTC-E845"
+    assert error_of(CaptureError, read, "tied", signature="other").code == "AOTC-E845"
     assert read("tied", signature="model").weights
 
 

@@ -10,6 +10,7 @@ from homeless import nobody_at_home
 from aotc.base.errors import UsageError
 from aotc.pipeline.cache.cache_folder import LIMIT, default_folder, open_store, size_of
 from aotc_runtime.base.digest import sha256
+from tests.refusals import error_of
 
 
 def test_default_is_the_xdg_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,9 +23,8 @@ def test_default_is_the_xdg_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_no_home_needs_a_cache_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody_at_home(monkeypatch)
     for environment in ({}, {"XDG_CACHE_HOME": "relative"}):
-        with pytest.raises(UsageError) as caught:
-            open_store(None, None, environment)
-        assert caught.value.code == "AOTC-E060" and "--cache" in caught.value.findings[0].hint
+        caught = error_of(UsageError, open_store, None, None, environment)
+        assert caught.code == "AOTC-E060" and "--cache" in caught.findings[0].hint
     assert open_store(str(tmp_path / "named"), None, {}).folder == tmp_path / "named"
 
 
@@ -92,9 +92,8 @@ def test_shared_folder_refused(tmp_path: Path, inner: str, shared: Callable[[Pat
     tmp_path.chmod(0o755)
     cache.chmod(0o755)
     shared(cache / inner)
-    with pytest.raises(UsageError) as refused:
-        open_store(str(cache), None, {})
-    assert refused.value.findings[0].where == str(cache / inner)
+    refused = error_of(UsageError, open_store, str(cache), None, {})
+    assert refused.findings[0].where == str(cache / inner)
     cache.chmod(0o700)
     assert found(cache) == "", "which nobody else can reach"
 
@@ -158,6 +157,4 @@ def test_a_link_that_leads_elsewhere_later_leads_nobody_there(tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", ["", "large", "-1 MB", "1 mb", "10 XB"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        size_of(text)
-    assert caught.value.code == "AOTC-E061"
+    assert error_of(UsageError, size_of, text).code == "AOTC-E061"

@@ -10,6 +10,7 @@ from aotc.base.errors import CaptureError
 from aotc.base.workers import worker_parent
 from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.user_processes import crash_refused
+from tests.refusals import error_of
 
 
 def run(worker: str, folder: Path) -> None:
@@ -43,13 +44,12 @@ def test_child_without_room_to_say_so_is_understood(tmp_path: Path) -> None:
 
 
 def test_lines_that_a_child_said_are_indented_only_for_people(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError) as caught:
-        run("def work(*_): raise RuntimeError('boom')", tmp_path)
-    (finding,) = caught.value.findings
+    caught = error_of(CaptureError, run, "def work(*_): raise RuntimeError('boom')", tmp_path)
+    (finding,) = caught.findings
     assert (finding.code, finding.where) == ("AOTC-E835", "the capture process")
     said = finding.to_json()["found"].splitlines()[1:]
     assert len(said) > 1 and all(line.startswith("| ") for line in said)
-    assert "\n            | RuntimeError: boom\n" in str(caught.value)
+    assert "\n            | RuntimeError: boom\n" in str(caught)
 
 
 def test_a_file_that_was_cut_while_it_was_mapped_is_asked_for(tmp_path: Path) -> None:
@@ -66,7 +66,5 @@ def work(scratch, program, progress):
         file.truncate(10)
         data[2**15]
 """
-    with pytest.raises(CaptureError) as caught:
-        run(cut, tmp_path)
-    (finding,) = caught.value.findings
+    (finding,) = error_of(CaptureError, run, cut, tmp_path).findings
     assert "SIGBUS" in finding.found and "no other program writes" in finding.hint

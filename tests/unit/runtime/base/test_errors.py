@@ -25,6 +25,7 @@ from aotc_runtime.base.errors import (
     refusal,
 )
 from aotc_runtime.base.rendering import render, sentence, usage_text
+from tests.refusals import error_of
 
 
 def finding(code: str, found: str = "f") -> Finding:
@@ -47,18 +48,16 @@ def finding(code: str, found: str = "f") -> Finding:
 )
 def test_code_decides_family_and_exit(code: str, family: type[AotcError], exit_code: int) -> None:
     assert family_of(code) is family
-    with pytest.raises(family) as raised:
-        raise_if([finding(code)])
-    assert raised.value.exit_code == exit_code
-    assert raised.value.code == code
+    raised = error_of(family, raise_if, [finding(code)])
+    assert raised.exit_code == exit_code
+    assert raised.code == code
 
 
 def test_all_findings_are_raised_together_as_the_family_of_the_first() -> None:
     findings = (finding("AOTC-E401"), finding("AOTC-E502"), finding("AOTC-E551"))
-    with pytest.raises(IncompatibleRuntimeError) as raised:
-        raise_if(iter(findings))
-    assert raised.value.findings == findings
-    assert re.findall(r"^error\[(.*)\]: t$", str(raised.value), re.MULTILINE) == [
+    raised = error_of(IncompatibleRuntimeError, raise_if, iter(findings))
+    assert raised.findings == findings
+    assert re.findall(r"^error\[(.*)\]: t$", str(raised), re.MULTILINE) == [
         "AOTC-E401",
         "AOTC-E502",
         "AOTC-E551",
@@ -75,8 +74,7 @@ def test_errors_need_a_finding_whose_code_has_a_family() -> None:
     raise_if(())
     with pytest.raises(ValueError, match="Finding"):
         AotcError()
-    with pytest.raises(KeyError):
-        family_of("AOTC-E999")
+    error_of(KeyError, family_of, "AOTC-E999")
 
 
 BARE = Finding("AOTC-E101", "w", "", "", "", "t")

@@ -17,6 +17,7 @@ from aotc_runtime.engines.xla.tpu_facts import CHIPS, GIB, read_chips
 from aotc_runtime.engines.xla.xla_cuda_device import CudaDevice
 from aotc_runtime.engines.xla.xla_tpu_device import TpuDevice
 from aotc_runtime.schema.host_facts import Accelerator
+from tests.refusals import error_of
 
 H200 = Gpu("NVIDIA H200", (9, 0), 150_000_000_000)
 A100 = Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80_000_000_000)
@@ -143,9 +144,7 @@ def test_unstartable_platform_is_refused(platform: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(xla_engine, "_serving", None)
     library = "aotc_runtime.engines.xla.xla_tpu_device.library_of"
     monkeypatch.setattr(library, lambda *of: Path("/none/libtpu.so"))
-    with pytest.raises(BackendError) as refused:
-        xla_engine.start(platform)
-    assert refused.value.findings[0].code == "AOTC-E758"
+    assert error_of(BackendError, xla_engine.start, platform).findings[0].code == "AOTC-E758"
     assert xla_engine._serving is None
 
 
@@ -202,7 +201,5 @@ def test_a_host_is_asked_for_tpus_like_for_gpus(monkeypatch: pytest.MonkeyPatch)
 
 def test_arrays_on_a_tpu_have_no_dlpack() -> None:
     device = TpuDevice.__new__(TpuDevice)
-    with pytest.raises(BufferError):
-        device.features.dlpack_device()
-    with pytest.raises(BufferError):
-        device.features.to_dlpack(None)
+    error_of(BufferError, device.features.dlpack_device)
+    error_of(BufferError, device.features.to_dlpack, None)

@@ -10,6 +10,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_serve.http.request_bodies import PACE_BYTES, read_body
 from aotc_serve.inference.request_memory import COSTS, Claim, Memory
 from aotc_serve.inference.server_options import Limits
+from tests.refusals import error_of
 
 from ..samples import refused as refusing
 
@@ -30,8 +31,7 @@ def test_small_requests_have_a_share_and_those_that_have_arrived_a_part_of_it() 
     assert refused(memory, 1)
     for _ in range(2**15 // COSTS.connection):
         memory.connect()
-    with pytest.raises(AotcError):
-        memory.connect()
+    error_of(AotcError, memory.connect)
     for _ in range(2**15 // COSTS.connection):
         memory.disconnect()
     arrived = [Claim(memory, small, is_whole=True) for _ in range(12)]
@@ -44,8 +44,7 @@ def test_small_requests_have_a_share_and_those_that_have_arrived_a_part_of_it() 
 def test_small_claim_that_grows_is_small_no_longer() -> None:
     memory = Memory(2**20)
     claim, rest = Claim(memory, memory.small), Claim(memory, memory.most_of_large - 2**13)
-    with pytest.raises(AotcError):
-        claim.take(2**13)
+    error_of(AotcError, claim.take, 2**13)
     assert claim.total == memory.small
     rest.close()
     claim.take(2**13)
@@ -69,8 +68,7 @@ def test_what_waits_on_connections_leaves_room_for_others() -> None:
     waiting = [Claim(memory, is_waiting=True) for _ in range(14)]
     for claim in waiting:
         claim.take(2**16)
-    with pytest.raises(AotcError):
-        waiting[0].take(1)
+    error_of(AotcError, waiting[0].take, 1)
     memory.connect()
     Claim(memory, memory.small).close()
 

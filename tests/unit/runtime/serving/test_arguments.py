@@ -19,6 +19,7 @@ from aotc_runtime.schema.result_records import Record
 from aotc_runtime.serving.call_signature import bind, signature_of
 from aotc_runtime.serving.device_arrays import as_array
 from aotc_runtime.serving.flattened_arguments import flatten
+from tests.refusals import error_of
 
 from ..samples import DOCUMENT
 
@@ -26,10 +27,9 @@ F32 = np.dtype(np.float32)
 
 
 def code(value: Any, dtype: Any, *, scalar: bool = False) -> str:
-    with pytest.raises(ShapeError) as refused:
-        as_array(value, np.dtype(dtype), scalar, "predict x")
-    assert refused.value.findings[0].where == "predict x"
-    return refused.value.code
+    refused = error_of(ShapeError, as_array, value, np.dtype(dtype), scalar, "predict x")
+    assert refused.findings[0].where == "predict x"
+    return refused.code
 
 
 def test_an_array_of_the_dtype_is_taken_as_it_is() -> None:
@@ -77,9 +77,7 @@ MASKED = np.ma.masked_array(np.ones(2, np.float32), mask=True)
     "value", [[1.0, 2.0], (1.0,), "1", None, {}, 1.0, 1, b"1", object(), MASKED, Broken()]
 )
 def test_what_is_no_array_is_refused(value: Any) -> None:
-    with pytest.raises(ShapeError) as caught:
-        as_array(value, np.dtype(np.float32), False, "x")
-    (finding,) = caught.value.findings
+    (finding,) = error_of(ShapeError, as_array, value, np.dtype(np.float32), False, "x").findings
     assert finding.code == "AOTC-E605"
     assert ("filled" in finding.hint) == (value is MASKED)
 
@@ -298,8 +296,7 @@ def test_named_tuples_come_back_without_running_source(monkeypatch: pytest.Monke
     for values, named in (((1,), {}), ((1, 2, 3), {}), ((1, 2), {"y": 2}), ((1,), {"z": 2})):
         with pytest.raises(TypeError, match="takes x, y, each once"):
             type(built)(*values, **named)
-    with pytest.raises(TypeError):
-        built._replace(z=1)
+    error_of(TypeError, built._replace, z=1)
     with pytest.raises(AttributeError):
         built.x = 3
 
@@ -415,9 +412,8 @@ def test_the_signature_is_the_functions() -> None:
 def test_wrong_arguments_are_refused_with_the_signature(
     args: tuple[Any, ...], kwargs: dict[str, Any], found: str, hint: str
 ) -> None:
-    with pytest.raises(ShapeError) as refused:
-        bind("f", signature_of(SPEC.parameters), args, kwargs, SPEC)
-    (finding,) = refused.value.findings
+    refused = error_of(ShapeError, bind, "f", signature_of(SPEC.parameters), args, kwargs, SPEC)
+    (finding,) = refused.findings
     assert (finding.code, finding.expected) == ("AOTC-E601", "f(a, /, b, *, c)")
     assert found in finding.found and finding.found.count("unknown") == ("unknown" in found)
     assert finding.hint == hint
@@ -435,6 +431,5 @@ def test_what_the_loader_passes_is_no_parameter_and_whoever_passes_it_is_told() 
     passed = passed_parameters(spec)
     assert [parameter.name for parameter in passed] == ["a", "c"]
     assert passed_leaves(spec) == [0, 2]
-    with pytest.raises(ShapeError) as refused:
-        bind("f", signature_of(passed), (1,), {"b": 2, "c": 3}, spec)
-    assert refused.value.findings[0].hint.startswith("leave out b, which the loader passes")
+    refused = error_of(ShapeError, bind, "f", signature_of(passed), (1,), {"b": 2, "c": 3}, spec)
+    assert refused.findings[0].hint.startswith("leave out b, which the loader passes")

@@ -19,6 +19,7 @@ from aotc_runtime import (
 )
 from aotc_runtime.engines.xla.xla_client import XlaDevice
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 from ..samples import refused as refusing
 
@@ -33,11 +34,10 @@ def called_async(entry_point: LoadedEntryPoint) -> Callable[..., Any]:
 
 def refused(bundle: LoadedBundle, *args: Any, **kwargs: Any) -> ShapeError:
     before = bundle["predict"].refusals.copy()
-    with pytest.raises(ShapeError) as caught:
-        bundle["predict"](*args, **kwargs)
-    code = caught.value.code
+    caught = error_of(ShapeError, bundle["predict"], *args, **kwargs)
+    code = caught.code
     assert bundle["predict"].refusals[code] == before.get(code, 0) + 1, "refusals are counted"
-    return caught.value
+    return caught
 
 
 def test_every_profile_is_served_by_position_and_by_name(digits: LoadedBundle) -> None:
@@ -58,9 +58,7 @@ def test_shape_outside_profiles_names_them_and_the_policy(digits: LoadedBundle) 
     assert "batch=1; batch=8; batch=64" in finding.expected and "fail" in finding.expected
     assert finding.found == "batch=7 (image float32[7, 64])" and finding.where == "predict"
     for call in (digits["predict"].on_device, called_async(digits["predict"])):
-        with pytest.raises(ShapeError) as caught:
-            call(image(7))
-        assert caught.value.code == "AOTC-E611"
+        assert error_of(ShapeError, call, image(7)).code == "AOTC-E611"
 
 
 def test_xla_error_is_ours_counted(digits: LoadedBundle, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,10 +75,9 @@ def test_xla_error_is_ours_counted(digits: LoadedBundle, monkeypatch: pytest.Mon
             patched.setattr(predict._table[((8, 64),)], name, no_memory)
         patched.setattr(XlaDevice, "execute", no_memory)
         for call in (predict, predict.on_device):
-            with pytest.raises(BackendError) as caught:
-                call(image(8))
-            assert caught.value.code == "AOTC-E755"
-            assert caught.value.findings[0].found == "XLA: RESOURCE_EXHAUSTED: out of memory"
+            caught = error_of(BackendError, call, image(8))
+            assert caught.code == "AOTC-E755"
+            assert caught.findings[0].found == "XLA: RESOURCE_EXHAUSTED: out of memory"
     assert predict.refusals["AOTC-E755"] == before + 2
     predict(image(8))
 
@@ -160,14 +157,12 @@ def test_device_arrays_are_fed_back_and_a_donated_one_is_used_up(train: LoadedBu
     again = train["init"].on_device(0)
     plain = step({k: _to_numpy(v) for k, v in again.items()}, batch)
     np.testing.assert_array_equal(np.asarray(result[1]["loss"]), plain[1]["loss"])
-    with pytest.raises(ShapeError) as caught:
-        step.on_device(state, batch)
-    assert caught.value.code == "AOTC-E631"
-    assert "train_step[batch=64]" in caught.value.findings[0].found
+    caught = error_of(ShapeError, step.on_device, state, batch)
+    assert caught.code == "AOTC-E631"
+    assert "train_step[batch=64]" in caught.findings[0].found
     leaf = next(_leaves(state))
     assert leaf.is_deleted and "used up" in repr(leaf)
-    with pytest.raises(ShapeError):
-        np.asarray(leaf)
+    error_of(ShapeError, np.asarray, leaf)
 
 
 def test_a_refused_call_uses_nothing_up(train: LoadedBundle) -> None:

@@ -14,6 +14,7 @@ import aotc_runtime
 from aotc_runtime import BundleSlot, LoadedBundle, ShapeError, State
 from aotc_runtime.serving.loaded_bundle import LoadedEntryPoint
 from tests.conftest import Bundle
+from tests.refusals import error_of
 
 from ..samples import refused
 
@@ -60,8 +61,7 @@ def test_the_old_bundle_stays_open_as_long_as_a_call_runs_in_it(digits_bundle: B
     old, new = load(digits_bundle), load(digits_bundle)
     slot = BundleSlot(old)
     with slot.calling():
-        with pytest.raises(TimeoutError):
-            slot.replace(new, timeout=0.05)
+        error_of(TimeoutError, slot.replace, new, timeout=0.05)
         assert old.state is State.READY, "its call has not ended"
         assert slot.bundle is new, "new calls go to the new one"
     with slot.calling():
@@ -83,8 +83,7 @@ def test_every_way_of_calling_goes_through_the_slot(digits_bundle: Bundle) -> No
     expected = predict(IMAGE)["label"]
     np.testing.assert_array_equal(np.asarray(predict.on_device(IMAGE)["label"]), expected)
     np.testing.assert_array_equal(asyncio.run(predict.call_async(IMAGE))["label"], expected)
-    with pytest.raises(ShapeError):
-        asyncio.run(predict.call_async(IMAGE[:3]))
+    error_of(ShapeError, asyncio.run, predict.call_async(IMAGE[:3]))
     slot.replace(load(digits_bundle), timeout=30)
     with refused("AOTC-E602"):
         slot["forecast"]
@@ -100,8 +99,7 @@ def test_unready_bundle_is_refused_and_the_old_one_serves(digits_bundle: Bundle)
     for other in others:
         with refused("AOTC-E633"):
             slot.replace(other)
-        with pytest.raises(ShapeError):
-            BundleSlot(other)
+        error_of(ShapeError, BundleSlot, other)
     slot["predict"](np.zeros((1, 64), np.float32))
     slot.replace(aotc_runtime.load(path, trust=policy))
     slot["predict"](np.zeros((1, 64), np.float32))
@@ -111,9 +109,8 @@ def test_unready_bundle_is_refused_and_the_old_one_serves(digits_bundle: Bundle)
 def test_a_slot_says_what_it_serves_and_refusals_are_answers(digits_bundle: Bundle) -> None:
     slot = BundleSlot(load(digits_bundle))
     assert repr(slot) == f"<slot with {slot.bundle!r}>" and "digits 1.0.0" in repr(slot)
-    with pytest.raises(ShapeError) as caught:
-        slot["predict"](IMAGE.astype(np.float64))
-    (told,) = json.loads(json.dumps([finding.to_json() for finding in caught.value.findings]))
+    caught = error_of(ShapeError, slot["predict"], IMAGE.astype(np.float64))
+    (told,) = json.loads(json.dumps([finding.to_json() for finding in caught.findings]))
     assert told["code"] == "AOTC-E606" and told["found"] == "float64"
     slot.bundle.close()
 

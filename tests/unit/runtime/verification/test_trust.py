@@ -21,6 +21,7 @@ from aotc_runtime.verification.certificate_rules import certifier_keys
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from aotc_runtime.verification.policy_types import policy_problems
 from aotc_runtime.verification.public_keys import load_public_key
+from tests.refusals import error_of
 
 from ..samples import refused
 
@@ -81,9 +82,8 @@ def test_a_policy_may_be_as_long_as_the_limit_and_no_longer(tmp_path: Path) -> N
     text = policy_text("digits", [PEM]) + "#"
     text = text.ljust(limits.POLICY_BYTES_MAX, "x")
     assert read_policy(written(tmp_path, text)).name == "digits"
-    with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text + "x"))
-    assert (refused.value.code, refused.value.findings[0].found) == ("AOTC-E309", "more")
+    refused = error_of(TrustError, read_policy, written(tmp_path, text + "x"))
+    assert (refused.code, refused.findings[0].found) == ("AOTC-E309", "more")
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,8 @@ def test_a_key_is_named_by_the_hash_of_its_public_key_info(curve: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_ed25519_or_p256_public_key_is_refused(pem: str) -> None:
-    with pytest.raises(TrustError) as refused:
-        load_public_key(pem, "ci", "here")
-    assert refused.value.code == "AOTC-E310" and refused.value.findings[0].where == "here"
+    refused = error_of(TrustError, load_public_key, pem, "ci", "here")
+    assert refused.code == "AOTC-E310" and refused.findings[0].where == "here"
 
 
 def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path: Path) -> None:
@@ -161,9 +160,8 @@ def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path:
         "not_before = 2027-01-01T00:00:00Z\nnot_after = 2026-01-01T00:00:00Z\n"
         '[[keys]]\npublic_key_file = "bytes.pub"\n'
     )
-    with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text))
-    found = [(f.code[-4:], f.where.split(" ", 1)[1].split(" /")[0]) for f in refused.value.findings]
+    refused = error_of(TrustError, read_policy, written(tmp_path, text))
+    found = [(f.code[-4:], f.where.split(" ", 1)[1].split(" /")[0]) for f in refused.findings]
     assert sorted(found) == [
         ("E308", "keys[0]"),
         ("E308", "keys[1]"),
@@ -174,9 +172,8 @@ def test_everything_wrong_with_a_policy_is_told_at_once_with_its_place(tmp_path:
         ("E309", "minimum_version"),
     ]
     text = f'schema = 1\nname = "x"\n{KEY.format("one")}{KEY.format(PEM)}{KEY.format("two")}'
-    with pytest.raises(TrustError) as refused:
-        read_policy(written(tmp_path, text))
-    found = [(f.code[-4:], f.where.split(" ", 1)[1]) for f in refused.value.findings]
+    refused = error_of(TrustError, read_policy, written(tmp_path, text))
+    found = [(f.code[-4:], f.where.split(" ", 1)[1]) for f in refused.findings]
     assert found == [("E310", "keys[0]"), ("E310", "keys[2]")]
 
 
@@ -200,9 +197,7 @@ KEY = '[[keys]]\npublic_key = """{}"""\n'
 )
 def test_policy_of_python_is_checked_as_read(change: dict[str, Any], place: str) -> None:
     fields: dict[str, Any] = {"schema": 1, "name": "x", "keys": (TrustedKey(public_key=PEM),)}
-    with pytest.raises(TrustError) as refused:
-        policy_keys(TrustPolicy(**{**fields, **change}))
-    (finding,) = refused.value.findings
+    (finding,) = error_of(TrustError, policy_keys, TrustPolicy(**{**fields, **change})).findings
     assert finding.code == "AOTC-E309" and finding.where.endswith(place)
 
 
@@ -212,9 +207,8 @@ def test_one_key_has_one_window(table: str) -> None:
     keys = (TrustedKey(public_key=PEM, not_after=until), TrustedKey(public_key=PEM))
     plain = TrustPolicy(schema=1, name="x", keys=keys[1:])
     read = policy_keys if table == "keys" else certifier_keys
-    with pytest.raises(TrustError) as refused:
-        read(msgspec.structs.replace(plain, **{table: keys}))
-    (finding,) = refused.value.findings
+    refused = error_of(TrustError, read, msgspec.structs.replace(plain, **{table: keys}))
+    (finding,) = refused.findings
     assert (finding.code, finding.where) == ("AOTC-E309", f"trust policy {table}[1]")
     # In other spellings too.
     same = [msgspec.structs.replace(keys[0], public_key=spelled) for spelled in SPELLED]
@@ -311,9 +305,8 @@ roots = [
 """
     path = tmp_path / "trust.toml"
     path.write_text(text)
-    with pytest.raises(TrustError) as refused:
-        read_policy(path)
-    found = {f.where.removeprefix(f"{path}"): f for f in refused.value.findings}
+    refused = error_of(TrustError, read_policy, path)
+    found = {f.where.removeprefix(f"{path}"): f for f in refused.findings}
     assert found.pop(":1 schema").found == "no such key"
     assert sorted(found) == [
         *(":11 keys[0].not_after", ":15 revoked.roots[0]", ":3 thresold", ":4 furthest_fallback"),
@@ -335,9 +328,7 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
         f"[[keys]]\npublic_key = {json.dumps(each)}\n" for each in (pem, pem.replace("\n", "\r\n"))
     )
     path.write_text(f'schema = 1\nname = "x"\nthreshold = 2\n{keys}')
-    with pytest.raises(TrustError) as refused:
-        read_policy(path)
-    (finding,) = refused.value.findings
+    (finding,) = error_of(TrustError, read_policy, path).findings
     assert (finding.code, finding.where) == ("AOTC-E309", f"{path}:3 threshold")
 
 
@@ -354,9 +345,7 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
 )
 def test_metric_limits_are_finite(rules: str, place: str, expected: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n")
-    with pytest.raises(TrustError) as refused:
-        read_policy(path)
-    findings = refused.value.findings
+    findings = error_of(TrustError, read_policy, path).findings
     assert {finding.code for finding in findings} == {"AOTC-E309"}
     assert findings[-1].where.endswith(place)
     assert expected in " ".join(finding.expected for finding in findings)
@@ -381,6 +370,5 @@ def test_metrics_of_functions_and_whole_numbers_are_read(tmp_path: Path) -> None
 )
 def test_hints_name_what_to_write(rules: str, hint: str, tmp_path: Path) -> None:
     path = written(tmp_path, f"{rules}\n{policy_text('digits', [PEM], 1)}")
-    with pytest.raises(TrustError) as refused:
-        read_policy(path)
-    assert [finding.hint for finding in refused.value.findings] == [hint]
+    refused = error_of(TrustError, read_policy, path)
+    assert [finding.hint for finding in refused.findings] == [hint]
