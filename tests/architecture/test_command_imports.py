@@ -1,12 +1,11 @@
 """Imports of the command itself: only child processes and commands that need jax import it."""
 
 import ast
-import subprocess
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
 from aotc.cli.command_registry import CORE, Commands
+from tests.running import printed, python
 
 TOOLCHAIN = Path(__file__).parents[2] / "aotc"
 
@@ -39,10 +38,7 @@ def test_no_command_imports_jax_or_what_is_optional() -> None:
         "    importlib.import_module(name)\n"
         f"print(*sorted(sys.modules.keys() & set({HEAVY})))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *names], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    assert printed(code, *names).split() == []
 
 
 HELP = """
@@ -57,8 +53,9 @@ finally:
 
 
 def test_a_command_imports_its_own_code_alone() -> None:
-    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    done = python("-c", HELP)
     imported = set(done.stderr.split())
+    assert done.returncode == 0
     commands = {place.partition(":")[0] for place in CORE.values()}
     commands |= {point.module for point in entry_points(group="aotc.commands")}
     assert commands & imported == {"aotc.cli.keygen_command"}
@@ -67,8 +64,8 @@ def test_a_command_imports_its_own_code_alone() -> None:
 
 def test_signing_imports_nothing_of_build_manifests() -> None:
     code = "import sys, aotc.bundle.sign.bundle_signing; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert not {"numpy", "pydantic", "aotc.config.build_manifest"} & set(done.stdout.split())
+    imported = {*printed(code).split()}
+    assert not {"numpy", "pydantic", "aotc.config.build_manifest"} & imported
 
 
 def test_a_command_is_registered_by_its_name() -> None:

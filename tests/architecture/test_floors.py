@@ -2,7 +2,6 @@
 
 import ast
 import json
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Bundle
+from tests.running import printed
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = ROOT / "runtime" / "aotc_runtime"
@@ -66,10 +66,7 @@ def test_runtime_files_import_only_standard_library_and_thin_dependencies(path: 
 def modules_after(code: str) -> set[str]:
     """Names of all modules loaded in a fresh process that ran the code."""
     probe = f"{code}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    return set(json.loads(printed(probe, folder=ROOT).splitlines()[-1]))
 
 
 def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None:

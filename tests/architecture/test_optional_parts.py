@@ -1,7 +1,5 @@
 """Optional commands can be removed: their folders and their entry points, and nothing notices."""
 
-import os
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -9,6 +7,8 @@ from shutil import copytree, ignore_patterns, rmtree
 
 import pytest
 from faults.tiny import MANIFEST, PROGRAM
+
+from tests.running import python
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = sorted(path.parent.name for path in ROOT.glob("aotc/commands/*/__init__.py"))
@@ -18,13 +18,7 @@ POINTS: dict[str, dict[str, str]] = PROJECT["entry-points"]
 
 def run(tree: Path, *command: str | Path, folder: Path | None = None) -> str:
     """Return what a command prints that takes aotc from these sources."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=folder or tree,
-        env={**os.environ, "PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-    )
+    done = python(*command, folder=folder or tree, PYTHONPATH=str(tree))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -113,12 +107,7 @@ def test_help_without_optional_commands_lists_the_others(bare: Path, tmp_path: P
     listed = run(bare, "-m", "aotc.cli.main", "--help")
     assert "\n  verify " in listed
     assert "\n  bench " not in listed
-    done = subprocess.run(
-        [sys.executable, "-m", "aotc.cli.main", "build", "tiny.toml", "--tune"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(bare)},
-        capture_output=True,
-        text=True,
-    )
+    tuning = ("-m", "aotc.cli.main", "build", "tiny.toml", "--tune")
+    done = python(*tuning, folder=tmp_path, PYTHONPATH=str(bare))
     assert done.returncode == 2
     assert "--tune is not in this installation of aotc" in done.stderr

@@ -2,13 +2,12 @@
 
 import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Bundle
+from tests.running import printed
 
 MODULES_MAX, LINES_MAX = 45, 3_905
 
@@ -50,10 +49,7 @@ print(json.dumps(own))
 @pytest.fixture(scope="module")
 def loaded(digits_bundle: Bundle) -> dict[str, str]:
     """The modules of the loader that a server of digits runs, with their files."""
-    command = [sys.executable, "-c", SERVE, *map(str, digits_bundle)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return json.loads(printed(SERVE, *digits_bundle))
 
 
 def test_a_server_runs_few_modules_of_few_lines(loaded: dict[str, str]) -> None:

@@ -99,8 +99,7 @@ def test_the_page_asks_for_nothing_and_fits_its_window(tab: Tab, asked: list[str
 
 
 def background(tab: Tab) -> str:
-    found: str = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    return found
+    return tab.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
 @in_both_schemes

@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,6 +25,7 @@ from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
 from tests.refusals import error_of
+from tests.running import python
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -317,8 +316,7 @@ def test_init_names_a_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
 
     def aotc(*arguments: str) -> str:
-        command = [sys.executable, "-m", "aotc.cli.main", *arguments, "--json"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = python("-m", "aotc.cli.main", *arguments, "--json", folder=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

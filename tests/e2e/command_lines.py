@@ -44,8 +44,7 @@ class Said(NamedTuple):
     def document(self) -> dict[str, Any]:
         """The one JSON document on stdout."""
         assert self.out, self.err
-        document: dict[str, Any] = json.loads(self.out)
-        return document
+        return json.loads(self.out)
 
 
 def run_all(

@@ -44,8 +44,7 @@ UNOPTIMIZED = {"xla_backend_optimization_level": 0}
 
 def compiled_at_each_size(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function under `jax.jit`, for calls that are made once or twice at every size."""
-    compiled: Callable[..., Any] = jax.jit(function, compiler_options=UNOPTIMIZED)
-    return compiled
+    return jax.jit(function, compiler_options=UNOPTIMIZED)
 
 
 def _arrays(results: Mapping[str, Any], prefix: str = "") -> Arrays:

@@ -24,6 +24,8 @@ process, so it imports inside itself whatever it needs but numpy, which is there
 """
 
 PROGRAM = """\
+from __future__ import annotations
+
 import json
 import sys
 

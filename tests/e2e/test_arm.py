@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from aotc.pipeline.build import build
 from tests.conftest import MANIFESTS, Bundle, Once
 from tests.engines.conftest import ENGINES, Other
 from tests.engines.test_graph_quantized import write_small
+from tests.running import python
 
 pytestmark = [pytest.mark.arm, pytest.mark.limit(3600)]
 
@@ -174,8 +173,7 @@ def test_unchecked_bundle_dies_of_illegal_code(arm_bundle: Callable[[str], Bundl
 
 def test_bundle_for_aarch64_is_rejected_on_this_host(arm_bundle: Callable[[str], Bundle]) -> None:
     path, policy = arm_bundle("digits")
-    command = [sys.executable, "-m", "aotc_runtime", "verify", path, "--trust", policy, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-m", "aotc_runtime", "verify", path, "--trust", policy, "--json")
     document = json.loads(done.stdout)
     assert (done.returncode, document["ok"]) == (7, False)
     told = [each["findings"][0] for each in document["target_reason"]["candidates"]]

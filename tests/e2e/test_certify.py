@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copyfile
@@ -20,6 +19,7 @@ from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
+from tests.running import python
 
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
 
@@ -40,10 +40,8 @@ def runtime() -> Iterator[Path]:
 
 
 def aotc(*arguments: str | Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "aotc.cli.main", *map(str, arguments), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    done = python("-m", "aotc.cli.main", *arguments, "--json")
+    return json.loads(done.stdout)
 
 
 LOAD = """

@@ -7,8 +7,6 @@ sees of it.
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import pytest
 from command_lines import Said, run_all
 
 from tests.conftest import Once
+from tests.running import printed
 
 ABACUS = Path(__file__).parent / "abacus"
 
@@ -227,16 +226,9 @@ def test_executables_ran_and_matched_plain_jax_at_build(folder: Path) -> None:
 
 def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
     paths = [str(ABACUS), os.environ.get("PYTHONPATH", "")]
-    served = subprocess.run(
-        [sys.executable, "-c", SERVER, "sums.aotb", "sums.trust.toml"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert served.returncode == 0, served.stderr
-    answer = json.loads(served.stdout)
+    path = os.pathsep.join(filter(None, paths))
+    served = printed(SERVER, "sums.aotb", "sums.trust.toml", folder=folder, PYTHONPATH=path)
+    answer = json.loads(served)
     image = np.array(answer["image"], np.float32)
     expected = image @ (np.arange(12, dtype=np.float32).reshape(4, 3) / 7) + np.arange(3)
     for name in ("exact", "on_device"):
@@ -251,17 +243,11 @@ def test_a_server_answers_with_it_and_never_starts_xla(folder: Path) -> None:
 
 def test_its_model_files_are_built_with_it(folder: Path, said: dict[str, Said]) -> None:
     assert said["model"].exit_code == 0, said["model"]
-    served = subprocess.run(
-        [sys.executable, "-c", MODEL_SERVER, "model.aotb", "sums.trust.toml"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ABACUS)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    model = ("model.aotb", "sums.trust.toml")
+    served = printed(MODEL_SERVER, *model, folder=folder, PYTHONPATH=str(ABACUS))
     image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
     expected = image @ np.array(BEADS["kernel"], np.float32) + np.array(BEADS["bias"], np.float32)
-    np.testing.assert_allclose(json.loads(served.stdout), expected, atol=1e-5)
+    np.testing.assert_allclose(json.loads(served), expected, atol=1e-5)
 
 
 def test_its_command_runs_and_stands_in_the_help(said: dict[str, Said]) -> None:

@@ -6,10 +6,7 @@ the analysis is a lower bound, and how much comes on top depends on the processo
 """
 
 import json
-import os
 import platform
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +16,7 @@ import pytest
 
 from tests.conftest import Bundle
 from tests.e2e.peak_memory import MALLOC
+from tests.running import python
 
 LARGE = 128 * 1024
 SCRIPT = Path(__file__).with_name("peak_memory.py")
@@ -34,13 +32,8 @@ TRIES = 3
 
 @cache
 def observed(bundle: Path, policy: Path, attempt: int = 0) -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(bundle), str(policy)],
-        env={**os.environ, **MALLOC},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = python(SCRIPT, bundle, policy, **MALLOC)
+    assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return {name: entry for name, entry in found.items() if entry["analysis"] >= LARGE}
 

@@ -1,8 +1,6 @@
 """Programs over several devices, from their manifests to a server without jax."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from parallel.model import encode, init
 from tests.conftest import Bundle, Once
+from tests.running import printed
 
 
 @pytest.fixture(scope="module")
@@ -232,10 +231,7 @@ def test_a_process_has_as_many_devices_as_its_first_bundle_wanted(
 ) -> None:
     paths = {"digits": digits_bundle, "parallel": parallel_bundle}
     plan = [[*map(str, paths[name]), devices] for name, devices in loads]
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, json.dumps(plan)], capture_output=True, check=True
-    )
-    assert json.loads(done.stdout) == expected
+    assert json.loads(printed(LOADING, json.dumps(plan))) == expected
 
 
 UNPLANNED = """
@@ -259,10 +255,4 @@ except aotc_runtime.AotcError as error:
 
 
 def test_executables_for_more_devices_than_xla_has_are_rejected(parallel_bundle: Bundle) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNPLANNED, *map(str, parallel_bundle)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "AOTC-E555 4 devices"
+    assert printed(UNPLANNED, *parallel_bundle).strip() == "AOTC-E555 4 devices"

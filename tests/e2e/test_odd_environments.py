@@ -74,8 +74,7 @@ def root_digest(folder: Path, **variables: str) -> str:
         capture_output=True,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    digest: str = json.loads(done.stdout[done.stdout.index(b"{") :])["root_digest"]
-    return digest
+    return json.loads(done.stdout[done.stdout.index(b"{") :])["root_digest"]
 
 
 @pytest.fixture(scope="module")

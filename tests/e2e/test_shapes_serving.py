@@ -1,8 +1,6 @@
 """Calls outside of the profiles, from the build manifest to the server, against exact numbers."""
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +25,7 @@ from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.system import host_probe
 from tests.conftest import Bundle, Once
 from tests.refusals import error_of
+from tests.running import printed
 
 Array = np.ndarray[Any, Any]
 
@@ -85,8 +84,7 @@ def manifest_of(bundle: Path) -> dict[str, Any]:
 
 
 def report(bundle: LoadedBundle, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(bundle.report()))["entry_points"][name]
-    return found
+    return json.loads(json.dumps(bundle.report()))["entry_points"][name]
 
 
 @settings(max_examples=40, deadline=None)
@@ -470,9 +468,7 @@ assert "jax" not in sys.modules
 def test_all_of_it_works_without_jax(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
-    command = [sys.executable, "-c", WITHOUT_JAX, str(path), str(trust)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed(WITHOUT_JAX, path, trust)
 
 
 ENDS_WHILE_COMPILING = """
@@ -491,9 +487,7 @@ for batch in (5, 6):
 def test_process_may_end_while_compiling(built: Bundle, tmp_path: Path) -> None:
     change = compiling("later")
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
-    command = [sys.executable, "-c", ENDS_WHILE_COMPILING, str(path), str(trust)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["AOTC-E614"] * 2), done.stderr
+    assert printed(ENDS_WHILE_COMPILING, path, trust).split() == ["AOTC-E614"] * 2
 
 
 SYMBOLIC = """\

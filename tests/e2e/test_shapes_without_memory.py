@@ -5,14 +5,13 @@ what Python allocates, of which an arena alone has 1 MiB.
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_programs import build_signed
+
+from tests.running import printed
 
 PROGRAM = """\
 import jax.numpy as jnp
@@ -93,17 +92,9 @@ def found(tmp_path: Path) -> dict[str, Any]:
     "imported": modules that failed calls imported.
     """
     bundle, policy = build_signed(tmp_path, "wide", PROGRAM, MANIFEST)
-    done = subprocess.run(
-        [sys.executable, "-c", CLIENT, str(bundle), str(policy)],
-        # What was allocated for an earlier call goes back to the system.
-        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    # What was allocated for an earlier call goes back to the system.
+    freeing = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
+    return json.loads(printed(CLIENT, bundle, policy, **freeing))
 
 
 def test_call_without_memory_returns_donated_arrays(found: dict[str, Any]) -> None:

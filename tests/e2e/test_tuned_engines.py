@@ -7,8 +7,6 @@ program, and slow to start, large or wrong where the environment says so.
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from command_lines import Said, run_all
 
 from aotc.compile.target_files import builtin_folder
+from tests.running import printed
 
 ABACUS = Path(__file__).parent / "abacus"
 
@@ -123,8 +122,7 @@ class Tuned:
 
     @property
     def target(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.document["targets"]["few"]
-        return found
+        return self.document["targets"]["few"]
 
 
 @pytest.fixture(scope="module")
@@ -196,16 +194,9 @@ def test_each_executable_says_what_was_tried_with_every_engine(tuned: Tuned) -> 
 
 def test_a_server_runs_the_chosen_engine_and_says_so(tuned: Tuned) -> None:
     paths = [str(ABACUS), os.environ.get("PYTHONPATH", "")]
-    served = subprocess.run(
-        [sys.executable, "-c", SERVER],
-        cwd=tuned.place.folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert served.stdout, served.stderr
-    result, report, modules = json.loads(served.stdout)
+    path = os.pathsep.join(filter(None, paths))
+    served = printed(SERVER, folder=tuned.place.folder, PYTHONPATH=path)
+    result, report, modules = json.loads(served)
     image = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)
     kernel = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     np.testing.assert_allclose(result, image @ kernel + np.arange(3), atol=1e-5)

@@ -75,8 +75,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", params=[each.as_param() for each in ENGINES])
 def other(request: pytest.FixtureRequest) -> Other:
     """The engine beside XLA."""
-    engine: Other = request.param
-    return engine
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -142,8 +142,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def served(sums: Path, threads: int, program: str = SERVER) -> dict[str, Any]:
     done = run("-c", program, sums / "sums.aotb", sums / "trust.toml", threads)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return json.loads(done.stdout)
 
 
 def manifests(path: Path) -> dict[str, dict[str, Any]]:
@@ -153,8 +152,7 @@ def manifests(path: Path) -> dict[str, dict[str, Any]]:
 
 def executable(manifest: dict[str, Any]) -> str:
     """The digest of the first executable."""
-    digest: str = manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
-    return digest
+    return manifest["entry_points"]["predict"]["profiles"][0]["executable"]["digest"]
 
 
 type Change = Callable[[Documents], object]

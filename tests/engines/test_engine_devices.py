@@ -40,8 +40,7 @@ def step(sums: Path) -> bytes:
     """The executable that takes no weights."""
     documents = take_apart(in_memory(sums / "sums.aotb"))
     profile = documents.manifest["entry_points"]["step"]["profiles"][0]
-    code: bytes = documents.layers[profile["executable"]["digest"]]
-    return code
+    return documents.layers[profile["executable"]["digest"]]
 
 
 def predict(sums: Path) -> tuple[bytes, list[Aval]]:

@@ -1,8 +1,6 @@
 """Bundles of IREE under many threads: results, how many threads there are, forks, closing."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from aotc.pipeline.build import build
 from aotc_runtime.engines.iree.iree_names import DRIVERS, LOCAL_SYNC, LOCAL_TASK
 from tests.conftest import Once
 from tests.hostile.tampering import in_memory, take_apart
+from tests.running import printed
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -149,15 +148,7 @@ def bundle(once: Once) -> Path:
 def said(bundle: Path, program: str, *arguments: object) -> Any:
     """Return what a process of its own prints."""
     places = [bundle / "threads.aotb", bundle / "trust.toml"]
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + program, *map(str, [*places, *arguments])],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(printed(BEGIN + program, *places, *arguments))
 
 
 def test_the_build_gives_each_program_the_driver_that_suits_it(bundle: Path) -> None:

@@ -68,8 +68,7 @@ def change(project: Path) -> None:
 
 def read(path: str, registry: OciServer) -> dict[str, Any]:
     text = (EXAMPLES / path).read_text("utf-8").replace(PLACE, registry.address)
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    return yaml.safe_load(text)
 
 
 def asked(registry: OciServer, method: str, text: str) -> int:

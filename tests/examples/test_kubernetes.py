@@ -51,8 +51,7 @@ def documents(name: str, kind: str) -> list[dict[str, Any]]:
 
 def pod(name: str) -> dict[str, Any]:
     (deployment,) = documents(name, "Deployment")
-    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
-    return found
+    return deployment["spec"]["template"]["spec"]
 
 
 def pushed(bundle: Bundle, registry: OciServer) -> str:
@@ -211,8 +210,7 @@ def test_a_node_is_labelled_with_what_it_is(tmp_path: Path) -> None:
 
 def features(target: str) -> list[str]:
     document = tomllib.loads((ROOT / "targets" / f"{target}.toml").read_text("utf-8"))
-    found: list[str] = document["features"]
-    return found
+    return document["features"]
 
 
 def test_the_labels_tell_the_targets_of_this_repository_apart() -> None:

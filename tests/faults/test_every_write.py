@@ -18,6 +18,7 @@ from tests.faults.registry_sweep import there
 from tests.memory_files import folder_in_memory
 from tests.registries.conftest import GOLDEN, LAYERS
 from tests.registries.oci_server import Handler, OciServer
+from tests.running import python
 from tests.waiting import SECONDS, started, until
 
 from .mounted import run
@@ -175,12 +176,7 @@ inputs.x = { shape = [8], dtype = "float32" }
     ("fault", "code"), [("KILL", -9), ("INTERRUPT", 130), ("FULL", 0), ("READ_ONLY", 0)]
 )
 def test_entry_is_old_or_new_whatever_happens(fault: str, code: int, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.cache_sweep", fault, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "tests.faults.cache_sweep", fault, tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     records: list[dict[str, Any]] = json.loads(done.stdout)
     assert len(records) >= 5

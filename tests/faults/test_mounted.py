@@ -14,6 +14,7 @@ import pytest
 from aotc.bundle.sign.signer import KeyType, generate_key_pair
 from aotc.bundle.trust.trust_text import write_policy
 from tests.conftest import Bundle
+from tests.running import python
 
 from .mounted import UNSHARE, run
 from .tiny import MANIFEST, PROGRAM
@@ -44,8 +45,7 @@ def mounted(
         env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = json.loads(done.stdout)
-    return answers
+    return json.loads(done.stdout)
 
 
 WRITING = (
@@ -153,17 +153,12 @@ def test_a_build_that_may_write_no_large_file_says_so_and_leaves_nothing(
     cache = tmp_path / "cache"
     arguments = ["build", "tiny.toml", "-o", str(output), "--cache", str(cache)]
 
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), *arguments, "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        check=False,
-    )
+    variables = {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = python("-c", LIMITED, limit, *arguments, "--json", folder=tmp_path, **variables)
     (finding,) = json.loads(done.stdout)["findings"]
     assert (finding["code"], done.returncode) == ("AOTC-E003", 2), finding
     assert finding["where"] == (where if where == TEMPORARY else str(output))
-    assert done.stderr == b""
+    assert done.stderr == ""
     assert list(temporary.iterdir()) == [] and not output.exists()
     assert not list(cache.rglob(".*"))
     monkeypatch.chdir(tmp_path)

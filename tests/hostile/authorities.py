@@ -151,8 +151,7 @@ def stamped(envelope: bytes, authority: Authority) -> bytes:
 
 
 def timestamp_in(envelope: bytes) -> str:
-    found: str = json.loads(envelope)["signatures"][0]["timestamp"]
-    return found
+    return json.loads(envelope)["signatures"][0]["timestamp"]
 
 
 def with_timestamp(envelope: bytes, timestamp: str) -> bytes:

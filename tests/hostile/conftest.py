@@ -51,16 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session", params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     """The engine whose bundle is attacked."""
-    name: str = request.param
-    return name
+    return request.param
 
 
 @pytest.fixture(scope="session")
 def attacked(engine: str, once: Once, request: pytest.FixtureRequest) -> Bundle:
     """The digits classifier, compiled by the engine, and the policy that it loads with."""
     if engine == "xla":
-        bundle: Bundle = request.getfixturevalue("digits_bundle")
-        return bundle
+        return request.getfixturevalue("digits_bundle")
 
     def fill(folder: Path) -> None:
         signer = LocalSigner.ephemeral()

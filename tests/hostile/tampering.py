@@ -134,8 +134,7 @@ class Documents:
     @property
     def profile(self) -> dict[str, Any]:
         """The first profile of the only entry point."""
-        found: dict[str, Any] = self.manifest["entry_points"]["predict"]["profiles"][0]
-        return found
+        return self.manifest["entry_points"]["predict"]["profiles"][0]
 
 
 def take_apart(bundle: MemoryBundle) -> Documents:
@@ -279,8 +278,7 @@ def signed_envelope(
 
 def root_digest(documents: Documents) -> str:
     index = json.loads(put_together(documents).files["index.json"])
-    found: str = index["manifests"][0]["digest"]
-    return found
+    return index["manifests"][0]["digest"]
 
 
 def signed(documents: Documents, *signers: LocalSigner) -> MemoryBundle:

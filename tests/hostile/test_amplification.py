@@ -85,8 +85,7 @@ def whole(digits_bundle: Bundle) -> MemoryBundle:
 
 
 def root_of(bundle: MemoryBundle) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(bundle.files["index.json"])["manifests"][0]
-    return found
+    return json.loads(bundle.files["index.json"])["manifests"][0]
 
 
 def signatures(count: int, first: int = 0) -> list[dict[str, str]]:

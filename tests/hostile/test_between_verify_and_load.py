@@ -4,7 +4,6 @@ import importlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.verification.verify_bundle import Compatible
 from tests.conftest import Bundle
 from tests.refusals import error_of
+from tests.running import python
 
 OWNERS = {
     "open_bundle": "aotc_runtime.loader.bundle_loader",
@@ -118,8 +118,8 @@ def test_a_file_that_is_rewritten_while_it_loads_never_becomes_ready(
 
 @pytest.mark.parametrize("change", [replaced, rewritten, removed])
 def test_changed_file_is_verified_again(change: Change, copy: Path, digits_bundle: Bundle) -> None:
-    command = [sys.executable, "-m", "aotc_runtime", "verify", copy, "--trust", digits_bundle[1]]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    verify = ("-m", "aotc_runtime", "verify", copy, "--trust", digits_bundle[1])
+    assert python(*verify).returncode == 0
     change(copy)
     refused = error_of(AotcError, aotc_runtime.load, copy, trust=digits_bundle[1])
     assert refused.code in ("AOTC-E103", "AOTC-E105", "AOTC-E108")
@@ -149,8 +149,7 @@ except aotc_runtime.AotcError as error:
 
 
 def truncated(copy: Path, trust: Path, owner: str, step: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", TRUNCATED, str(copy), str(trust), owner, step]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return python("-c", TRUNCATED, copy, trust, owner, step)
 
 
 @AFTER

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from aotc_runtime.base import limits
 from aotc_runtime.base.canonical_json import decode_toml
+from tests.running import printed
 
 from .archives import archive, entries_of
 from .tampering import Documents, MemoryBundle, take_apart
@@ -42,10 +41,7 @@ except AotcError as error:
 
 def code_with_little_memory(path: Path, what: str = "bundle") -> str:
     """The code of the refusal, by a process that may take 48 MiB more than the file has."""
-    command = [sys.executable, "-c", READING, str(path), what]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return printed(READING, path, what)
 
 
 def claimed(field: bytes) -> Callable[[MemoryBundle], bytes]:

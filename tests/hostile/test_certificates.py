@@ -2,8 +2,6 @@
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -20,6 +18,7 @@ from aotc_runtime.schema.trust_policy import Accepts, Revoked, TrustPolicy
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_of
 from aotc_runtime.verification.host_compatibility import choose_target
+from tests.running import printed
 
 from .certificates import (
     OTHER,
@@ -264,5 +263,4 @@ def test_accepted_version_needs_no_certificate(documents: Documents, host: HostF
 
 def test_certificates_are_not_even_imported_for_the_builders_version() -> None:
     code = "import aotc_runtime, sys; print(any('certificate' in name for name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert printed(code).strip() == "False"

@@ -208,8 +208,7 @@ def served() -> Iterator[Served]:
                         client.recv(1)
 
         threading.Thread(target=run, daemon=True).start()
-        port: int = bound.getsockname()[1]
-        return port
+        return bound.getsockname()[1]
 
     yield serve
     for each in listening:

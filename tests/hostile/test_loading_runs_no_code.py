@@ -10,6 +10,7 @@ import pytest
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
+from tests.running import printed
 
 from .archives import on_disk
 from .tampering import MemoryBundle, signed, take_apart
@@ -107,14 +108,7 @@ def test_loading_and_calling_executes_compiles_unpickles_spawns_and_writes_nothi
     path = on_disk(giving(kind, genuine, ours), form, tmp_path)
     policy = tmp_path / "trust.toml"
     policy.write_text(policy_text("digits", [ours.public_pem()]))
-    done = subprocess.run(
-        [sys.executable, "-c", LOADING, str(path), str(policy)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    said = json.loads(done.stdout)
+    said = json.loads(printed(LOADING, path, policy))
     assert (said["refused"], said["kind"]) == ([], kind)
     assert {"open", "import"} <= set(said["seen"]), "the hook was asked"
 

@@ -1,7 +1,5 @@
 """Bundles over several devices, rightly signed, whose manifests do not say what they hold."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ import pytest
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
+from tests.running import printed
 
 from .archives import on_disk
 from .tampering import in_memory, signed, take_apart
@@ -34,10 +33,7 @@ def outcome(
     change(documents.manifest)
     path, policy = on_disk(signed(documents, signer), "archive", folder), folder / "trust.toml"
     policy.write_text(policy_text("parallel", [signer.public_pem()]))
-    command = [sys.executable, "-c", LOADING, str(path), str(policy)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed(LOADING, path, policy).strip()
 
 
 def cut_inputs(manifest: dict[str, Any]) -> None:

@@ -6,11 +6,12 @@ A build notices every one, because plain JAX, which it compares with, shares no 
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.running import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,14 +158,8 @@ def build(folder: Path, mistake: Mistake | None) -> subprocess.CompletedProcess[
     (folder / "program.py").write_text(PROGRAM)
     (folder / "program.toml").write_text(MANIFEST)
     paths = [str(folder), str(folder / "runtime")]
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "aotc.cli.main", "build", "program.toml", "-o", "x.aotb"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    command = ("-P", "-m", "aotc.cli.main", "build", "program.toml", "-o", "x.aotb")
+    return python(*command, folder=folder, PYTHONPATH=os.pathsep.join(paths))
 
 
 def test_without_a_mistake_the_program_builds(tmp_path: Path) -> None:

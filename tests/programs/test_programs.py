@@ -29,8 +29,7 @@ def stated(library: Path, name: str) -> Mapping[str, Any]:
     """A constant of a module, without importing it."""
     for node in ast.parse(library.read_text("utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            found: Mapping[str, Any] = ast.literal_eval(node.value)
-            return found
+            return ast.literal_eval(node.value)
     return {}
 
 

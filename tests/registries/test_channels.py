@@ -57,8 +57,7 @@ class Host:
         if done.exit_code:
             assert not self.output.exists()
             assert done.exit_code == 5, done.output
-            found: str = json.loads(done.stdout)["findings"][0]["code"]
-            return found
+            return json.loads(done.stdout)["findings"][0]["code"]
         assert self.output.exists()
         return READY
 

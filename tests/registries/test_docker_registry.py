@@ -45,8 +45,7 @@ def aotc(*arguments: object) -> Result:
 def said(*arguments: object) -> dict[str, object]:
     done = aotc(*arguments, "--json")
     assert done.exit_code == 0, done.output
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 def test_pushed_bundle_loads(registry: str, digits_bundle: Bundle, tmp_path: Path) -> None:

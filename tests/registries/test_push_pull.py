@@ -144,8 +144,7 @@ def test_later_attestation_is_sent_alone(either: Registry, back: Path, tmp_path:
 
 def listed(server: OciServer) -> list[Any]:
     """Return the entries under the referrers tag."""
-    found: list[Any] = json.loads(server.manifests[REPO, REFERRERS_TAG][0])["manifests"]
-    return found
+    return json.loads(server.manifests[REPO, REFERRERS_TAG][0])["manifests"]
 
 
 def test_attestations_of_two_who_push_at_once_are_both_there(registry: Registry) -> None:

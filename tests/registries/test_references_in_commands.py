@@ -35,8 +35,7 @@ def aotc(*arguments: object) -> Result:
 
 def document(*arguments: object) -> dict[str, Any]:
     done = aotc(*arguments, "--json")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.fixture

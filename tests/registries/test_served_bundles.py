@@ -173,8 +173,7 @@ def ended_with(served: Served) -> str:
     """Return the code of the first finding with which a server ends its start."""
     assert served.process.wait(SECONDS) > 0
     served.read_all()
-    code: str = served.events[-1]["findings"][0]["code"]
-    return code
+    return served.events[-1]["findings"][0]["code"]
 
 
 def test_certificates_of_the_registry_can_be_named(

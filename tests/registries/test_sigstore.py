@@ -68,8 +68,7 @@ def listed(repository: Repository, root: str) -> list[Json]:
     found = repository.document(f"referrers/{root}", 2**20)
     stored = repository.manifest(root.replace(":", "-"))
     data = found[0] if found else stored.data if stored else b'{"manifests":[]}'
-    described: list[Json] = json.loads(data)["manifests"]
-    return described
+    return json.loads(data)["manifests"]
 
 
 def listed_bundles(repository: Repository, server: OciServer) -> list[tuple[Json, Json, Json]]:
@@ -403,5 +402,4 @@ def test_identities_count_where_the_policy_names_them(registry: Registry, tmp_pa
 
 
 def material(bundle: Json) -> Json:
-    found: Json = bundle["verificationMaterial"]
-    return found
+    return bundle["verificationMaterial"]

@@ -23,8 +23,7 @@ def infer_request(values: bytes, name: str = "digits") -> bytes:
     """The message of a request for one row of digits."""
     message = messages.InferRequest(model_name=name, raw_input_contents=[values])
     message.inputs.add(name="image", datatype="FP32", shape=[1, 64])
-    found: bytes = message.SerializeToString()
-    return found
+    return message.SerializeToString()
 
 
 class Http2:

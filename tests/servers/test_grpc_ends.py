@@ -42,8 +42,7 @@ def started(served: Served, *what: str) -> subprocess.Popen[str]:
 def came_of(client: subprocess.Popen[str]) -> dict[str, int]:
     told, _ = client.communicate(timeout=SECONDS)
     assert client.returncode == 0
-    found: dict[str, int] = json.loads(told.splitlines()[-1])
-    return found
+    return json.loads(told.splitlines()[-1])
 
 
 @BOTH

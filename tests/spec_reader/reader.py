@@ -320,8 +320,7 @@ def _bundle_manifest(data: bytes) -> dict[str, Any]:
     except (Rejected, AttributeError):
         version = None
     reject_if(isinstance(version, str) and version not in ("1.0", "1.1"), "E115")
-    manifest: dict[str, Any] = canonical(data, "BundleManifest")
-    return manifest
+    return canonical(data, "BundleManifest")
 
 
 def _blobs_of(manifest: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -181,8 +181,7 @@ def test_an_operator_returns_what_torch_returns(name: str) -> None:
 
 @cache
 def schemas() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / "schemas.json").read_text(encoding="utf-8"))
-    return found
+    return json.loads((FOLDER / "schemas.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", sorted(OPERATORS))

@@ -3,11 +3,12 @@
 import json
 import os
 import py_compile
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.running import python
 
 RUN = """
 import json, sys
@@ -28,14 +29,8 @@ def read(
     (root / "program.py").write_text(code)
     (root / "scratch").mkdir(exist_ok=True)
     path = os.pathsep.join([str(root), *map(str, beside), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", RUN],
-        cwd=root,
-        env={**os.environ, **variables, "PYTHONPATH": path},
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = python("-P", "-c", RUN, folder=root, **variables, PYTHONPATH=path)
+    assert done.returncode == 0, done.stderr
     files, asked = json.loads(done.stdout.splitlines()[-1])
     return {str(Path(f).relative_to(root)) for f in files if Path(f).is_relative_to(root)}, asked
 

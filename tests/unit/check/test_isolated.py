@@ -3,8 +3,6 @@
 import math
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
 from tests.conftest import ROOT
 from tests.refusals import error_of
+from tests.running import printed
 
 GOLDEN = ROOT / "tests" / "golden"
 FINDING = {
@@ -229,13 +228,7 @@ def test_executables_for_processors_run_confined(worker: str, tmp_path: Path) ->
     public = (GOLDEN / "golden.pub").read_text()
     policy.write_text(policy_text("digits", [public]))
     arguments = [GOLDEN / "digits.aotb", policy, "cpu-x86-64-v3", folder, key]
-    done = subprocess.run(
-        [sys.executable, "-c", TRIED + worker, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["refused"] * 3
+    assert printed(TRIED + worker, *arguments).split() == ["refused"] * 3
 
 
 def test_results_that_vary_between_calls_fail_the_build(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ class Done:
     @property
     def document(self) -> dict[str, Any]:
         """The one JSON document on stdout."""
-        document: dict[str, Any] = json.loads(self.stdout)
-        return document
+        return json.loads(self.stdout)
 
     @property
     def codes(self) -> list[str]:

@@ -129,8 +129,7 @@ def as_user(tmp_path: Path) -> Run:
         command = [*prefix, *program, *arguments, "--json"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.stderr == ""
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
+        return json.loads(done.stdout)
 
     return run
 

@@ -16,8 +16,7 @@ UNHELD = (
 @pytest.fixture
 def pair(aotc: Run) -> str:
     """The id of ci.key and ci.pub."""
-    key_id: str = aotc("keygen", "ci", "--plain", "--json").document["key_id"]
-    return key_id
+    return aotc("keygen", "ci", "--plain", "--json").document["key_id"]
 
 
 def test_runtime_reads_the_written_policy(aotc: Run, tmp_path: Path, pair: str) -> None:

@@ -3,8 +3,6 @@
 import os
 import resource
 import shlex
-import subprocess
-import sys
 
 import click
 import pytest
@@ -13,6 +11,7 @@ from aotc.cli.command_group import COMMANDS, _hindered, cli
 from aotc.cli.command_registry import MORE, SECTIONS
 from aotc_runtime.loader import bundle_sources
 from tests.conftest import Run
+from tests.running import printed, python
 
 # Command lines, with the command that tells how it is used, and what is found.
 MISUSED = [
@@ -182,8 +181,7 @@ def test_a_name_that_is_no_utf8_fits_into_text_and_json(aotc: Run) -> None:
 def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_them() -> None:
     probe = "import sys, aotc.cli.command_group as m; "
     probe += "print(any(x in sys.modules for x in ('jax', 'pydantic')))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert printed(probe).strip() == "False"
 
 
 @pytest.mark.parametrize(
@@ -209,7 +207,6 @@ def test_want_of_memory_under_a_limit_of_address_space_is_no_bug(
 
 
 def test_serve_is_the_command_of_the_runtime() -> None:
-    command = [sys.executable, "-m", "aotc.cli.main", "serve", "digits.aotb"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = python("-m", "aotc.cli.main", "serve", "digits.aotb")
     assert (done.returncode, done.stdout) == (2, "")
     assert "usage: aotc-runtime serve --trust FILE" in done.stderr

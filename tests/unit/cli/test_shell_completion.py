@@ -1,23 +1,21 @@
 """Completion of command lines in shells."""
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from aotc.cli.main import complete
+from tests.running import python
 
 
 def test_bash_takes_the_function(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("needs bash")
-    command = [sys.executable, "-m", "aotc.cli.main"]
-    environment = {**os.environ, "_AOTC_COMPLETE": "bash_source"}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    done = python("-m", "aotc.cli.main", _AOTC_COMPLETE="bash_source")
+    assert done.returncode == 0
     (tmp_path / "aotc.bash").write_text(done.stdout)
     command = [bash, "-c", f"source {tmp_path}/aotc.bash && complete -p aotc"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -52,10 +50,8 @@ def test_commands_options_and_targets_are_completed(
 
 def test_the_command_answers_a_shell_that_asks() -> None:
     asked = {"_AOTC_COMPLETE": "bash_complete", "COMP_WORDS": "aotc veri", "COMP_CWORD": "1"}
-    command = [sys.executable, "-m", "aotc.cli.main"]
-    environment = {**os.environ, **asked}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    assert done.stdout.split() == ["plain,verify"]
+    done = python("-m", "aotc.cli.main", **asked)
+    assert (done.returncode, done.stdout.split()) == (0, ["plain,verify"])
 
 
 @pytest.mark.parametrize("variables", [{}, {"COMP_WORDS": "aotc bu", "COMP_CWORD": "x"}])

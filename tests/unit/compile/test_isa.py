@@ -1,7 +1,6 @@
 """Names of processors and features: which a host must have, and that the compiler knows them."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from aotc.compile.cpu import cpu_isa
 from aotc.compile.cpu.cpu_kind import CpuModel
 from aotc.compile.target_files import list_targets
+from tests.running import python
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "llvm_processors.py"
@@ -45,9 +45,7 @@ def test_no_feature_is_taken_for_tuning() -> None:
 
 
 def script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, *arguments], capture_output=True, text=True, timeout=60
-    )
+    return python(SCRIPT, *arguments)
 
 
 def test_targets_and_names_agree_with_the_compiler_that_is_installed() -> None:

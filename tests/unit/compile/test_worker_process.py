@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.running import printed
+
 LAYOUT = """
 import ctypes
 from aotc.compile.xla.xla_worker import fix_address_layout
@@ -32,8 +34,7 @@ def test_two_workers_lay_out_their_memory_alike() -> None:
 
 def test_nothing_large_is_imported_before_the_process_starts_anew() -> None:
     program = "import sys; import aotc.compile.xla.xla_worker; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    imported = done.stdout.split()
+    imported = printed(program).split()
     assert "aotc.compile.xla.xla_worker" in imported
     assert not {"msgspec", "numpy", "jaxlib", "aotc.base.workers.worker_child"} & set(imported)
 
@@ -60,7 +61,4 @@ print("ok")
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 64, 65, 1024, 4096])
 def test_a_process_sees_the_processors_it_was_told(count: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SEEN, str(count)], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "ok\n", done.stderr
+    assert printed(SEEN, count) == "ok\n"

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 import sys
 from base64 import urlsafe_b64encode
 from importlib.metadata import PathDistribution
@@ -14,6 +13,7 @@ import pytest
 from aotc.capture import installed_packages
 from aotc.commands.reproduce.rebuilt_bundle import toolchain_copy
 from aotc.pipeline.code_identity import code_digests, distribution_components
+from tests.running import python
 
 RECORD = """\
 ../../../bin/tool,sha256=AAA,227
@@ -76,13 +76,7 @@ print(json.dumps([aotc.__path__[0], dict(code_digests())]))
 def told(folder: Path) -> dict[str, str]:
     """The digests that a toolchain in a folder gives of itself."""
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", TELL],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        check=True,
-    )
-    place, digests = json.loads(done.stdout)
+    place, digests = json.loads(python("-P", "-c", TELL, PYTHONPATH=path).stdout)
     assert Path(place) == folder / "aotc"
     assert isinstance(digests, dict)
     return digests

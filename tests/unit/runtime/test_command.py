@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from unit.cli.conftest import Aotc
 
 from aotc_runtime.__main__ import main
 from tests.conftest import Bundle
+from tests.running import python
 
 BLOCKED = """
 import runpy, sys
@@ -23,9 +23,7 @@ runpy.run_module("aotc_runtime", run_name="__main__", alter_sys=True)
 
 
 def run(command: list[str], arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command, *arguments], capture_output=True, text=True, check=False
-    )
+    return python(*command, *arguments)
 
 
 CASES: dict[str, tuple[list[str], int]] = {

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from aotc_runtime.engines.engine_registry import detect
 from tests.conftest import Bundle
+from tests.running import python
 
 WITHOUT_JAXLIB = """
 import sys
@@ -36,8 +36,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_JAXLIB + code, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return python("-c", WITHOUT_JAXLIB + code, *arguments)
 
 
 def test_a_bundle_is_verified_up_to_the_host_which_lacks_the_engine(digits_bundle: Bundle) -> None:

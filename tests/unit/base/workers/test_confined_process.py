@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from aotc.base.errors import UsageError
 from aotc.base.workers import confined_process, worker_environment
 from aotc.base.workers.confined_process import MEMORY_VARIABLE, SECONDS_VARIABLE, ProcessLimits
+from tests.running import printed
 
 TRIES = """
 import json, os, resource, socket, sys
@@ -92,14 +91,9 @@ def tried(folder: Path, *, without_landlock: bool = False) -> dict[str, Any]:
     arguments = [str(key), str(inside), str(os.getpid()), "x" if without_landlock else ""]
     # Shared memory stands for a disk, which only root could read anyway.
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as device:
-        done = subprocess.run(
-            [sys.executable, "-c", TRIES, *arguments, device.name],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert "secret" not in done.stdout
+        said = printed(TRIES, *arguments, device.name)
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    assert "secret" not in said
     assert (key.read_text() if key.exists() else "secret") == "secret"
     return found
 

@@ -3,8 +3,6 @@
 import json
 import os
 import struct
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +22,7 @@ from aotc_runtime.formats.safetensors_reader import read_tensors
 from aotc_runtime.formats.tar_archive import BLOCK, read_members
 from aotc_runtime.system.streamed_bundle import open_streamed, pass_file
 from aotc_runtime.verification.bundle_examination import read_unverified
+from tests.running import python
 
 GIB = 2**30
 OCTAL_MAX = 8 * GIB - 1
@@ -136,8 +135,7 @@ def test_a_folder_of_more_files_than_the_system_maps_says_so(tmp_path: Path) -> 
     (tmp_path / oci_layout.LAYOUT_FILE).write_bytes(b"{}")
     for number in range(64):
         (tmp_path / f"{number}").write_bytes(b"x")
-    command = [sys.executable, "-c", FULL, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-c", FULL, tmp_path)
     assert done.stdout.startswith("AOTC-E109 ") and "vm.max_map_count" in done.stdout, done.stderr
 
 
@@ -161,8 +159,7 @@ except OSError as error:
 def test_files_are_held_until_the_system_gives_no_more_descriptors(tmp_path: Path) -> None:
     """A server verifies a layout of more blobs than it may have files open at first."""
     (tmp_path / "file").write_bytes(b"x")
-    command = [sys.executable, "-P", "-c", HOLDING, str(tmp_path / "file")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-P", "-c", HOLDING, tmp_path / "file")
     assert (done.returncode, done.stdout) == (0, "Too many open files\n"), done.stderr
 
 

@@ -18,8 +18,7 @@ def facts(aotc: Run) -> dict[str, Any]:
     """This host as it describes itself."""
     done = aotc("host-info")
     assert (done.exit_code, done.stderr) == (0, "")
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return json.loads(done.stdout)
 
 
 @pytest.fixture

@@ -32,8 +32,7 @@ def here() -> HostFacts:
 
 @pytest.fixture(params=[Form.ARCHIVE, Form.LAYOUT])
 def form(request: pytest.FixtureRequest) -> Form:
-    found: Form = request.param
-    return found
+    return request.param
 
 
 @pytest.fixture

@@ -49,8 +49,7 @@ def predicate(path: str) -> dict[str, Any]:
     """Return what the only signature of a bundle says of its making."""
     _, (envelope, *_) = read_unverified(open_bundle(path))
     payload = json.loads(base64.b64decode(json.loads(envelope)["payload"]))
-    found: dict[str, Any] = payload["predicate"]
-    return found
+    return payload["predicate"]
 
 
 def test_merged_bundle_names_its_inputs(aotc: Run, one: Path, two: Path, policy: Path) -> None:

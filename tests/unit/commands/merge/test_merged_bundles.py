@@ -79,8 +79,7 @@ def test_two_different_targets_of_one_name_are_refused(made: Made) -> None:
 
 
 def predict(documents: Documents) -> dict[str, Any]:
-    found: dict[str, Any] = documents.manifest["entry_points"]["predict"]
-    return found
+    return documents.manifest["entry_points"]["predict"]
 
 
 def other_layer(role: str) -> Callable[[Documents], None]:

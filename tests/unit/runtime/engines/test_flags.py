@@ -48,8 +48,7 @@ def loaded_twice(bundle: Bundle, flags: str | None) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(

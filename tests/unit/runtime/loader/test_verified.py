@@ -4,8 +4,6 @@ import gc
 import importlib
 import os
 import shutil
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +18,7 @@ from aotc_runtime.system import held_maps
 from aotc_runtime.system.bundle_files import map_file, open_bundle
 from aotc_runtime.verification.verify_bundle import Accepted
 from tests.conftest import Bundle
+from tests.running import printed
 
 from ..samples import refused
 
@@ -116,13 +115,7 @@ def test_verifying_starts_no_engine_and_a_fork_can_load(copied: Bundle) -> None:
     ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert ends == [7, 7, 7], ends
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, copied)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed(textwrap.dedent(program), *copied)
 
 
 @pytest.mark.parametrize(

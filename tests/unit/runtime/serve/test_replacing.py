@@ -15,6 +15,7 @@ from waiting import SECONDS, until
 
 import aotc_runtime
 from tests.conftest import Bundle
+from tests.running import python
 
 
 @pytest.fixture
@@ -25,8 +26,7 @@ def versions(digits_bundle: Bundle, tmp_path: Path) -> Versions:
 @pytest.fixture(scope="module")
 def expected(digits_bundle: Bundle) -> bytes:
     with aotc_runtime.load(digits_bundle[0], trust=digits_bundle[1]) as bundle:
-        result: bytes = bundle["predict"](X)["probabilities"].tobytes()
-        return result
+        return bundle["predict"](X)["probabilities"].tobytes()
 
 
 @pytest.mark.parametrize("options", [(), ("--max-delay", "2")], ids=["alone", "joined"])
@@ -203,12 +203,9 @@ def test_unready_before_the_last_fixture_matched(digits_bundle: Bundle) -> None:
 
 
 def test_an_address_that_is_taken_is_refused(digits_bundle: Bundle) -> None:
-    import subprocess
-    import sys
 
     with socket.create_server(("127.0.0.1", 0)) as other:
-        command = [sys.executable, "-m", "aotc_runtime", "serve", str(digits_bundle[0]), "--json"]
-        command += ["--trust", str(digits_bundle[1]), "--port", str(other.getsockname()[1])]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        places = (digits_bundle[0], "--trust", digits_bundle[1], "--port", other.getsockname()[1])
+        done = python("-m", "aotc_runtime", "serve", *places, "--json")
     assert done.returncode == 2
     assert json.loads(done.stdout)["findings"][0]["code"] == "AOTC-E782"

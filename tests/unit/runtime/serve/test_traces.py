@@ -70,8 +70,7 @@ async def asked(app: Any, parent: str, rows: int) -> int:
         sent.append(message)
 
     await app(scope, receive, send)
-    status: int = sent[0]["status"]
-    return status
+    return sent[0]["status"]
 
 
 def parent_of(span: ReadableSpan) -> str:

@@ -3,8 +3,6 @@
 import re
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from served import serving
 from tests.conftest import MANIFESTS
 from tests.documented import code_of, in_shell
 from tests.examples.started import PYTHONS
+from tests.running import printed
 
 SERVER = Path(__file__).parents[4] / "docs" / "guides" / "serve.md", "A server"
 
@@ -36,7 +35,5 @@ def test_the_commands_work(python: str, tmp_path: Path, examples_cache: Path) ->
 def test_the_client_works_as_it_stands(digits_bundle: tuple[Path, Path]) -> None:
     with serving(digits_bundle[:1], digits_bundle[1:]) as served:
         code = code_of("python", *SERVER).replace("8000", str(served.port))
-        done = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True
-        )
-    assert done.stdout == "{'profile': 'predict[batch=8]', 'path': 'exact'}\n"
+        said = printed(code)
+    assert said == "{'profile': 'predict[batch=8]', 'path': 'exact'}\n"

@@ -191,8 +191,7 @@ def tree(value: Any) -> Tree:
             return {**node, "items": [number(item) for item in node["items"]]}
         return node
 
-    found: Tree = msgspec.convert(number(value), Tree)
-    return found
+    return msgspec.convert(number(value), Tree)
 
 
 Point = namedtuple("Point", ["x", "y"])

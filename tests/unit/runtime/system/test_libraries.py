@@ -1,14 +1,13 @@
 """A library that custom calls need is missed before anything is loaded, not when it is called."""
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from aotc_runtime.system import host_probe
 from tests.conftest import Bundle
+from tests.running import printed
 
 WITHOUT_SCIPY = {
     "a finder that finds none": """
@@ -36,8 +35,7 @@ except aotc_runtime.AotcError as error:
 
 def loading(bundle: Bundle, without: str) -> Any:
     code = LOAD.format(bundle=str(bundle[0]), policy=str(bundle[1]), without=without)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return json.loads(printed(code))
 
 
 @pytest.mark.parametrize("without", WITHOUT_SCIPY.values(), ids=WITHOUT_SCIPY.keys())
@@ -51,8 +49,7 @@ def test_looking_for_a_library_does_not_import_it() -> None:
         "import sys\nfrom aotc_runtime.engines.engine_registry import detect\n"
         "print(detect().libraries, 'scipy' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "('scipy',) False"
+    assert printed(code).strip() == "('scipy',) False"
 
 
 def test_what_is_not_installed_cannot_be_imported() -> None:

@@ -139,8 +139,7 @@ def document() -> Document:
 
 
 def profiles(of: Document) -> list[Document]:
-    found: list[Document] = of["entry_points"]["predict"]["profiles"]
-    return found
+    return of["entry_points"]["predict"]["profiles"]
 
 
 def read(of: Document) -> BundleManifest:

@@ -57,8 +57,7 @@ def target_features(column: str) -> list[str]:
     if column == "with-amx":
         return [*target_features("sapphirerapids"), *AMX]
     name = f"x86-64-{column}" if column in ("v2", "v3", "v4") else column
-    features: list[str] = tomllib.loads((TARGETS / f"cpu-{name}.toml").read_text())["features"]
-    return features
+    return tomllib.loads((TARGETS / f"cpu-{name}.toml").read_text())["features"]
 
 
 def bundle_for(column: str) -> Any:
