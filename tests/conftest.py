@@ -31,6 +31,12 @@ Run = Callable[..., Any]
 Once = Callable[[str, Callable[[Path], object]], Path]
 
 
+def manifest_of(text: str) -> str:
+    """Return a build manifest of a first version for cpu-x86-64-v3, with more keys."""
+    head = 'schema = 1\nversion = "1.0.0"\ntargets = ["cpu-x86-64-v3"]'
+    return f"\n{head}{text}" if text.startswith("\n") else f"{head}\n{text}"
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of a test run share."""

@@ -95,6 +95,12 @@ class Served(Client):
         gauges = r"^aotc_server_in_flight_(?:requests\{.*\}|bytes) (\S+)"
         return {float(number) for number in re.findall(gauges, text, re.M)}
 
+    def gauge(self, name: str) -> float:
+        """Return the only number under a name of the server's metrics."""
+        text = self.ask("GET", "/metrics")[2].decode()
+        (found,) = re.findall(rf"^aotc_server_{name} (\S+)", text, re.MULTILINE)
+        return float(found)
+
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:

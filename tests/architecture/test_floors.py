@@ -76,18 +76,6 @@ def test_the_runtime_loads_no_toolchain_module_where_all_are_installed() -> None
     assert not loaded & set(FORBIDDEN)
 
 
-def test_loading_and_calling_a_bundle_imports_no_jax(digits_bundle: Bundle) -> None:
-    bundle, policy = digits_bundle
-    loaded = modules_after(
-        "import aotc_runtime, numpy\n"
-        f"b = aotc_runtime.load({str(bundle)!r}, trust={str(policy)!r})\n"
-        "b['predict'](numpy.zeros((8, 64), numpy.float32))"
-    )
-    assert not loaded & set(FORBIDDEN)
-    assert "scipy" not in loaded, "only LAPACK's custom calls need scipy"
-    assert "aotc_runtime.base.codes" not in loaded, "nothing was refused"
-
-
 def test_verify_and_inspect_need_no_jax_and_no_pydantic(digits_bundle: Bundle) -> None:
     bundle, policy = digits_bundle
     for arguments in (["verify", str(bundle), "--trust", str(policy)], ["inspect", str(bundle)]):

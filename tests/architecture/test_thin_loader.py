@@ -17,7 +17,7 @@ LAZY = {
     "aotc_runtime.engines": "device_features engine_options engine_protocol engine_survey",
     "aotc_runtime.engines.xla": "xla_features xla_platforms xla_reader",
     "aotc_runtime": "exporters",
-    "aotc_runtime.formats": "blob_source extended_tensors slsa_provenance",
+    "aotc_runtime.formats": "blob_source certificate_predicate extended_tensors slsa_provenance",
     "aotc_runtime.loader": "verify_report",
     "aotc_runtime.schema": """
         certified_releases fallback_policies fill_numbers result_records served_kernels shard_layout
@@ -30,7 +30,8 @@ LAZY = {
     "aotc_runtime.verification": """
         bundle_examination bundle_versions certificate_rules choice_report engine_releases
         host_findings missing_signatures parsed_keys policy_consistency policy_files policy_refusals
-        policy_rules policy_types provenance_rules rare_consistency sigstore_identities""",
+        policy_rules policy_types provenance_rules rare_consistency signature_timestamps
+        sigstore_identities""",
 }
 """Modules, and folders of modules, that most servers never need: by the folder that they are in."""
 
@@ -42,6 +43,7 @@ bundle = aotc_runtime.load(sys.argv[1], trust=sys.argv[2])
 bundle["predict"](numpy.zeros((8, 64), numpy.float32))
 own = {name: module.__file__ for name, module in sys.modules.items()
        if name.partition(".")[0] == "aotc_runtime"}
+assert not {"aotc", "click", "jax", "prometheus_client", "pydantic", "scipy"} & {*sys.modules}
 print(json.dumps(own))
 """
 

@@ -5,16 +5,14 @@ from pathlib import Path
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
+from tests.conftest import manifest_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "model"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [entry_points.f]
 source = "{name}"
-"""
+""")
 
 
 class Rebuilt:

@@ -13,6 +13,7 @@ from jax import export
 
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
+from tests.conftest import manifest_of
 
 PROGRAM = """\
 import jax
@@ -42,11 +43,8 @@ inputs.x = { shape = ["batch", 4], dtype = "float32" }
 inputs.y = { shape = ["batch", 4], dtype = "float32" }
 """
 
-MANIFEST = f"""\
-schema = 1
+MANIFEST = manifest_of(f"""\
 name = "shapes"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 100]
@@ -96,7 +94,7 @@ inputs.x = {{ shape = ["batch", 4], dtype = "float32" }}
 [entry_points.later]
 function = "program:rows"
 {ROWS}
-"""
+""")
 
 
 def rewritten(

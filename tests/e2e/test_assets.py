@@ -32,14 +32,11 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle, Once
+from tests.conftest import Bundle, Once, manifest_of
 from tests.refusals import error_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "words"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [assets]
 tokenizer = "tokenizer"
 labels = "labels.txt"
@@ -49,7 +46,7 @@ init = "program:weights"
 function = "program:f"
 bind = { w = "w" }
 inputs.x = { shape = [4], dtype = "float32" }
-"""
+""")
 PROGRAM = """
 import numpy as np
 

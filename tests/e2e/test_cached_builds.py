@@ -16,13 +16,11 @@ from aotc.pipeline import cached_backend
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Done, Kind, OnDone
+from tests.conftest import manifest_of
 from tests.refusals import error_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "two"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [weights.params]
 init = "shared:init"
 [dimensions.batch]
@@ -35,7 +33,7 @@ inputs.x = { shape = ["batch", 8], dtype = "float32" }
 [entry_points.right]
 function = "right:f"
 inputs.x = { shape = ["batch"], dtype = "float32" }
-"""
+""")
 
 SHARED = "import jax.numpy as jnp\ndef init():\n    return {'w': jnp.arange(8.0)}\n"
 LEFT = "def f(params, x):\n    return (x * params['w']).sum(1)\n"

@@ -18,7 +18,7 @@ from aotc.commands.certify.certify_process import runtime_copy
 from aotc_runtime.schema.certified_releases import Release
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle
+from tests.conftest import Bundle, manifest_of
 from tests.running import python
 
 VERSIONS = ("0.11.2", "0.12.0", "0.12.0.1")
@@ -96,11 +96,8 @@ def test_a_bundle_runs_under_other_jaxlibs_and_loads_there_by_a_certifiers_word(
             assert (by_word["version"], by_word["keys"]) == (version, [certifier])
 
 
-COMPILING = """
-schema = 1
+COMPILING = manifest_of("""
 name = "symbolic"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 64]
@@ -110,7 +107,7 @@ profiles = [4]
 function = "program:logits"
 inputs.x = { shape = ["batch", 3], dtype = "float32" }
 out_of_profile.batch = "compile"
-"""
+""")
 
 LOGITS = """\
 import jax.numpy as jnp

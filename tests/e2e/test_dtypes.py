@@ -10,7 +10,7 @@ from small_programs import build_signed
 
 from aotc_runtime import LoadedBundle
 from aotc_runtime.schema.bundle_manifest import DType
-from tests.conftest import Bundle, Once
+from tests.conftest import Bundle, Once, manifest_of
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -35,11 +35,8 @@ def shift(w, by):
     }
 """
 
-HEADER = """
-schema = 1
+HEADER = manifest_of("""
 name = "dtypes"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 enable_x64 = true
 
 [weights.w]
@@ -53,7 +50,7 @@ fixtures.ranges = { by = [1, 1] }
 
 [entry_points.flip]
 function = "program:flip"
-"""
+""")
 
 ELEMENTS = 7
 

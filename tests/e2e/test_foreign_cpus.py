@@ -16,6 +16,7 @@ import pytest
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
+from tests.conftest import manifest_of
 
 pytestmark = [pytest.mark.foreign, pytest.mark.limit(3600)]
 
@@ -30,18 +31,15 @@ def f(x):
     return kernels, x @ x.T, jnp.sort(x, axis=1)
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "foreign"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "foreign_program:f"
 inputs.x = { shape = [32, 48], dtype = "float32" }
 tolerance = { rtol = 1e-5, atol = 1e-5 }
 [entry_points.f.fixtures]
 seed = 0
-"""
+""")
 
 X = np.linspace(-1, 1, 32 * 48, dtype=np.float32).reshape(32, 48)
 

@@ -20,7 +20,7 @@ from aotc.bundle.read.bundle_review import review
 from aotc.report.inspect_report import bundle_report
 from aotc_runtime import LoadedBundle, ShapeError
 from aotc_runtime.system.bundle_files import open_bundle
-from tests.conftest import Bundle, Once
+from tests.conftest import Bundle, Once, manifest_of
 from tests.refusals import error_of
 
 PROGRAM = """
@@ -58,11 +58,8 @@ def other(rbg, urbg):
     return [jax.random.bits(rbg, (5,)), jax.random.split(urbg, 2), jax.random.split(rbg)[1]]
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "keys"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 dimensions.batch = { range = [1, 8], profiles = [2, 3] }
 
 [entry_points.dropout]
@@ -88,7 +85,7 @@ donate = ["state"]
 function = "program:other"
 inputs.rbg = { shape = [], dtype = "key<rbg>" }
 inputs.urbg = { shape = [], dtype = "key<urbg>" }
-"""
+""")
 
 STEPS = 4
 

@@ -15,15 +15,13 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.bundle.write.bundle_writer import Form
 from aotc.commands.compat.compat_matrix import matrix
-from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge_bundles
 from aotc.pipeline.build import build
-from aotc_runtime.base.errors import IncompatibleHostError
 from aotc_runtime.engines.engine_registry import detect
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
 from aotc_runtime.verification.policy_reader import read_policy
-from tests.conftest import Once
+from tests.conftest import Once, manifest_of
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -35,11 +33,8 @@ def init():
     return {"w": jnp.linspace(-1, 1, 512 * 512, dtype="float32").reshape(512, 512)}
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "small"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [weights.params]
 init = "program:init"
 [dimensions.batch]
@@ -49,7 +44,7 @@ profiles = [1, 8]
 function = "program:score"
 bind = { params = "params" }
 inputs.x = { shape = ["batch", 512], dtype = "float32" }
-"""
+""")
 
 V3, V4 = "cpu-x86-64-v3", "cpu-x86-64-v4"
 
@@ -105,19 +100,6 @@ def test_the_loader_takes_the_best_target_for_this_host_and_says_why(bundles: Bu
     assert fits == {V3: True, V4: has_v4}
     with aotc_runtime.load(bundles.merged, trust=bundles.trust, target=V3) as loaded:
         assert loaded.report()["target_reason"]["rule"] == "named"
-
-
-def test_copy_with_one_target_is_smaller_and_still_signed(bundles: Bundles, tmp_path: Path) -> None:
-    small = extract(open_bundle(bundles.merged), [V3], tmp_path / "small.aotb", Form.ARCHIVE)
-    assert small.size_bytes < bundles.merged.stat().st_size
-    with aotc_runtime.load(small.path, trust=bundles.trust) as loaded:
-        report = loaded.report()
-        assert loaded["score"](np.zeros((1, 512), np.float32)).shape == (1,)
-    assert (report["target"], report["target_reason"]["absent"]) == (V3, [V4])
-    assert report["root_digest"] == read_unverified(open_bundle(bundles.both))[0].root_digest
-    with pytest.raises(IncompatibleHostError) as error:
-        aotc_runtime.load(small.path, trust=bundles.trust, target=V4)
-    assert error.value.code == "AOTC-E505"
 
 
 def test_what_compat_says_is_what_the_verifier_says(bundles: Bundles) -> None:

@@ -19,13 +19,11 @@ from aotc.pipeline.build import Built, build
 from aotc_runtime import LoadedBundle
 from aotc_runtime.base.errors import AotcError
 from aotc_runtime.system.bundle_files import open_bundle
+from tests.conftest import manifest_of
 from tests.refusals import error_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "model"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.n]
 range = [1, 4]
@@ -36,7 +34,7 @@ source = "model.jax"
 inputs.arg0 = { shape = ["n", 8] }
 out_of_profile = { n = "pad" }
 fixtures = { file = "inputs.npz", expected = "expected.npz" }
-"""
+""")
 
 TORCH = Path(__file__).parents[1] / "unit" / "frontends" / "pytorch" / "files"
 W = np.random.default_rng(3).normal(size=(8, 5)).astype(np.float32)
@@ -90,11 +88,8 @@ def test_results_that_the_framework_did_not_give_are_refused(folder: Path) -> No
     assert finding.found.startswith("1 of 20 elements differ")
 
 
-KERNEL = """
-schema = 1
+KERNEL = manifest_of("""
 name = "kernel"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.n]
 range = [1, 4]
@@ -104,7 +99,7 @@ profiles = [2]
 source = "convolutions.pt2"
 inputs.image = { shape = ["n", 2, 6, 6] }
 fixtures = { file = "inputs.npz", expected = "expected.npz" }
-"""
+""")
 
 
 def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Path) -> None:
@@ -126,11 +121,8 @@ def test_weights_in_the_order_of_the_compiler_give_what_torch_gave(tmp_path: Pat
     loaded.close()
 
 
-COUNTER = """
-schema = 1
+COUNTER = manifest_of("""
 name = "counter"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [entry_points.start]
 source = "counter.pt2"
@@ -139,7 +131,7 @@ signature = "initial_state"
 [entry_points.step]
 source = "counter.pt2"
 donate = ["state"]
-"""
+""")
 
 
 def test_a_buffer_is_a_state_that_calls_take_and_return(tmp_path: Path) -> None:

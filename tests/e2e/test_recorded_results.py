@@ -18,7 +18,7 @@ from aotc.pipeline.build import Built, build
 from aotc.report.inspect_report import bundle_report
 from aotc.report.report_text import print_bundle
 from aotc_runtime.system.bundle_files import open_bundle
-from tests.conftest import Once
+from tests.conftest import Once, manifest_of
 from tests.pages import read_page
 
 PROGRAM = """
@@ -29,11 +29,8 @@ def g(x):
     return x + 1
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "recorded"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 dimensions.n = { range = [2, 4], profiles = [2, 4] }
 
 [entry_points.f]
@@ -44,7 +41,7 @@ fixtures = { file = "inputs.npz", results = "results.npz" }
 [entry_points.g]
 function = "program:g"
 inputs.x = { shape = [2], dtype = "float32" }
-"""
+""")
 
 X = np.asarray([1, 2, 3, 4], np.float32)
 

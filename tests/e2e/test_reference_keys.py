@@ -7,12 +7,10 @@ import pytest
 from aotc.base.errors import ParityError
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
+from tests.conftest import manifest_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "keyed"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [dimensions.n]
 range = [1, 4]
 profiles = [4]
@@ -20,7 +18,7 @@ profiles = [4]
 function = "program:f"
 inputs.x = { like = "program:like", arguments = { n = "n" } }
 out_of_profile = { n = "pad" }
-"""
+""")
 
 PROGRAM = """
 import jax

@@ -10,6 +10,7 @@ from plain_trials import PlainTrials
 from aotc.base.errors import CaptureError, ParityError
 from aotc.pipeline.build import Built, build
 from aotc_runtime.schema.bundle_manifest import EntryPoint, Pad, Split, TrialRan
+from tests.conftest import manifest_of
 
 TARGETS = Path(__file__).parents[2] / "targets"
 
@@ -112,12 +113,9 @@ def tokens_largest(tokens, mask):
     return tokens.max()
 """
 
-HEAD = """
-schema = 1
+HEAD = manifest_of("""
 name = "shapes"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-"""
+""")
 
 SHORT = """
 [dimensions.rows]

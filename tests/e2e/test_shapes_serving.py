@@ -23,7 +23,7 @@ from aotc_runtime import AotcError, DeviceArray, LoadedBundle, ResourceError, Sh
 from aotc_runtime.schema.bundle_manifest import Symbolic, WeightArgument
 from aotc_runtime.serving.routing import fallback_calls, padded_arrays
 from aotc_runtime.system import host_probe
-from tests.conftest import Bundle, Once
+from tests.conftest import Bundle, Once, manifest_of
 from tests.refusals import error_of
 from tests.running import printed
 
@@ -78,7 +78,7 @@ def refused(call: Callable[..., Any], *arguments: Any) -> AotcError:
     return error_of(AotcError, call, *arguments)
 
 
-def manifest_of(bundle: Path) -> dict[str, Any]:
+def bundle_manifest(bundle: Path) -> dict[str, Any]:
     """The manifest in a bundle, as JSON."""
     return take_apart(in_memory(bundle)).manifest
 
@@ -334,7 +334,7 @@ def test_only_dimension_with_policy_is_compiled(built: Bundle, tmp_path: Path) -
         policies = documents.manifest["entry_points"]["encode"]["out_of_profile"]
         policies["seq"] = pads
 
-    manifest = manifest_of(built[0])
+    manifest = bundle_manifest(built[0])
     pads = manifest["entry_points"]["encode"]["out_of_profile"]["seq"]
     path, trust = rewritten(built[0], tmp_path, change, furthest_fallback="compile")
     with aotc_runtime.load(path, trust=trust) as bundle:
@@ -490,11 +490,8 @@ def test_process_may_end_while_compiling(built: Bundle, tmp_path: Path) -> None:
     assert printed(ENDS_WHILE_COMPILING, path, trust).split() == ["AOTC-E614"] * 2
 
 
-SYMBOLIC = """\
-schema = 1
+SYMBOLIC = manifest_of("""\
 name = "symbolic"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 64]
@@ -505,7 +502,7 @@ function = "program:logits"
 inputs.unread = { shape = ["batch"], dtype = "float32" }
 inputs.x = { shape = ["batch", 3], dtype = "float32" }
 out_of_profile.batch = "compile"
-"""
+""")
 
 LOGITS = """\
 import jax

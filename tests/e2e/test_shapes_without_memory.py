@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from small_programs import build_signed
 
+from tests.conftest import manifest_of
 from tests.running import printed
 
 PROGRAM = """\
@@ -24,11 +25,8 @@ def step(state, x):
     return state + jnp.einsum("bw,bw->b", wide, wide[:, ::-1])[:, None]
 """
 
-MANIFEST = """\
-schema = 1
+MANIFEST = manifest_of("""\
 name = "wide"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 8]
@@ -49,7 +47,7 @@ inputs.x = { shape = ["batch", 1], dtype = "float32" }
 donate = ["state"]
 out_of_profile.batch = "split"
 tolerance = { rtol = 1e-2, atol = 1e1 }
-"""
+""")
 
 CLIENT = """\
 import json, re, resource, sys

@@ -18,15 +18,13 @@ from aotc.base.errors import CaptureError
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.pipeline.build import Built, build
 from aotc_runtime.base.digest import sha256
+from tests.conftest import manifest_of
 from tests.waiting import until
 
 TARGETS = Path(__file__).parents[2] / "targets"
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "changing"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [weights.p]
 source = "p.safetensors"
 [dimensions.n]
@@ -38,7 +36,7 @@ bind = { p = "p" }
 inputs.x = { shape = ["n"], dtype = "float32" }
 out_of_profile = { n = "pad" }
 fixtures.file = "x.npz"
-"""
+""")
 
 PROGRAM = """
 import os

@@ -19,6 +19,7 @@ from aotc.check import parity_process
 from aotc.pipeline.build import build
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.errors import Finding
+from tests.conftest import manifest_of
 from tests.engines.conftest import Other
 from tests.engines.sums import (
     FACTORIZED,
@@ -322,11 +323,8 @@ def same(params, row, number):
     return row, params["kept"], number
 """
 
-SAME_MANIFEST = """
-schema = 1
+SAME_MANIFEST = manifest_of("""
 name = "same"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 engines = [ENGINES]
 
 [weights.params]
@@ -337,4 +335,4 @@ function = "same:same"
 bind = { params = "params" }
 inputs.row = { shape = [4], dtype = "float32" }
 inputs.number = { shape = [], dtype = "float32" }
-"""
+""")

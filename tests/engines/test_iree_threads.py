@@ -10,7 +10,7 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc.pipeline.build import build
 from aotc_runtime.engines.iree.iree_names import DRIVERS, LOCAL_SYNC, LOCAL_TASK
-from tests.conftest import Once
+from tests.conftest import Once, manifest_of
 from tests.hostile.tampering import in_memory, take_apart
 from tests.running import printed
 
@@ -27,11 +27,8 @@ def large(params, x):
     return x @ params["large"] + 1
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "threads"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 engines = ["iree"]
 
 [weights.params]
@@ -46,7 +43,7 @@ inputs.x = { shape = [4, 16], dtype = "float32" }
 function = "program:large"
 bind = { params = "params" }
 inputs.x = { shape = [512, 512], dtype = "float32" }
-"""
+""")
 
 BEGIN = """
 import json, os, sys, threading, time

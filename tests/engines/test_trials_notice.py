@@ -24,20 +24,18 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.compile.xla import xla_compiler as xla_compile
 from aotc.compile.xla.xla_job import Job
 from aotc.pipeline.build import build
+from tests.conftest import manifest_of
 
 FLOAT, INTEGER = "float32", "int32"
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 enable_x64 = {x64}
 [entry_points.f]
 function = "program:f"
 {inputs}
 {more}
-"""
+""")
 
 
 @dataclass(frozen=True)

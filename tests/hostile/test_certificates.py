@@ -18,7 +18,6 @@ from aotc_runtime.schema.trust_policy import Accepts, Revoked, TrustPolicy
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_of
 from aotc_runtime.verification.host_compatibility import choose_target
-from tests.running import printed
 
 from .certificates import (
     OTHER,
@@ -259,8 +258,3 @@ def test_accepted_version_needs_no_certificate(documents: Documents, host: HostF
 
     choice = choose_target({manifest.target.name: manifest}, host, None, (), never)
     assert choice.findings == () and certified_of(choice) is None
-
-
-def test_certificates_are_not_even_imported_for_the_builders_version() -> None:
-    code = "import aotc_runtime, sys; print(any('certificate' in name for name in sys.modules))"
-    assert printed(code).strip() == "False"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conftest import manifest_of
 from tests.running import python
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +64,8 @@ def f(params, x, /, y, state, *, z, gain=1.0, keys, mode="a", rate=3.0):
     return Pair(out + noise, out * 2), new, {"key": keys["fry"], "count": count}
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 weights.params = { init = "program:weights" }
 
 [entry_points.f]
@@ -93,7 +91,7 @@ precision = "small"
 
 [precision.small]
 weights = "int4"
-"""
+""")
 
 
 class Mistake(NamedTuple):

@@ -28,20 +28,18 @@ from aotc.commands.init.drafting_process import draft_manifest
 from aotc.commands.init.init_request import Job, Request
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
+from tests.conftest import manifest_of
 from tests.refusals import error_of
 from tests.unit.capture.test_custom_call_checks import OVERWRITES
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "it"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 source = "{file}"
 {more}
 [entry_points.f.fixtures]
 seed = 0
-"""
+""")
 
 ENDLESS = """
 module {

@@ -31,7 +31,7 @@ def served(digits_bundle: Bundle) -> Iterator[Served]:
     with serving(digits_bundle[:1], digits_bundle[1:], *limits) as server:
         yield server
         assert server.infer("digits", INPUTS)[0] == 200
-        assert held(server) == 0
+        assert server.gauge("in_flight_bytes") == 0
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +39,7 @@ def serves_on(served: Served) -> Iterator[None]:
     """After each test it answers, and holds nothing."""
     yield
     assert served.infer("digits", INPUTS)[0] == 200
-    until(lambda: held(served) == 0, "it holds no request")
-
-
-def held(served: Served) -> float:
-    text = served.ask("GET", "/metrics")[2].decode()
-    found = re.search(r"^aotc_server_in_flight_bytes (\S+)", text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+    until(lambda: served.gauge("in_flight_bytes") == 0, "it holds no request")
 
 
 def whole_request(
@@ -217,7 +210,7 @@ def test_bodies_that_arrive_by_half_leave_a_share_to_small_requests(served: Serv
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             client.sendall(f"{INFER}{length}".encode() + b"x" * (3 * MIB))
         assert served.infer("digits", INPUTS)[0] == 200
-        assert held(served) <= 14 * MIB
+        assert served.gauge("in_flight_bytes") <= 14 * MIB
     for client in clients:
         answer = received(client)
         refused += not answer or told(answer) == (503, "AOTC-E766")
@@ -311,7 +304,7 @@ def test_storm_of_connects_does_not_stop_the_server(digits_bundle: Bundle) -> No
             for client in clients:
                 client.close()
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        until(lambda: connections(server) <= 2, "they are gone")
+        until(lambda: server.gauge("connections") <= 2, "they are gone")
         server.process.terminate()
         assert server.process.stderr is not None
         assert "out of system resource" not in server.process.stderr.read()
@@ -419,7 +412,7 @@ def test_clients_that_die_leave_nothing_behind(served: Served) -> None:
             assert part
             taken -= len(part)
         die(client)
-    until(lambda: held(served) == 0, "it holds no request")
+    until(lambda: served.gauge("in_flight_bytes") == 0, "it holds no request")
 
 
 def test_more_connections_than_allowed_are_turned_away_at_once(served: Served) -> None:
@@ -443,14 +436,7 @@ def test_a_client_that_does_not_take_its_answers_is_cut_off(served: Served) -> N
             with contextlib.suppress(BlockingIOError):
                 client.send(request)
         client.settimeout(SECONDS)
-        until(lambda: connections(served) <= 2, "the client is cut off")
-
-
-def connections(served: Served) -> float:
-    text = served.ask("GET", "/metrics")[2].decode()
-    found = re.search(r"^aotc_server_connections (\S+)", text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
+        until(lambda: served.gauge("connections") <= 2, "the client is cut off")
 
 
 def test_thousands_of_connections_use_bounded_memory(digits_bundle: Bundle) -> None:

@@ -537,16 +537,6 @@ def test_an_envelope_to_which_nothing_is_to_be_added_keeps_its_bytes() -> None:
     assert timestamped("false", envelope, "ours") is envelope
 
 
-def test_nothing_of_it_is_imported_before_a_policy_asks(digits_bundle: Bundle) -> None:
-    probe = (
-        "import sys, aotc_runtime\n"
-        "aotc_runtime.load(sys.argv[1], trust=sys.argv[2]).close()\n"
-        "assert 'rfc3161_client' not in sys.modules\n"
-        "assert 'aotc_runtime.verification.signature_timestamps' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", probe, *map(str, digits_bundle)], check=True)
-
-
 def test_older_readers_take_an_envelope_with_a_timestamp_as_one_without() -> None:
     """DSSE has readers ignore fields that they do not know; ours is only there where it says so."""
     assert msgspec.json.encode(Signature(sig="AA==", keyid="x")) == b'{"sig":"AA==","keyid":"x"}'

@@ -53,15 +53,8 @@ def holds_nothing_afterwards(served: Served) -> Iterator[None]:
     before = resident(served)
     yield
     answered(served)
-    until(lambda: held(served) == 0, "it holds no request")
+    until(lambda: served.gauge("in_flight_bytes") == 0, "it holds no request")
     assert resident(served, "VmHWM") - before < 1.5 * MEMORY
-
-
-def held(served: Served) -> float:
-    text = served.ask("GET", "/metrics")[2].decode()
-    found = re.search(r"^aotc_server_in_flight_bytes (\S+)", text, re.MULTILINE)
-    assert found is not None
-    return float(found[1])
 
 
 def resident(served: Served, what: str = "VmRSS") -> int:
@@ -181,10 +174,10 @@ def test_connections_that_take_no_answer_are_cut(served: Served) -> None:
             connection.begin(2 * number + 1, "ModelInfer")
             connection.send(2 * number + 1, GOOD)
         answered(served)
-        assert held(served) > 0
+        assert served.gauge("in_flight_bytes") > 0
         while connection.frame() is not None:
             pass
-    until(lambda: held(served) == 0, "their answers are given up")
+    until(lambda: served.gauge("in_flight_bytes") == 0, "their answers are given up")
 
 
 def test_more_calls_on_a_connection_than_allowed_are_refused(served: Served) -> None:

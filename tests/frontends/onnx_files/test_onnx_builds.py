@@ -20,6 +20,7 @@ from aotc.capture.weight_layouts import laid_out
 from aotc.commands.record_expected import model_recorder
 from aotc.commands.record_expected.recording_process import record
 from aotc.config.build_manifest import read_build_manifest
+from tests.conftest import manifest_of
 from tests.e2e.rebuilt_models import Rebuilt, packages, ran
 from tests.frontends.onnx_files.making import simple
 
@@ -55,15 +56,12 @@ def test_so_does_the_reference_evaluator() -> None:
     np.testing.assert_allclose(found["pooled"], expected, rtol=1e-5, atol=1e-6)
 
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "m"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [entry_points.m]
 source = "m.onnx"
-"""
+""")
 
 
 def test_kernels_of_convolutions_change_layout_and_other_weights_do_not(tmp_path: Path) -> None:

@@ -11,13 +11,11 @@ import numpy as np
 from aotc.base.stages import CapturedEntryPoint, CapturedProgram
 from aotc.pipeline.scratch_folder import Scratch
 from aotc_runtime.base.errors import Finding
+from tests.conftest import manifest_of
 
-HEADER = """\
-schema = 1
+HEADER = manifest_of("""\
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-"""
+""")
 
 ONE_INPUT = """
 [entry_points.f]

@@ -8,6 +8,7 @@ import pytest
 
 from aotc.capture.call_arguments import flat_call, plan_call
 from aotc.config.build_manifest import read_build_manifest
+from tests.conftest import manifest_of
 
 MODULE = """
 import jax
@@ -23,16 +24,13 @@ def skipped(x, c=3.0, a=7.0):
     return x + 10 * c + 100 * a
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "calls"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "{module}:{function}"
 inputs.x = {{ shape = [3, 3], dtype = "float32" }}
 {more}
-"""
+""")
 
 X = np.arange(9, dtype=np.float32).reshape(3, 3)
 

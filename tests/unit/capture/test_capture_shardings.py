@@ -14,6 +14,7 @@ from aotc.capture.traced_shardings import ArrayShardings, shardings_of, weight_s
 from aotc.capture.weight_sets import Weights
 from aotc.config.build_manifest import BuildManifest, read_build_manifest
 from aotc_runtime.base.errors import Finding
+from tests.conftest import manifest_of
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -25,11 +26,8 @@ def step(params, state, keys):
     return state["moment"] @ params["w"], keys
 """
 
-MANIFEST = """\
-schema = 1
+MANIFEST = manifest_of("""\
 name = "m"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 mesh = { data = 2, model = 3 }
 
 [weights.params]
@@ -49,7 +47,7 @@ inputs.keys = { shape = [4], dtype = "key<fry>" }
 [entry_points.step.shardings]
 inputs = { INPUTS }
 outputs = { OUTPUTS }
-"""
+""")
 
 WEIGHTS = {
     "params": Weights(

@@ -9,7 +9,7 @@ import pytest
 
 from aotc.base.errors import UsageError
 from aotc.commands.compat.host_matches import read_hosts
-from tests.conftest import Run
+from tests.conftest import Run, manifest_of
 
 HANGS_SECONDS = 30
 """A command that waits for a pipe is let go after so long, and then says something else."""
@@ -34,18 +34,15 @@ READ: list[tuple[str, int, str, tuple[int, str] | None]] = [
 """Command lines, how they are refused that name no file, and a file that is too large, unless that
 is read piece by piece."""
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "tiny"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [dimensions.n]
 range = [1, 8]
 profiles = [1]
 [entry_points.f]
 function = "tiny:f"
 inputs.x = { shape = ["n"], dtype = "float32" }
-"""
+""")
 
 
 @pytest.fixture

@@ -31,4 +31,5 @@ def test_refusals_have_the_exit_code_of_the_server(digits_bundle: Bundle, tmp_pa
     done = subprocess.run([*command, "--port", "0"], capture_output=True, text=True)
     assert done.returncode == 5 and "AOTC-E308" in done.stderr
     usage = subprocess.run([*command[:2], "--port", "0"], capture_output=True, text=True)
-    assert usage.returncode == 2 and "--trust" in usage.stderr
+    assert (usage.returncode, usage.stdout) == (2, "")
+    assert "usage: aotc-runtime serve --trust FILE" in usage.stderr

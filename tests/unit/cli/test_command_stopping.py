@@ -19,7 +19,7 @@ import pytest
 
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
-from tests.conftest import Bundle, Run
+from tests.conftest import Bundle, Run, manifest_of
 from tests.running import python
 from tests.waiting import SECONDS, said_at, started, until
 
@@ -42,16 +42,13 @@ def f(x):
     return x
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "slow"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "slow:f"
 inputs.x = { shape = [8, 8], dtype = "float32" }
 fixtures.seed = 0
-"""
+""")
 
 
 @pytest.fixture

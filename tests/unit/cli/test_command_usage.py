@@ -11,7 +11,6 @@ from aotc.cli.command_group import COMMANDS, _hindered, cli
 from aotc.cli.command_registry import MORE, SECTIONS
 from aotc_runtime.loader import bundle_sources
 from tests.conftest import Run
-from tests.running import printed, python
 
 # Command lines, with the command that tells how it is used, and what is found.
 MISUSED = [
@@ -178,12 +177,6 @@ def test_a_name_that_is_no_utf8_fits_into_text_and_json(aotc: Run) -> None:
     assert aotc("keygen", name + "2", "--plain").exit_code == 0
 
 
-def test_modules_of_the_toolchain_are_imported_only_by_the_commands_that_need_them() -> None:
-    probe = "import sys, aotc.cli.command_group as m; "
-    probe += "print(any(x in sys.modules for x in ('jax', 'pydantic')))"
-    assert printed(probe).strip() == "False"
-
-
 @pytest.mark.parametrize(
     ("error", "is_told"),
     [
@@ -204,9 +197,3 @@ def test_want_of_memory_under_a_limit_of_address_space_is_no_bug(
     else:
         (finding,) = refused.findings if refused else ()
         assert finding.code == "AOTC-E032" and "ulimit -v" in finding.hint
-
-
-def test_serve_is_the_command_of_the_runtime() -> None:
-    done = python("-m", "aotc.cli.main", "serve", "digits.aotb")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "usage: aotc-runtime serve --trust FILE" in done.stderr

@@ -6,16 +6,14 @@ import pytest
 
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
+from tests.conftest import manifest_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [entry_points.f]
 function = "program:f"
 inputs.x = { shape = [4], dtype = "float32" }
-"""
+""")
 
 
 @pytest.mark.parametrize(

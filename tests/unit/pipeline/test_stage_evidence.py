@@ -4,6 +4,7 @@ import pytest
 
 from aotc.pipeline.build import Built, build
 from aotc.report.report_text import print_build
+from tests.conftest import manifest_of
 
 PROGRAM = """
 import jax.numpy as jnp
@@ -16,11 +17,8 @@ def h(x):
     return x.astype("bfloat16") + table[:1].astype("bfloat16")
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 dimensions.n = { range = [2, 4], profiles = [2, 4] }
 [entry_points.f]
 function = "program:f"
@@ -31,7 +29,7 @@ inputs.x = { shape = [2], dtype = "float32" }
 [entry_points.h]
 function = "program:h"
 inputs.x = { shape = [2], dtype = "float32" }
-"""
+""")
 
 
 @pytest.fixture(scope="module")

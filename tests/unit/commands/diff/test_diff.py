@@ -33,7 +33,7 @@ from aotc_runtime.schema.bundle_manifest import (
 from aotc_runtime.schema.shard_layout import mesh_of
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import Root
-from tests.conftest import Once
+from tests.conftest import Once, manifest_of
 
 NOW = datetime.now(UTC)
 V3 = "cpu-x86-64-v3"
@@ -47,11 +47,8 @@ def f(p, x):
     return jnp.tanh(y) + 1
 """
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "compared"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [weights.p]
 source = "p.safetensors"
 [dimensions.n]
@@ -62,7 +59,7 @@ function = "compared:f"
 bind = { p = "p" }
 inputs.x = { shape = ["n", 8], dtype = "float32" }
 tolerance = { rtol = 1e-4, atol = 1e-4 }
-"""
+""")
 
 type Make = Callable[..., Review]
 

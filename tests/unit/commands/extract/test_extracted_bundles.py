@@ -56,6 +56,9 @@ def test_a_copy_has_the_same_root_and_its_signature_verifies(
     assert verdict.choice and verdict.choice.absent == (BUILT,)
     assert verdict.root_digest == read_root(open_bundle(whole)).entry.digest
     assert verdict.signers == (signer.key_id,)
+    assert copy.size_bytes < whole.stat().st_size
+    lacking = examine(open_bundle(copy.path), policy_for(signer), here, time.time(), BUILT)
+    assert [finding.code for finding in lacking.findings] == ["AOTC-E505"]
 
 
 def test_every_copied_file_is_of_the_whole(whole: Path, form: Form, tmp_path: Path) -> None:

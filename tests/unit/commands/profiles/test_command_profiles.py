@@ -11,7 +11,7 @@ import pytest
 import tomlkit
 
 from aotc.config.build_manifest import read_build_manifest
-from tests.conftest import Run
+from tests.conftest import Run, manifest_of
 
 MODEL = """
 import jax.numpy as jnp
@@ -51,11 +51,8 @@ seq = "pad"
 seed = 0
 """
 
-DOUBLE = """\
-schema = 1
+DOUBLE = manifest_of("""\
 name = "double"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 64]
@@ -67,7 +64,7 @@ function = "text.model:double"
 inputs.x = { shape = ["batch", 4], dtype = "float32" }
 out_of_profile = { batch = "pad" }
 fixtures = { seed = 0 }
-"""
+""")
 
 
 @pytest.fixture

@@ -17,12 +17,10 @@ from aotc.pipeline.children import calibration
 from aotc.pipeline.children.calibration import Calibrator
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.schema.bundle_manifest import DType, InputArgument, TensorSpec, WeightArgument
+from tests.conftest import manifest_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "f"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 weights.params.init = "program:params"
 dimensions.batch = { range = [1, 4], profiles = [1, 4] }
 dimensions.length = { range = [1, 8], profiles = [4, 8] }
@@ -35,7 +33,7 @@ out_of_profile.length = { policy = "pad", mask = "mask" }
 [entry_points.f.evaluation]
 data = "data.npz"
 metric = "rmse"
-"""
+""")
 SHAPES = {"w": (8, 4), "v": (4, 3)}
 ARRAYS = {name: np.full(shape, 0.125, np.float32) for name, shape in SHAPES.items()}
 NAMES = [("params", "w"), ("params", "v")]

@@ -6,19 +6,17 @@ import pytest
 
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError, Finding
+from tests.conftest import manifest_of
 
-MANIFEST = """
-schema = 1
+MANIFEST = manifest_of("""
 name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 [weights.params]
 init = "program:init"
 [entry_points.f]
 function = "program:f"
 bind = { params = "params" }
 inputs.x = { shape = [4], dtype = "float32" }
-"""
+""")
 
 PROGRAM = """\
 import ctypes, os, sys

@@ -8,7 +8,7 @@ from served import Served, serving
 import aotc_runtime
 from aotc_runtime import LoadedBundle
 from aotc_serve.service.bundle_repository import Repository, Settings
-from tests.conftest import Bundle, Once
+from tests.conftest import Bundle, Once, manifest_of
 from tests.e2e.small_programs import build_signed
 
 PROGRAM = """\
@@ -46,11 +46,8 @@ def filled(x):
     return {"until": jnp.cumsum(x, axis=1), "twice": x * 2}
 """
 
-MANIFEST = """\
-schema = 1
+MANIFEST = manifest_of("""\
 name = "joins"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
 
 [dimensions.batch]
 range = [1, 64]
@@ -77,7 +74,7 @@ function = "program:scaled"
 inputs.x = { shape = ["batch", 4], dtype = "float32" }
 inputs.factor = { shape = [], dtype = "float32" }
 out_of_profile.batch = "split"
-"""
+""")
 
 TEXTS = """
 [entry_points.{name}]
