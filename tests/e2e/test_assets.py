@@ -32,11 +32,13 @@ from aotc_runtime.base.errors import AotcError
 from aotc_runtime.formats import oci_layout
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle, Once, manifest_of
-from tests.refusals import error_of
+from tests.conftest import Bundle, Once
 
-MANIFEST = manifest_of("""
+MANIFEST = """
+schema = 1
 name = "words"
+version = "1.0.0"
+targets = ["cpu-x86-64-v3"]
 [assets]
 tokenizer = "tokenizer"
 labels = "labels.txt"
@@ -46,7 +48,7 @@ init = "program:weights"
 function = "program:f"
 bind = { w = "w" }
 inputs.x = { shape = [4], dtype = "float32" }
-""")
+"""
 PROGRAM = """
 import numpy as np
 
@@ -114,8 +116,9 @@ def test_paths_of_assets_are_private_copies(words: Bundle, tmp_path: Path) -> No
 def test_changed_asset_is_refused(words: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "words.aotb"
     path.write_bytes(words[0].read_bytes().replace(LABELS, LABELS.upper()))
-    caught = error_of(aotc_runtime.IntegrityError, aotc_runtime.load, path, trust=words[1])
-    assert caught.code == "AOTC-E201"
+    with pytest.raises(aotc_runtime.IntegrityError) as caught:
+        aotc_runtime.load(path, trust=words[1])
+    assert caught.value.code == "AOTC-E201"
 
 
 def reviewed(path: Path) -> Review:
@@ -216,7 +219,9 @@ def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -
     path = write_project(tmp_path)
     change, title = UNFIT[what]
     change(tmp_path)
-    (finding,) = error_of(BuildManifestError, read_assets, read_build_manifest(path)).findings
+    with pytest.raises(BuildManifestError) as caught:
+        read_assets(read_build_manifest(path))
+    (finding,) = caught.value.findings
     assert (finding.code, finding.title) == ("AOTC-E817", title)
     assert finding.where.endswith("words.toml:7 assets.tokenizer")
 
@@ -233,7 +238,9 @@ def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -
 def test_asset_keys_are_checked(old: str, new: str, code: str, tmp_path: Path) -> None:
     path = write_project(tmp_path)
     path.write_text(MANIFEST.replace(old, new))
-    assert error_of(BuildManifestError, read_build_manifest, path).code == code
+    with pytest.raises(BuildManifestError) as caught:
+        read_build_manifest(path)
+    assert caught.value.code == code
 
 
 def test_file_that_changes_while_it_is_read_is_refused(
@@ -241,7 +248,9 @@ def test_file_that_changes_while_it_is_read_is_refused(
 ) -> None:
     path, states = write_project(tmp_path), iter(range(100))
     monkeypatch.setattr(file_digests, "state_of_open", lambda file: next(states))
-    assert error_of(CaptureError, read_assets, read_build_manifest(path)).code == "AOTC-E840"
+    with pytest.raises(CaptureError) as caught:
+        read_assets(read_build_manifest(path))
+    assert caught.value.code == "AOTC-E840"
 
 
 def test_folder_that_becomes_a_link_while_it_is_read_is_refused(
@@ -259,8 +268,9 @@ def test_folder_that_becomes_a_link_while_it_is_read_is_refused(
         return opened(file)
 
     monkeypatch.setattr(asset_files, "open_regular", swapped)
-    caught = error_of(BuildManifestError, read_assets, read_build_manifest(path))
-    assert caught.findings[0].found == "tokenizer/inner/private: a link"
+    with pytest.raises(BuildManifestError) as caught:
+        read_assets(read_build_manifest(path))
+    assert caught.value.findings[0].found == "tokenizer/inner/private: a link"
 
 
 def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> None:
@@ -268,8 +278,9 @@ def test_weights_of_the_bundle_are_no_asset(words: Bundle, tmp_path: Path) -> No
     (manifest,) = read_unverified(open_bundle(words[0]))[0].manifests.values()
     data = open_bundle(words[0]).blob(manifest.weights["w"].blobs[0].digest)
     (tmp_path / "labels.txt").write_bytes(data or b"")
-    caught = error_of(AotcError, build, path, output=tmp_path / "x.aotb")
-    assert caught.findings[0].title == "asset is a weights file of the bundle"
+    with pytest.raises(AotcError) as caught:
+        build(path, output=tmp_path / "x.aotb")
+    assert caught.value.findings[0].title == "asset is a weights file of the bundle"
     assert not (tmp_path / "x.aotb").exists()
 
 
