@@ -22,6 +22,7 @@ from aotc.base.child_processes import Processes
 from aotc.base.errors import raise_if
 from aotc.base.temporary_files import hard_link, remove_folder
 from aotc.base.workers import confined_process, worker_environment, worker_parent
+from aotc.base.workers.forked_workers import kept
 from aotc.bundle.sign.attestation import attest
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import LocalSigner
@@ -35,8 +36,10 @@ from aotc.check.trial_truth import Side, Verdict
 from aotc.check.trial_verdict import At, leaks
 from aotc.pipeline import code_identity
 from aotc.pipeline.cached_tasks import Kind, Task, Tasks
+from aotc.pipeline.children.program_worker import Job
 from aotc.pipeline.scratch_folder import Scratch, no_scratch
 from aotc.pipeline.task_pool import Workers
+from aotc.pipeline.user_processes import PROGRAM_WORKER
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import chunks_of, sha256
 from aotc_runtime.formats import oci_layout
@@ -70,17 +73,14 @@ AS_WRITTEN = {**WITH_NAN, "xla_disable_hlo_passes": "algsimp"}
 class TruthJob(Struct, frozen=True):
     """The job of `truth_worker`.
 
-    `folder` is the scratch folder; `tolerances` has rtol and atol by entry point; `options` are
-    XLA's for each way to compute the truth, none for the interpreter. `secrets` are files that the
-    modules must not read.
+    `tolerances` has rtol and atol by entry point; `options` are XLA's for each way to compute the
+    truth, none for the interpreter.
     """
 
-    folder: str
     target: str
     calls: tuple[Call, ...]
     tolerances: dict[str, tuple[float, float]]
     options: tuple[dict[str, str], ...]
-    secrets: tuple[str, ...] = ()
 
 
 class TruthProcess:
@@ -118,10 +118,16 @@ class TruthProcess:
         answer_type: type[A],
         seconds: float,
     ) -> A:
-        folder, secrets = self._scratch.folder, confined_process.secrets()
+        folder = self._scratch.folder
+        job = TruthJob(self.target, tuple(calls), self._tolerances, options)
         return worker_parent.run(
-            worker_parent.module(TRUTH_WORKER),
-            TruthJob(str(folder), self.target, tuple(calls), self._tolerances, options, secrets),
+            kept(PROGRAM_WORKER),  # which has imported jax
+            Job(
+                TRUTH_WORKER,
+                str(folder),
+                msgspec.msgpack.encode(job),
+                secrets=confined_process.secrets(),
+            ),
             answer_type,
             within=folder,
             environment=worker_environment.clean({"JAX_PLATFORMS": "cpu"}),

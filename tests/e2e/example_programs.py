@@ -1,4 +1,7 @@
-"""The programs under manifests/: what a server does with each, and what plain JAX gives for it."""
+"""The programs under manifests/: what a server does with each, and what plain JAX gives for it.
+
+Their data come from scikit-learn, which is slow to import: what needs them does.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -15,10 +18,8 @@ import digits.model
 import encoder.model
 import gp.data
 import gp.model
-import train.loop
 import vision.model
 from aotc_runtime import LoadedBundle
-from digits.data import load_split
 from lm.generate import generate_greedy, plain_jax
 from lm.model import VOCABULARY
 from lm.reference import generate_without_cache
@@ -67,11 +68,15 @@ def _classified(predict: Callable[..., Any], params: Any, inputs: Arrays) -> Arr
 
 def held_out() -> Arrays:
     """64 images that were held out of the training."""
+    from digits.data import load_split
+
     return {"image": load_split()[1].image[:64]}
 
 
 def predict_digits(inputs: Arrays) -> Arrays:
     """By the weights beside the manifest; most labels are right."""
+    from digits.data import load_split
+
     params: digits.model.Params = {}
     for name, tensor in load_file(MANIFESTS / "digits" / "params.safetensors").items():
         layer, part = name.split("/")
@@ -185,7 +190,9 @@ def train_model(bundle: LoadedBundle, inputs: Arrays) -> Arrays:
 
 def trained(inputs: Arrays) -> Arrays:
     """By plain JAX, which gets to most of the labels."""
-    run = train.loop.train(train.loop.plain_jax(), seed=7, epochs=int(inputs["epochs"]))
+    from train import loop
+
+    run = loop.train(loop.plain_jax(), seed=7, epochs=int(inputs["epochs"]))
     assert run.accuracies[-1] >= 0.95 and run.losses[-1] < run.losses[0] / 4
     state = run.state
     leaves = {
@@ -196,7 +203,7 @@ def trained(inputs: Arrays) -> Arrays:
     return {"losses": run.losses, "accuracies": run.accuracies, **_arrays(leaves)}
 
 
-STEPS = 4 * (len(load_split()[0].label) // 64)
+STEPS = 4 * (1437 // 64)
 """Of four epochs."""
 
 

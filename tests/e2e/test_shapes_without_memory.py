@@ -1,6 +1,6 @@
 """Calls outside of the profiles for which XLA itself finds no memory, in a process that has little.
 
-The executables need 16 MiB for temporaries. A limit on the address space leaves 4 MiB: enough for
+The executables need 8 MiB for temporaries. A limit on the address space leaves 4 MiB: enough for
 what Python allocates, of which an arena alone has 1 MiB.
 """
 
@@ -17,7 +17,7 @@ from tests.running import printed
 PROGRAM = """\
 import jax.numpy as jnp
 
-WIDE = 2**20
+WIDE = 2**19
 
 
 def step(state, x):

@@ -31,7 +31,7 @@ class Job(Struct, frozen=True):
     Attributes:
         worker: The module whose `work` is run.
         folder: The scratch folder.
-        program: An encoded `ProgramJob`.
+        program: An encoded `ProgramJob`; the worker's own job where it runs no user's code.
         options: Variables for jax, beside those of the process.
         limits: What it may use, where it runs nothing that a user wrote; None otherwise.
         secrets: Files that nothing of a model file may read.
@@ -96,8 +96,8 @@ def runs_users_code[**P, R](work: Callable[P, R]) -> Callable[P, R]:
     return wrapped
 
 
-def run(job: Job, progress: Progress) -> None:
-    """Run the worker. Raises what the worker raises."""
+def run(job: Job, progress: Progress) -> object:
+    """Run the worker, and return what it returns. Raises what the worker raises."""
     scratch = Scratch(Path(job.folder))
     confined_process.keep_secret(*job.secrets)
     if job.limits is not None:
@@ -112,7 +112,7 @@ def run(job: Job, progress: Progress) -> None:
     recorder = Recorder(scratch.folder) if job.worker == CAPTURE_WORKER else None
     try:
         work = runs_users_code(importlib.import_module(job.worker).work)
-        work(scratch, job.program, progress)
+        return work(scratch, job.program, progress)
     finally:  # a capture that refuses some entry points leaves the others
         if recorder is not None:
             _write_read(recorder, scratch, ProgramJob.decode(job.program))

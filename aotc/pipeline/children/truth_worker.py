@@ -1,19 +1,19 @@
 """Judges calls whose results differ from those of plain JAX.
 
-Run as `python -m aotc.pipeline.children.truth_worker FOLDER`. It uses the module in float64, or
-StableHLO's reference interpreter.
+It uses the module in float64, or StableHLO's reference interpreter, in a process that
+`aotc.pipeline.children.program_worker` is.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import cast
 
+import msgspec
 import numpy as np
 
 from aotc.base.stages import CapturedEntryPoint, CapturedProfile
 from aotc.base.workers import confined_process
-from aotc.base.workers.worker_child import Progress, answer
+from aotc.base.workers.worker_child import Progress
 from aotc.bundle.write.bundle_writer import Blob
 from aotc.capture.float64_module import NotInterpretedError, NotWidenedError, interpreted, widened
 from aotc.capture.weight_sets import read_shards
@@ -46,12 +46,14 @@ INTERPRETED_MAX = 3 * 10**6
 """Numbers that the arguments and results of a module have, at most, squared as products do."""
 
 
-def work(job: TruthJob, progress: Progress) -> list[Verdict] | list[Side]:
-    """Return a verdict for each call, or an opinion where the job has no options of XLA."""
+def work(scratch: Scratch, encoded: bytes, progress: Progress) -> list[Verdict] | list[Side]:
+    """Return a verdict for each call, or an opinion where the job has no options of XLA.
+
+    `encoded` is a `TruthJob`.
+    """
     # Before any thread of an engine, which inherits it.
-    confined_process.keep_secret(*job.secrets)
-    confined_process.shut_off(job.folder)
-    scratch = Scratch(Path(job.folder))
+    confined_process.shut_off(str(scratch.folder))
+    job = msgspec.msgpack.decode(encoded, type=TruthJob)
     program = scratch.program.read()
     cases = []
     for call in job.calls:
@@ -213,7 +215,3 @@ def _wide(array: Array) -> Array:
     if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
         return array.astype(np.float64)
     return array
-
-
-if __name__ == "__main__":
-    answer(TruthJob, work)

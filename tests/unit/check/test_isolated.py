@@ -212,11 +212,12 @@ parity_worker.outcome(Job(*sys.argv[1:-1], secrets), None)
 """
 
 TRUTH = """
-from aotc.pipeline.children import truth_worker
-from aotc.pipeline.parity_check import TruthJob
+from msgspec.msgpack import encode
+from aotc.pipeline.children.program_worker import Job, Scratch, run
+from aotc.pipeline.parity_check import TRUTH_WORKER, TruthJob
 
-truth_worker.Scratch = begin
-truth_worker.work(TruthJob(sys.argv[-2], "", (), {}, (), secrets), None)
+Scratch.program = property(begin)
+run(Job(TRUTH_WORKER, sys.argv[-2], encode(TruthJob("", (), {}, ())), secrets=secrets), None)
 """
 
 
