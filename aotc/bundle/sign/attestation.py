@@ -21,8 +21,8 @@ from aotc_runtime.formats.in_toto import (
     Statement,
     open_envelope,
 )
-from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import is_signed_by
+from aotc_runtime.verification.public_keys import PublicKey, Trials
+from aotc_runtime.verification.root_signatures import match_signatures
 
 PAYLOAD_BYTES_MAX = (limits.ENVELOPE_BYTES_MAX - 2**10) // 4 * 3
 """In base64, and with a signature beside it, it fits into an envelope."""
@@ -93,6 +93,11 @@ def certificate_by(envelope: bytes, key: PublicKey) -> Certificate | None:
         return None
     certificate, signed = read
     return certificate if is_signed_by(signed, key) else None
+
+
+def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
+    """Return whether this key made one of the signatures of an envelope."""
+    return any(maker for _, maker in match_signatures(signed, {key.id: key}, Trials()))
 
 
 def _read(envelope: bytes) -> tuple[Certificate, SignedPayload] | None:

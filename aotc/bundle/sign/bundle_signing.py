@@ -11,7 +11,7 @@ import msgspec
 from aotc.base.errors import finding, raise_if, refusal
 from aotc.base.stages import Attestation
 from aotc.bundle.read.opened_bundle import opened
-from aotc.bundle.sign.attestation import attest
+from aotc.bundle.sign.attestation import attest, is_signed_by
 from aotc.bundle.sign.build_provenance import endorsement
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.write.added_attestations import with_attestations
@@ -24,7 +24,6 @@ from aotc_runtime.system.streamed_bundle import OnProgress, ignore_progress, ope
 from aotc_runtime.verification.missing_signatures import holder_labels
 from aotc_runtime.verification.policy_reader import policy_keys
 from aotc_runtime.verification.public_keys import PublicKey, load_public_key
-from aotc_runtime.verification.root_signatures import is_signed_by
 
 
 @dataclass(frozen=True, slots=True)

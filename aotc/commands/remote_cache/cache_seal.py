@@ -14,6 +14,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from aotc.bundle.sign.attestation import is_signed_by
 from aotc.bundle.sign.signer import Signer
 from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc_runtime.base import canonical_json
@@ -23,7 +24,6 @@ from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import open_envelope
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.verification.public_keys import PublicKey
-from aotc_runtime.verification.root_signatures import is_signed_by
 
 PAYLOAD_TYPE = "application/vnd.aotc.cache-entry.v1+json"
 

@@ -106,7 +106,9 @@ def detect(
         machine = engine.machine(threads, devices) if engine is not None else None
         if machine is not None:
             return host_probe.facts(machine, devices, memory_limit, found)
-    return host_probe.facts(host_probe.machine(), devices, memory_limit, found)
+    from aotc_runtime.system import cpu_features
+
+    return host_probe.facts(cpu_features.machine(), devices, memory_limit, found)
 
 
 def accelerators(platforms: Mapping[str, Collection[str]]) -> tuple[Accelerator, ...]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from aotc_runtime.base import encodable
 from aotc_runtime.base.digest import is_digest
 from aotc_runtime.base.errors import refusal
 from aotc_runtime.formats import oci_layout, tar_archive
@@ -101,7 +102,7 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
     Raises BundleFormatError: AOTC-E108 no such bundle or not readable, E103 to E105 for the
     archive, E109 for a folder that is no OCI layout or holds anything else.
     """
-    shown = str(path).encode(errors="backslashreplace").decode()
+    shown = encodable(str(path))
     try:
         # Joined to nothing it is itself, but neither bytes nor a number, which `os` would take.
         location = os.path.join("", path)
@@ -125,12 +126,9 @@ def open_bundle(path: str | os.PathLike[str], kind: MapOf = mmap.mmap) -> Mapped
 
 
 def _inside(shown: str, error: Exception) -> str:
-    """Return the bundle's name, and that of the file or folder that an error names."""
-    name = getattr(error, "filename", None)
-    inside = str(name).encode(errors="backslashreplace").decode() if name is not None else ""
-    return (
-        f"{shown} {inside.removeprefix(shown + '/')}" if inside.startswith(f"{shown}/") else shown
-    )
+    """Return the bundle's name, and that of the file or folder in it that an error names."""
+    folder, name = f"{shown}/", encodable(str(getattr(error, "filename", "")))
+    return f"{shown} {name.removeprefix(folder)}" if name.startswith(folder) else shown
 
 
 def _check_names(members: Mapping[str, memoryview], shown: str) -> None:

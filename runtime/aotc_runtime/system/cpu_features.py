@@ -104,6 +104,12 @@ def described(found: Machine) -> Machine:
     return replace(found, cpu=cpu, features=features)
 
 
+def machine() -> Machine:
+    """Return this host's processor as the system describes it."""
+    architecture = os.uname().machine
+    return Machine(architecture, *processor_here(architecture))
+
+
 def processor_here(architecture: str) -> tuple[str, frozenset[str]]:
     """Return this host's processor; `architecture` is from `os.uname`."""
     cpuinfo = _read("/proc/cpuinfo").decode("utf-8", "replace")

@@ -14,14 +14,6 @@ LIBRARIES = ("scipy",)
 """jaxlib takes LAPACK from it, and imports it only for that."""
 
 
-def machine() -> Machine:
-    """Return this host's processor as the system describes it."""
-    from aotc_runtime.system import cpu_features
-
-    architecture = os.uname().machine
-    return Machine(architecture, *cpu_features.processor_here(architecture))
-
-
 def facts(
     machine: Machine,
     devices: int | None,

@@ -94,22 +94,22 @@ def begin_loading() -> None:
     require()
     if "jaxlib._jax" in sys.modules:
         return
+    # Found here, not in the thread, which could lose the processor while it holds Python's lock.
+    folders = getattr(sys.modules.get("jaxlib"), "__path__", ())
+    found = PathFinder.find_spec("jaxlib._jax", folders)
+    if found is None or found.origin is None:
+        return
     # Not a daemon: a process that ends at once must not run exit handlers beside the linker.
-    thread = threading.Thread(target=_load_library, name="aotc-jaxlib")
+    thread = threading.Thread(target=_load_library, args=(found.origin,), name="aotc-jaxlib")
     with suppress(RuntimeError):  # without another thread, the import loads it
         thread.start()
         # A process forked in the midst of it could never load a library.
         os.register_at_fork(before=thread.join)
 
 
-def _load_library() -> None:
-    # What is missing or broken is reported by the import.
-    with suppress(ImportError, OSError):
-        import jaxlib
-
-        spec = PathFinder.find_spec("jaxlib._jax", jaxlib.__path__)
-        if spec is not None and spec.origin is not None:
-            ctypes.CDLL(spec.origin)
+def _load_library(path: str) -> None:
+    with suppress(OSError):  # what is broken is reported by the import
+        ctypes.CDLL(path)
 
 
 def require() -> None:

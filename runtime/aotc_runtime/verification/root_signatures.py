@@ -57,11 +57,6 @@ def match_signatures(
         yield claimed, next(made, None)
 
 
-def is_signed_by(signed: SignedPayload, key: PublicKey) -> bool:
-    """Return whether this key made one of the signatures of an envelope."""
-    return any(maker for _, maker in match_signatures(signed, {key.id: key}, Trials()))
-
-
 def accepted_provenance(
     envelopes: Iterable[bytes], root_digest: str, policy: TrustPolicy, where: str, now: float
 ) -> tuple[AcceptedProvenance, ...]:

@@ -4,7 +4,6 @@ Arrays are used in place, and calls run in jaxlib's own compiled path. Private n
 beside those of `xla_client`:
 
     jaxlib.xla_client.get_topology_for_devices
-    jaxlib.lapack: _lapack.initialize, registrations
     _jax: pjit, pytree.default_registry
     _jax.jax_jit: _Config, set_enable_x64_state, set_disable_jit_state, set_post_hook_state
 """
@@ -78,7 +77,6 @@ class Processor(XlaDevice):
         """Take what the compiled call path needs."""
         from jaxlib import _jax
 
-        self._lapack_ready = False
         self._topology = xla_client.get_topology_for_devices
         self._pytrees = _jax.pytree.default_registry()
         self._make_call = _jax.pjit
@@ -158,16 +156,8 @@ class Processor(XlaDevice):
 
     def register_custom_calls(self, targets: Iterable[str]) -> None:
         """Register LAPACK if any of these custom-call targets is in it."""
-        if self._lapack_ready or not any(target.startswith("lapack_") for target in targets):
-            return
-        from jaxlib import lapack
-
-        with self._lock:
-            # Without initialize() the registered kernels call null pointers.
-            lapack._lapack.initialize()
-            for name, function, version in lapack.registrations()["cpu"]:
-                self._register(name, function, "cpu", api_version=version)
-            self._lapack_ready = True
+        if any(target.startswith("lapack_") for target in targets):
+            self.features.register_lapack()
 
     def share(self, array: Array, aval: Aval) -> Buffer:
         """Use an array in place if it is aligned to 64 bytes, else copy it.

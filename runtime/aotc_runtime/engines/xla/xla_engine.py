@@ -53,7 +53,12 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
     with _serving_lock:
         if _serving is None:
             started = processor(threads, devices)
-            _serving = started if platform == cpu.PLATFORM else _accelerated(platform, started)
+            if platform != cpu.PLATFORM:
+                from aotc_runtime.engines.xla.xla_platforms import accelerated
+
+                _serving = accelerated(platform, started)
+            else:
+                _serving = started
     if _serving.platform != platform:
         cause = "another-platform-is-already-loaded"
         raise refusal("AOTC-E758", "load", platform, cause=cause, expected=_serving.platform)
@@ -61,12 +66,6 @@ def start(platform: str, threads: int | None = None, devices: int | None = None)
         return processor(threads, devices)
     _serving.require_unforked()
     return _serving
-
-
-def _accelerated(platform: str, started: Processor) -> XlaDevice:
-    from aotc_runtime.engines.xla.xla_platforms import accelerated
-
-    return accelerated(platform, started)
 
 
 def processor(threads: int | None = None, devices: int | None = None) -> Processor:

@@ -5,6 +5,7 @@ Private names of jaxlib beside those of `xla_client`:
     LoadedExecutable.get_compiled_memory_stats
     _jax: buffer_to_dlpack_managed_tensor, mlir.refine_polymorphic_shapes
     Client.compile_and_load, CompileOptions
+    jaxlib.lapack: _lapack.initialize, registrations
     jaxlib.mlir: _mlir_libs._jax_mlir_ext.register_dialects, dialects.stablehlo, dialects.func
 """
 
@@ -67,7 +68,21 @@ class XlaFeatures(DeviceFeatures):
 
 
 class ProcessorFeatures(XlaFeatures):
-    """The processor also compiles for the sizes of a call."""
+    """The processor also compiles for the sizes of a call, and calls LAPACK."""
+
+    _is_lapack_ready = False
+
+    def register_lapack(self) -> None:
+        """Register the custom calls of LAPACK, once."""
+        from jaxlib import lapack
+
+        with self._xla._lock:
+            if not self._is_lapack_ready:
+                # Without initialize() the registered kernels call null pointers.
+                lapack._lapack.initialize()
+                for name, function, version in lapack.registrations()["cpu"]:
+                    self._xla._register(name, function, "cpu", api_version=version)
+                self._is_lapack_ready = True
 
     def compile_symbolic(self, module: SymbolicModule) -> LoadedExecutable:
         """Compile a module for the shapes of one call, which takes tens of milliseconds.

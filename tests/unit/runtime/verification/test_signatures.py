@@ -2,11 +2,12 @@
 
 import pytest
 
+from aotc.bundle.sign.attestation import is_signed_by
 from aotc.bundle.sign.signer import LocalSigner
 from aotc_runtime.base import limits
 from aotc_runtime.formats.in_toto import SignedPayload, open_envelope
 from aotc_runtime.verification.public_keys import PublicKey, Trials, load_public_key
-from aotc_runtime.verification.root_signatures import is_signed_by, match_signatures
+from aotc_runtime.verification.root_signatures import match_signatures
 from tests.hostile.tampering import authenticated, envelope
 
 from ..samples import refused
