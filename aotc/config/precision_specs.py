@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 from pydantic import BeforeValidator
@@ -21,7 +21,7 @@ from aotc.config.toml_validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import TuningCandidate
 
-FLOAT32 = "float32"
+FLOAT32: Final = "float32"
 """The precision of a program as it is written. It needs no declaration."""
 
 INT4_GROUP = 64

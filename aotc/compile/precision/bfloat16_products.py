@@ -4,87 +4,128 @@ Factors are rounded by `reduce_precision` before they are converted: XLA may dro
 bfloat16 and back, since it may compute with more digits than a type has, but not that.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import element_of, inlined, shape_of, state_type
+from aotc.compile.mlir.jax_functions import element_of, inlined, state_type
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.compile.precision.weight_products import PRODUCTS, erase_unused, products_with
+from aotc.compile.precision.weight_products import (
+    CONVOLUTIONS,
+    OtherUse,
+    Product,
+    Use,
+    is_carried,
+    is_invariant,
+)
+
+PRODUCTS = ("stablehlo.dot_general", *CONVOLUTIONS)
+
+MOVES = tuple(
+    f"stablehlo.{name}"
+    for name in ("broadcast_in_dim", "dynamic_slice", "reshape", "reverse", "slice", "transpose")
+)
+"""Operations whose results have numbers of their first operand alone."""
 
 
-def float32_products(module: ir.Module, kept: Collection[int]) -> Iterator[Any]:
-    """Yield a module's products of float32 numbers, but those with the weights `kept`.
+def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Use]]:
+    """Return the uses of each parameter; only in products may it be of bfloat16.
 
-    They are numbers of main parameters. Calls of the main function are inlined first. Products with
-    an algorithm of their own are left out.
+    Products with the weights `kept` are other uses. Calls of the main function are inlined first.
     """
-    others = products_with(module, kept)
-    for operation in operations_named(module, PRODUCTS):
-        values = (operation.operands[0], operation.operands[1], operation.results[0])
-        is_stated = "algorithm" in operation.attributes
-        if not is_stated and operation not in others and {*map(element_of, values)} == {"f32"}:
-            yield operation
+    with module.context, ir.Location.unknown():
+        products = _products(module, kept)
+        return [
+            frozenset(
+                Product(()) if operation in products else OtherUse(_name(operation))
+                for operation in _spread(each)[1]
+            )
+            for each in _parameters(module)
+        ]
 
 
 def round_factors(module: ir.Module, kept: Collection[int]) -> None:
-    """Round the factors of these products to numbers of bfloat16, which stay float32."""
+    """Round the factors of all products but those of `kept` to bfloat16; they stay float32."""
     with module.context, ir.Location.unknown():
-        for operation in float32_products(module, kept):
+        for operation in _products(module, kept):
             for place in range(2):
-                operation.operands[place] = _rounded(operation.operands[place], operation)
+                operation.operands[place] = _rounded(operation, place)
 
 
 def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collection[int]) -> int:
-    """Let these products take bfloat16, and main parameters `stored` be weights of bfloat16.
+    """Let all products but those of `kept` take bfloat16, and parameters `stored` be of bfloat16.
 
-    Returns how many there are.
+    Returns how many products there are.
     """
     with module.context, ir.Location.unknown():
-        products = [*float32_products(module, kept)]
-        main = inlined(module)
-        block = main.regions[0].blocks[0]
-        first = block.operations[0]
+        products = _products(module, kept)
+        parameters = _parameters(module)
         for number in stored:
-            weight = block.arguments[number]
-            uses = [(use.owner, use.operand_number) for use in weight.uses]
-            weight.set_type(_typed(weight, ir.BF16Type.get()))
-            wide = _made("convert", _typed(weight, ir.F32Type.get()), weight, first)
-            for owner, place in uses:
-                owner.operands[place] = wide
+            for value in _spread(parameters[number])[0]:
+                value.set_type(_narrow(value))
         for operation in products:
             for place in range(2):
-                operation.operands[place] = _narrow(operation.operands[place], operation)
+                if element_of(operation.operands[place]) != "bf16":
+                    rounded = _rounded(operation, place)
+                    narrow = _made("convert", _narrow(rounded), rounded, operation)
+                    operation.operands[place] = narrow
             if "precision_config" in operation.attributes:
                 del operation.attributes["precision_config"]
-        erase_unused(block)
-        state_type(main)
+        state_type(ir.SymbolTable(module.operation)["main"])
     return len(products)
 
 
-def _narrow(value: Any, before: Any) -> Any:
-    """Return a value as bfloat16, without rounding what a weight of bfloat16 is."""
-    made_by = "" if isinstance(value.owner, ir.Block) else value.owner.operation.name
-    source = value.owner.operands[0] if made_by else None
-    if made_by == "stablehlo.convert" and element_of(source) == "bf16":
-        return source
-    if made_by == "stablehlo.transpose":
-        type_, order = _typed(value, ir.BF16Type.get()), value.owner.attributes["permutation"]
-        return _made("transpose", type_, _narrow(source, before), before, permutation=order)
-    rounded = _rounded(value, before)
-    return _made("convert", _typed(value, ir.BF16Type.get()), rounded, before)
+def _parameters(module: ir.Module) -> Any:
+    return inlined(module).regions[0].blocks[0].arguments
 
 
-def _rounded(value: Any, before: Any) -> Any:
+def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:
+    """Return a module's products of float32, but those with the weights that `kept` numbers.
+
+    Products that state an algorithm are left out.
+    """
+    parameters = _parameters(module)
+    others = [operation for number in kept for operation in _spread(parameters[number])[1]]
+    return [
+        each
+        for each in operations_named(module, PRODUCTS)
+        if {*map(element_of, (*each.operands[:2], each.results[0]))} == {"f32"}
+        and "algorithm" not in each.attributes
+        and each not in others
+    ]
+
+
+def _spread(weight: Any) -> tuple[list[Any], list[Any]]:
+    """Return the values that hold numbers of a weight alone, and all other operations on them."""
+    values, others = [weight], []
+    for value in values:
+        for use in value.uses:
+            operation, place = use.owner.operation, use.operand_number
+            if operation.name in MOVES and place == 0:
+                values.append(operation.results[0])
+            elif operation.name == "stablehlo.while" and is_invariant(operation, place):
+                values += [region.blocks[0].arguments[place] for region in operation.regions]
+                values.append(operation.results[place])
+            elif operation.name != "stablehlo.return" or not is_carried(operation, place):
+                others.append(operation)
+    return values, others
+
+
+def _name(operation: Any) -> str:
+    return "a result" if operation.name == "func.return" else str(operation.name)
+
+
+def _rounded(operation: Any, place: int) -> Any:
     bits = {"exponent_bits": 8, "mantissa_bits": 7}
-    integer = ir.IntegerType.get_signless(32)
+    integer, factor = ir.IntegerType.get_signless(32), operation.operands[place]
     stated = {name: ir.IntegerAttr.get(integer, many) for name, many in bits.items()}
-    return _made("reduce_precision", value.type, value, before, **stated)
+    return _made("reduce_precision", factor.type, factor, operation, **stated)
 
 
-def _typed(value: Any, element: Any) -> Any:
-    return ir.RankedTensorType.get(shape_of(value), element)
+def _narrow(value: Any) -> Any:
+    known = ir.RankedTensorType(value.type)
+    return ir.RankedTensorType.get(known.shape, ir.BF16Type.get(), known.encoding)
 
 
 def _made(name: str, type_: Any, operand: Any, before: Any, **attributes: Any) -> Any:

@@ -16,7 +16,13 @@ from jaxlib.mlir import ir
 from aotc.compile.mlir.jax_functions import dtype_of, put, shape_of, state_type
 from aotc.compile.precision.activations import multiply_integers
 from aotc.compile.precision.quantized_numbers import MIDDLE, Scheme
-from aotc.compile.precision.weight_products import erase_unused, matrix_products
+from aotc.compile.precision.weight_products import matrix_products
+
+RESTORING = tuple(
+    f"stablehlo.{name}"
+    for name in ("multiply", "broadcast_in_dim", "reshape", "convert", "transpose")
+)
+"""Operations between a weight and its products."""
 
 
 def take_quantized(
@@ -51,8 +57,11 @@ def take_quantized(
             number = each.parameter
             weight, scale = block.arguments[number], scales[number]
             multiply_integers(each, weight, scale, schemes[number], units[number])
-        if products:
-            erase_unused(block)
+        for operation in reversed([*block.operations]) if products else ():
+            if operation.operation.name in RESTORING and not any(
+                True for result in operation.results for _ in result.uses
+            ):
+                operation.erase()
         state_type(main)
         if "arg_attrs" in main.attributes:
             known = [*ir.ArrayAttr(main.attributes["arg_attrs"])]

@@ -17,14 +17,6 @@ type DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
 CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 
-PRODUCTS = ("stablehlo.dot_general", *CONVOLUTIONS)
-
-RESTORING = tuple(
-    f"stablehlo.{name}"
-    for name in ("multiply", "broadcast_in_dim", "reshape", "convert", "transpose")
-)
-"""Operations between a weight and its products."""
-
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -116,41 +108,17 @@ def uses_of(module: ir.Module) -> list[frozenset[Use]]:
 
     Calls of the main function are inlined first.
     """
-    return [frozenset(use for use, _ in found) for found in _found(module)]
-
-
-def products_with(module: ir.Module, parameters: Collection[int]) -> list[Any]:
-    """Return the operations that multiply by these parameters of a module's main function.
-
-    Calls of the main function are inlined first.
-    """
-    found = _found(module)
-    uses = (each for number in parameters for each in found[number])
-    return [operation for use, operation in uses if isinstance(use, Product)]
-
-
-def erase_unused(block: ir.Block) -> None:
-    """Erase operations between weights and products that no product needs any more."""
-    for operation in reversed([*block.operations]):
-        if operation.operation.name in RESTORING and not any(
-            True for result in operation.results for _ in result.uses
-        ):
-            operation.erase()
-
-
-def _found(module: ir.Module) -> list[list[tuple[Use, Any]]]:
-    """Return the uses of each parameter of a module's main function, with their operations."""
     with module.context, ir.Location.unknown():
         arguments = inlined(module).regions[0].blocks[0].arguments
     return [
-        [*_uses(each, tuple(range(each.type.rank)))]
+        frozenset(_uses(each, tuple(range(each.type.rank))))
         if isinstance(each.type, ir.RankedTensorType)
-        else []
+        else frozenset()
         for each in arguments
     ]
 
 
-def _uses(value: Any, own: Axes) -> Iterator[tuple[Use, Any]]:
+def _uses(value: Any, own: Axes) -> Iterator[Use]:
     """Yield the uses of a weight, or of a value that has all its numbers."""
     for operation, place, axes in _operations(value, own):
         match operation.name:
@@ -163,20 +131,19 @@ def _uses(value: Any, own: Axes) -> Iterator[tuple[Use, Any]]:
                     operation.attributes["dot_dimension_numbers"]
                 )
                 summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
-                yield Product(_sorted(axes, summed[place])), operation
+                yield Product(_sorted(axes, summed[place]))
             case name if name in CONVOLUTIONS and place == 1:
-                product = Product(_sorted(axes, _summed(operation)), is_convolution=True)
-                yield product, operation
-            case "stablehlo.while" if _is_invariant(operation, place):
+                yield Product(_sorted(axes, _summed(operation)), is_convolution=True)
+            case "stablehlo.while" if is_invariant(operation, place):
                 for region in operation.regions:
                     yield from _uses(region.blocks[0].arguments[place], axes)
                 yield from _uses(operation.results[place], axes)
-            case "stablehlo.return" if _is_carried(operation, place):
+            case "stablehlo.return" if is_carried(operation, place):
                 pass
             case "func.return":
-                yield OtherUse("a result"), operation
+                yield OtherUse("a result")
             case name:
-                yield OtherUse(name), operation
+                yield OtherUse(name)
 
 
 def _sorted(axes: Axes, contracted: Any) -> Axes:
@@ -189,14 +156,14 @@ def _summed(convolution: Any) -> Iterator[int]:
     yield numbers.kernel_input_feature_dimension
 
 
-def _is_invariant(loop: Any, place: int) -> bool:
+def is_invariant(loop: Any, place: int) -> bool:
     """Return whether a value of a loop is the same in every iteration."""
     block = loop.regions[1].blocks[0]
     *_, last = block.operations
     return bool(last.operands[place] == block.arguments[place])
 
 
-def _is_carried(operation: Any, place: int) -> bool:
+def is_carried(operation: Any, place: int) -> bool:
     """Return whether the body of a loop returns what it has been given at this place."""
     arguments = operation.parent.operation.regions[-1].blocks[0].arguments
     return place < len(arguments) and bool(arguments[place] == operation.operands[place])

@@ -23,7 +23,7 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.capture.weight_sets import CLOSURE, Weights
 from aotc.check.quantized_weights import is_nearest
 from aotc.compile.mlir import mlir_context
-from aotc.compile.precision.bfloat16_products import multiply_bfloat16
+from aotc.compile.precision.bfloat16_products import bfloat16_uses, multiply_bfloat16
 from aotc.compile.precision.quantized_module import take_quantized
 from aotc.compile.precision.quantized_numbers import (
     Array,
@@ -88,15 +88,23 @@ class Quantizer:
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
-            for argument, found in zip(arguments, uses_of(read), strict=True):
-                if isinstance(argument, WeightArgument):
-                    known.setdefault((argument.set, argument.tensor), set()).update(found)
+            names = [
+                (a.set, a.tensor) if isinstance(a, WeightArgument) else None for a in arguments
+            ]
+            kept_here = [
+                place for place, each in enumerate(names) if each and _patterns(each, spec)
+            ]
+            uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, kept_here)
+            for each, found in zip(names, uses, strict=True):
+                if each is not None:
+                    known.setdefault(each, set()).update(found)
         made: dict[Name, _Made] = {}
         kept: dict[str, str] = {}
         findings: list[Finding] = []
-        for weight, uses in sorted(known.items()):
-            self._names.setdefault(name, set()).add(weight[1])
-            scheme = self._scheme(weight, uses, name, spec)
+        self._names.setdefault(name, set()).update(w[1] for w in known if w[0] != CLOSURE)
+        for weight, every in sorted(known.items()):
+            self._matched |= {(name, each) for each in _patterns(weight, spec)}
+            scheme = self._scheme(weight, every, spec)
             if isinstance(scheme, str):
                 is_controlled = chosen is not None and weight[1] in chosen.keep
                 kept[" ".join(weight)] = KEPT[1] if is_controlled else scheme
@@ -121,7 +129,7 @@ class Quantizer:
             name=name,
             quantized=tuple(each.record for _, each in sorted(made.items())),
             kept=kept,
-            activations=spec.activations if spec.compute == FLOAT32 else spec.compute,
+            activations=spec.compute if spec.compute == "bfloat16" else spec.activations,
             calibration=calibration,
         )
         rewriter = _Rewriter(made, applied.rounded, applied.wide)
@@ -175,13 +183,11 @@ class Quantizer:
             raise refusal("AOTC-E830", where, taken[0], cause="tensor-names-conflict")
         return {key: value for key, value in tensors.items() if key not in replaced} | new
 
-    def _scheme(self, weight: Name, uses: set[Use], name: str, spec: PrecisionSpec) -> Scheme | str:
+    def _scheme(self, weight: Name, uses: set[Use], spec: PrecisionSpec) -> Scheme | str:
         """Return the scheme of a weight, or why it is kept."""
         if weight[0] == CLOSURE:
             return "the function closes over it"
-        matched = {each for each in spec.keep if fnmatchcase(weight[1], each)}
-        self._matched |= {(name, each) for each in matched}
-        if matched:
+        if _patterns(weight, spec):
             return KEPT[0]
         tensor, is_narrow = self._weights[weight[0]].tensors[weight[1]], spec.compute != FLOAT32
         if tensor.dtype.name not in (QUANTIZED[:1] if is_narrow else QUANTIZED):
@@ -192,7 +198,7 @@ class Quantizer:
         if others := sorted(each.operation for each in uses if isinstance(each, OtherUse)):
             return f"used by {', '.join(others)}"
         products = [each for each in uses if isinstance(each, Product)]
-        if is_narrow:
+        if spec.weights == FLOAT32:
             return Scheme("bfloat16", ()) if products else "no product sums over it"
         contracted = {each.contracted for each in products}
         if len(contracted) != 1 or () in contracted:
@@ -243,6 +249,11 @@ class Quantizer:
         tensors |= {record.scale: numbers.scale} if scheme.is_scaled else {}
         self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
         return made
+
+
+def _patterns(weight: Name, spec: PrecisionSpec) -> list[str]:
+    """Return the patterns of weights to keep that match a weight."""
+    return [each for each in spec.keep if weight[0] != CLOSURE and fnmatchcase(weight[1], each)]
 
 
 def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Argument]]]:
