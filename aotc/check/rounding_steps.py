@@ -77,13 +77,13 @@ def round_to_other_steps(module: ir.Module) -> bool:
 
     Numbers have steps if their rounding is followed by limits, or by a conversion to 8-bit
     integers, or if they are computed and rounded to bfloat16. Returns whether there are such
-    numbers. Calls of the main function are inlined first. A module with loops stays as it is: they
-    might not end then.
+    numbers. Calls of the main function are inlined first. A module with loops that floating-point
+    numbers may end stays as it is.
     """
-    if operations_named(module, LOOPS):
-        return False
     with module.context, ir.Location.unknown():
         inlined(module)
+        if not all(map(_is_counted, operations_named(module, LOOPS))):
+            return False
         roundings = [
             each
             for each in operations_named(module, ROUNDING)
@@ -111,13 +111,36 @@ def _has_limits(operation: Any) -> bool:
     )
 
 
+def _is_counted(loop: Any) -> bool:
+    """Return whether integers alone decide how often a loop runs."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    values = [*[*condition.operations][-1].operands]
+    for value in values:
+        owner, is_argument = value.owner, isinstance(value.owner, ir.Block)
+        if is_argument and owner in (condition, body):
+            sources = [[*body.operations][-1].operands[value.arg_number]]
+            sources += [loop.operands[value.arg_number]]
+        else:
+            sources = [] if is_argument else [*owner.operands]
+            if _is_inner(owner) if is_argument else [*owner.operation.regions]:
+                return False
+        if not isinstance(ir.RankedTensorType(value.type).element_type, ir.IntegerType):
+            return False
+        values += [each for each in sources if each not in values]
+    return True
+
+
 def _is_computed(value: Any) -> bool:
     """Return whether numbers may depend on the order of sums: not those of arguments."""
     while not isinstance(value.owner, ir.Block):
         if value.owner.operation.name not in MOVING:
             return bool(value.owner.operation.name != "stablehlo.constant")
         value = value.owner.operands[0]
-    return False
+    return _is_inner(value.owner)
+
+
+def _is_inner(block: ir.Block) -> bool:
+    return bool(block.owner.operation.name != "func.func")
 
 
 def _round_to_other_step(x: Any) -> Any:

@@ -4,12 +4,14 @@ Factors are rounded by `reduce_precision` before they are converted: XLA may dro
 bfloat16 and back, since it may compute with more digits than a type has, but not that.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+import jax.numpy as jnp
+from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import element_of, inlined, state_type
+from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of, state_type
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.weight_products import (
     CONVOLUTIONS,
@@ -28,6 +30,8 @@ MOVES = tuple(
 )
 """Operations whose results have numbers of their first operand alone."""
 
+NAMES = {"func.return": "a result"}
+
 
 def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Use]]:
     """Return the uses of each parameter; only in products may it be of bfloat16.
@@ -38,10 +42,10 @@ def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Us
         products = _products(module, kept)
         return [
             frozenset(
-                Product(()) if operation in products else OtherUse(_name(operation))
-                for operation in _spread(each)[1]
+                Product(()) if each in products else OtherUse(NAMES.get(each.name, each.name))
+                for each in _spread(parameter)[1]
             )
-            for each in _parameters(module)
+            for parameter in _parameters(module)
         ]
 
 
@@ -49,8 +53,7 @@ def round_factors(module: ir.Module, kept: Collection[int]) -> None:
     """Round the factors of all products but those of `kept` to bfloat16; they stay float32."""
     with module.context, ir.Location.unknown():
         for operation in _products(module, kept):
-            for place in range(2):
-                operation.operands[place] = _rounded(operation, place)
+            _replace_factors(operation, _rounded)
 
 
 def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collection[int]) -> int:
@@ -60,20 +63,29 @@ def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collecti
     """
     with module.context, ir.Location.unknown():
         products = _products(module, kept)
-        parameters = _parameters(module)
         for number in stored:
-            for value in _spread(parameters[number])[0]:
-                value.set_type(_narrow(value))
+            for value in _spread(_parameters(module)[number])[0]:
+                value.set_type(ir.RankedTensorType.get(shape_of(value), ir.BF16Type.get()))
         for operation in products:
-            for place in range(2):
-                if element_of(operation.operands[place]) != "bf16":
-                    rounded = _rounded(operation, place)
-                    narrow = _made("convert", _narrow(rounded), rounded, operation)
-                    operation.operands[place] = narrow
+            _replace_factors(operation, _narrow)
             if "precision_config" in operation.attributes:
                 del operation.attributes["precision_config"]
         state_type(ir.SymbolTable(module.operation)["main"])
     return len(products)
+
+
+def _replace_factors(operation: Any, function: Callable[[Any], Any]) -> None:
+    for place in range(2):
+        if element_of(operation.operands[place]) == "f32":
+            operation.operands[place] = put(operation, function, operation.operands[place])[0]
+
+
+def _rounded(x: Any) -> Any:
+    return lax.reduce_precision(x, 8, 7)
+
+
+def _narrow(x: Any) -> Any:
+    return _rounded(x).astype(jnp.bfloat16)
 
 
 def _parameters(module: ir.Module) -> Any:
@@ -110,30 +122,3 @@ def _spread(weight: Any) -> tuple[list[Any], list[Any]]:
             elif operation.name != "stablehlo.return" or not is_carried(operation, place):
                 others.append(operation)
     return values, others
-
-
-def _name(operation: Any) -> str:
-    return "a result" if operation.name == "func.return" else str(operation.name)
-
-
-def _rounded(operation: Any, place: int) -> Any:
-    bits = {"exponent_bits": 8, "mantissa_bits": 7}
-    integer, factor = ir.IntegerType.get_signless(32), operation.operands[place]
-    stated = {name: ir.IntegerAttr.get(integer, many) for name, many in bits.items()}
-    return _made("reduce_precision", factor.type, factor, operation, **stated)
-
-
-def _narrow(value: Any) -> Any:
-    known = ir.RankedTensorType(value.type)
-    return ir.RankedTensorType.get(known.shape, ir.BF16Type.get(), known.encoding)
-
-
-def _made(name: str, type_: Any, operand: Any, before: Any, **attributes: Any) -> Any:
-    made = ir.Operation.create(
-        f"stablehlo.{name}",
-        results=[type_],
-        operands=[operand],
-        attributes=attributes,
-        ip=ir.InsertionPoint(before),
-    )
-    return made.results[0]

@@ -22,7 +22,7 @@ from aotc.compile.precision.bfloat16_products import (
     round_factors,
 )
 from aotc.compile.precision.quantized_numbers import Array
-from aotc.compile.precision.weight_products import OtherUse, Product
+from aotc.compile.precision.weight_products import Product
 
 type Function = Callable[..., Any]
 
