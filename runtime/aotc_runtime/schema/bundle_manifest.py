@@ -343,8 +343,7 @@ class Precision(_Part, frozen=True):
     """The precision in which the build stored weights.
 
     `name` is the build manifest's; `weights` is the element type of those that were quantized. In
-    calls, `activations` are rounded to 8 bits, with scales of each row or calibrated ones, or
-    factors of products to bfloat16.
+    calls, `activations` are rounded to 8 bits, by row or calibrated; or all factors to bfloat16.
     """
 
     name: Name
