@@ -172,11 +172,10 @@ class Function:
             self._check_lowered(lowered)
         # The module that is going to be compiled; no other function has it.
         if self._rounded:
-            rounded = dict(self._places(values, self._rounded))
-            scales = {place: self._rounded[name] for place, name in rounded.items()}
-            round_activations(lowered.compiler_ir("stablehlo"), scales)
+            places = {p: self._rounded[n] for p, n in self._places(values) if n in self._rounded}
+            round_activations(lowered.compiler_ir("stablehlo"), places)
         elif self._wide is not None:
-            wide = dict(self._places(values, self._wide))
+            wide = [p for p, name in self._places(values) if name in self._wide]
             round_factors(lowered.compiler_ir("stablehlo"), wide)
         return lowered
 
@@ -241,16 +240,12 @@ class Function:
         value = jax.tree_util.tree_map_with_path(recorded, structure)
         return Result(dict(arrays), value)
 
-    def _places(
-        self, values: Mapping[str, Any], names: Collection[tuple[str, str]]
-    ) -> Iterator[tuple[int, tuple[str, str]]]:
-        """Yield the parameters that these weights are, each with its name."""
+    def _places(self, values: Mapping[str, Any]) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Yield the parameters, each with the weight that it is: its set, "" if none, and name."""
         leaves = jax.tree_util.tree_flatten_with_path(values)[0]
         for place, ((parameter, *steps), _) in enumerate(leaves):
             owner = self._spec.bind.get(parameter.key)
-            name = (owner or "", path_of(*steps) or "value")
-            if name in names:
-                yield place, name
+            yield place, (owner or "", path_of(*steps) or "value")
 
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}

@@ -16,7 +16,7 @@ from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import element_of, inlined, put
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.compile.precision.weight_products import Axes, matrix_products
+from aotc.compile.precision.weight_products import MOVES, Axes, matrix_products
 
 type Array = np.ndarray[Any, Any]
 
@@ -40,9 +40,6 @@ PART_MAX = 0.05
 
 NARROWING = "stablehlo.reduce_precision"
 ROUNDING = ("stablehlo.round_nearest_even", NARROWING)
-MOVING = tuple(
-    f"stablehlo.{name}" for name in ("broadcast_in_dim", "convert", "reshape", "slice", "transpose")
-)
 LOOPS = ("stablehlo.while",)
 LIMITS = ("stablehlo.clamp", "stablehlo.maximum", "stablehlo.minimum")
 
@@ -133,7 +130,7 @@ def _is_counted(loop: Any) -> bool:
 def _is_computed(value: Any) -> bool:
     """Return whether numbers may depend on the order of sums: not those of arguments."""
     while not isinstance(value.owner, ir.Block):
-        if value.owner.operation.name not in MOVING:
+        if value.owner.operation.name not in MOVES:
             return bool(value.owner.operation.name != "stablehlo.constant")
         value = value.owner.operands[0]
     return _is_inner(value.owner)

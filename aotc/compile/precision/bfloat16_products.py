@@ -15,22 +15,17 @@ from aotc.compile.mlir.jax_functions import element_of, inlined, put, shape_of, 
 from aotc.compile.mlir.mlir_context import operations_named
 from aotc.compile.precision.weight_products import (
     CONVOLUTIONS,
-    OtherUse,
+    MOVES,
     Product,
     Use,
-    is_carried,
-    is_invariant,
+    other_use,
+    spread,
 )
 
 PRODUCTS = ("stablehlo.dot_general", *CONVOLUTIONS)
 
-MOVES = tuple(
-    f"stablehlo.{name}"
-    for name in ("broadcast_in_dim", "dynamic_slice", "reshape", "reverse", "slice", "transpose")
-)
-"""Operations whose results have numbers of their first operand alone."""
-
-NAMES = {"func.return": "a result"}
+KEEPING = frozenset(MOVES) - {"stablehlo.convert"}
+"""Moves whose results have their operand's type."""
 
 
 def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Use]]:
@@ -42,8 +37,8 @@ def bfloat16_uses(module: ir.Module, kept: Collection[int]) -> list[frozenset[Us
         products = _products(module, kept)
         return [
             frozenset(
-                Product(()) if each in products else OtherUse(NAMES.get(each.name, each.name))
-                for each in _spread(parameter)[1]
+                Product(()) if each in products else other_use(each)
+                for each, *_ in spread(parameter, KEEPING)[1]
             )
             for parameter in _parameters(module)
         ]
@@ -64,7 +59,7 @@ def multiply_bfloat16(module: ir.Module, stored: Collection[int], kept: Collecti
     with module.context, ir.Location.unknown():
         products = _products(module, kept)
         for number in stored:
-            for value in _spread(_parameters(module)[number])[0]:
+            for value, _ in spread(_parameters(module)[number], KEEPING)[0]:
                 value.set_type(ir.RankedTensorType.get(shape_of(value), ir.BF16Type.get()))
         for operation in products:
             _replace_factors(operation, _narrow)
@@ -98,7 +93,8 @@ def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:
     Products that state an algorithm are left out.
     """
     parameters = _parameters(module)
-    others = [operation for number in kept for operation in _spread(parameters[number])[1]]
+    uses = (use for number in kept for use in spread(parameters[number], KEEPING)[1])
+    others = [operation for operation, *_ in uses]
     return [
         each
         for each in operations_named(module, PRODUCTS)
@@ -106,19 +102,3 @@ def _products(module: ir.Module, kept: Collection[int]) -> list[Any]:
         and "algorithm" not in each.attributes
         and each not in others
     ]
-
-
-def _spread(weight: Any) -> tuple[list[Any], list[Any]]:
-    """Return the values that hold numbers of a weight alone, and all other operations on them."""
-    values, others = [weight], []
-    for value in values:
-        for use in value.uses:
-            operation, place = use.owner.operation, use.operand_number
-            if operation.name in MOVES and place == 0:
-                values.append(operation.results[0])
-            elif operation.name == "stablehlo.while" and is_invariant(operation, place):
-                values += [region.blocks[0].arguments[place] for region in operation.regions]
-                values.append(operation.results[place])
-            elif operation.name != "stablehlo.return" or not is_carried(operation, place):
-                others.append(operation)
-    return values, others
