@@ -33,7 +33,7 @@ schema = 1
 name = "model"
 version = "1.0.0"
 targets = ["{target}"]
-engines = ["{engine}"]
+engines = {engines}
 [entry_points.run]
 source = "../{source}.onnx"
 {precision}
@@ -43,11 +43,13 @@ fixtures.file = "../{source}.npz"
 """
 
 PRECISIONS = {
-    "own weights": ("weights", 'weights = "int8"'),
-    "own dynamic": ("dynamic", 'weights = "int8"\nactivations = "dynamic"'),
-    "own int4": ("float32", 'weights = "int4"'),
+    "own weights": ("weights", 'weights = "int8"', "openvino"),
+    "own dynamic": ("dynamic", 'weights = "int8"\nactivations = "dynamic"', "onnxruntime"),
+    "own int4": ("float32", 'weights = "int4"', "openvino"),
+    "own bfloat16": ("float32", 'compute = "bfloat16"', "xla"),
 }
-"""Precisions of the float32 model, each with the model whose session it is compared with."""
+"""Precisions of the float32 model: the model whose session each is compared with, its keys, and an
+engine with kernels, without which a build refuses other engines."""
 
 MODELS = ("float32", "weights", "static", "dynamic")
 FORMS = (*MODELS, *PRECISIONS)
@@ -72,15 +74,16 @@ def main() -> None:
     given = np.random.default_rng(0).standard_normal((options.batch, sizes[0]), np.float32)
     calls: dict[tuple[str, str], Callable[[], Any]] = {}
     wanted = options.forms.split(",")
-    every = {**{model: (model, "") for model in MODELS}, **PRECISIONS}
+    every = {**{model: (model, "", "") for model in MODELS}, **PRECISIONS}
     models = {every[form][0] for form in wanted}
     write_models(folder, sizes, given, models)
     for model in sorted(models, key=MODELS.index):
         session = _session(folder / f"{model}.onnx", given, options.threads)
-        forms = {form: every[form][1] for form in wanted if every[form][0] == model}
-        for form, keys in forms.items():
+        forms = {form: every[form][1:] for form in wanted if every[form][0] == model}
+        for form, (keys, able) in forms.items():
             for engine in options.engines.split(","):
-                made = _bundle(folder / form, engine, options.target, given, keys)
+                engines = [*dict.fromkeys(filter(None, (engine, able)))]
+                made = _bundle(folder / form, engines, options.target, given, keys)
                 if isinstance(made, str):
                     print(json.dumps({"model": form, "engine": engine, "refused": made}))
                     continue
@@ -147,34 +150,41 @@ def _network(onnx: Any, sizes: Sequence[int], rows: int, quantized: bool) -> Any
     )
 
 
-def _bundle(model: Path, engine: str, target: str, given: Any, precision: str) -> Path | str:
+def _bundle(
+    model: Path, engines: Sequence[str], target: str, given: Any, precision: str
+) -> Path | str:
     """Build a bundle, and return its folder, or the first finding of an engine that refuses.
 
-    With the keys of a `precision`, it is that of the float32 model.
+    With the keys of a `precision`, it is that of the float32 model. It is of the first engine.
     """
     from aotc.bundle.sign.signer import LocalSigner
     from aotc.bundle.trust.trust_text import policy_text
     from aotc.pipeline.build import build
     from aotc_runtime.base.errors import AotcError
+    from aotc_runtime.schema.bundle_manifest import engine_of
 
-    place = model.with_name(f"{model.name.replace(' ', '-')}-{engine}")
+    place = model.with_name(f"{model.name.replace(' ', '-')}-{engines[0]}")
     place.mkdir(exist_ok=True)
     text = MANIFEST.format(
         target=target,
-        engine=engine,
+        engines=[*engines],
         source="float32" if precision else model.name,
         precision='precision = "own"' if precision else "",
         # Two engines may round a number to different steps.
-        atol=1e-4 if model.name in ("float32", "own int4") else 0.1,
+        atol=1e-4 if model.name in ("float32", "own int4", "own bfloat16") else 0.1,
         shape=list(given.shape),
     )
     text += f"[precision.own]\n{precision}\n" if precision else ""
     (place / "manifest.toml").write_text(text, encoding="utf-8")
     signer = LocalSigner.ephemeral()
     try:
-        build(place / "manifest.toml", output=place / "model.aotb", signer=signer)
+        built = build(place / "manifest.toml", output=place / "model.aotb", signer=signer)
     except AotcError as error:
         return f"{error.code}: {error.findings[0].found}"
+    (manifest,) = built.bundle.manifests.values()
+    (profile,) = manifest.entry_points["run"].profiles
+    if engine_of(profile.platform or manifest.target.platform) != engines[0]:
+        return f"compiled by {engines[1]} instead"
     policy = policy_text("*", [signer.public_pem()])
     (place / "trust.toml").write_text(policy, encoding="utf-8")
     return place

@@ -262,7 +262,7 @@ class QuantizedWeight(_Part, frozen=True):
         was: Its element type there.
         dtype: The element type of the stored numbers.
         values: Name of the stored numbers in the same set.
-        scale: Name of their scales in the same set.
+        scale: Name of their scales in the same set; "" for bfloat16.
         contracted: Axes that products sum over, whose numbers share a scale.
         group: How many numbers along the last of these axes share a scale, and no others; 0 for
             one scale over all of them.
@@ -274,7 +274,7 @@ class QuantizedWeight(_Part, frozen=True):
     tensor: str
     original: str
     was: str
-    dtype: Literal["int8", "int4"]
+    dtype: Literal["int8", "int4", "bfloat16"]
     values: str
     scale: str
     contracted: tuple[Count, ...]
@@ -302,6 +302,10 @@ class Calibration(_Part, frozen=True):
     units: dict[str, Decimal]
 
 
+KEPT = ("keep", "accuracy control")
+"""Reasons why a weight's products stay as they are."""
+
+
 class AppliedPrecision(_Part, frozen=True):
     """The precision of an entry point, and what the build did for it.
 
@@ -310,7 +314,8 @@ class AppliedPrecision(_Part, frozen=True):
         quantized: The weights that are stored in fewer bits.
         kept: Weights that stay as they are, with the reason.
         activations: Whether calls round the other factors of matrix products to 8 bits: "dynamic"
-            with scales of each row, "static" with calibrated ones.
+            with scales of each row, "static" with calibrated ones; or both factors of all products
+            to "bfloat16", but those of weights that the manifest keeps.
         products: How many products of an executable do so, at most.
         calibration: The static scales.
     """
@@ -318,14 +323,22 @@ class AppliedPrecision(_Part, frozen=True):
     name: str
     quantized: tuple[QuantizedWeight, ...]
     kept: dict[str, str]
-    activations: Literal["none", "dynamic", "static"] = "none"
+    activations: Literal["none", "dynamic", "static", "bfloat16"] = "none"
     products: Count = 0
     calibration: Calibration | UnsetType = UNSET
 
     @property
-    def weights(self) -> Literal["int8", "int4"]:
+    def weights(self) -> Literal["int8", "int4", "bfloat16"]:
         """Return the element type of the quantized weights."""
-        return self.quantized[0].dtype
+        return "bfloat16" if self.activations == "bfloat16" else self.quantized[0].dtype
+
+    @property
+    def wide(self) -> set[tuple[str, str]] | None:
+        """Return the weights whose products stay float32, among those of bfloat16, if any are."""
+        if self.activations != "bfloat16":
+            return None
+        names = (label.split(" ", 1) for label, why in self.kept.items() if why in KEPT)
+        return {(owner, tensor) for owner, tensor in names}
 
     @property
     def rounded(self) -> dict[tuple[str, str], float | None]:
@@ -334,7 +347,7 @@ class AppliedPrecision(_Part, frozen=True):
         return {
             (each.set, each.tensor): float(units[each.label]) if units else None
             for each in self.quantized
-            if self.activations != "none" and (not units or each.label in units)
+            if self.activations in ("dynamic", "static") and (not units or each.label in units)
         }
 
 

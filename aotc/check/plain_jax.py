@@ -28,6 +28,7 @@ from aotc.check.rounding_steps import (
     step_allowance,
 )
 from aotc.compile.mlir.mlir_context import operations_named
+from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.config.build_manifest import EntryPointSpec, InputLeaf, InputLike, with_leaves
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.formats.toml_source import KeyPath
@@ -119,7 +120,8 @@ class Function:
     `weights` are by set, as the program's users hold them. `check_lowered` is called with the
     lowered program before it is compiled, and raises if it may not run. `rounded` are weights, by
     set and name, whose matrix products round the other factor to 8 bits, with its static scale or
-    None. Raises the program's errors.
+    None. Unless `wide` is None, all products of float32 but those with these weights round their
+    factors to bfloat16. Raises the program's errors.
     """
 
     def __init__(
@@ -131,8 +133,10 @@ class Function:
         compiling: Executor,
         check_lowered: Callable[[Any], None] | None = None,
         rounded: Mapping[tuple[str, str], float | None] = MappingProxyType({}),
+        wide: Collection[tuple[str, str]] | None = None,
     ) -> None:
-        self._spec, self._sizes, self._rounded = spec, sizes, rounded
+        self._spec, self._sizes, self._rounded, self._wide = spec, sizes, rounded, wide
+        self._is_changed = bool(rounded) or wide is not None
         function = functions(spec.function)
         self._signature = inspect.signature(function)
         self._weights = {name: weights[owner] for name, owner in spec.bind.items()}
@@ -163,12 +167,16 @@ class Function:
 
     def _lowered(self, function: Callable[[Mapping[str, Any]], Any]) -> Any:
         values = self._abstract()
-        lowered = jax.jit(function, keep_unused=bool(self._rounded)).lower(values)
+        lowered = jax.jit(function, keep_unused=self._is_changed).lower(values)
         if self._check_lowered is not None:
             self._check_lowered(lowered)
+        # The module that is going to be compiled; no other function has it.
         if self._rounded:
-            # The module that is going to be compiled; no other function has it.
-            round_activations(lowered.compiler_ir("stablehlo"), dict(self._places(values)))
+            places = {p: self._rounded[n] for p, n in self._places(values) if n in self._rounded}
+            round_activations(lowered.compiler_ir("stablehlo"), places)
+        elif self._wide is not None:
+            wide = [p for p, name in self._places(values) if name in self._wide]
+            round_factors(lowered.compiler_ir("stablehlo"), wide)
         return lowered
 
     def allowance(self, inputs: Mapping[str, Array], results: Mapping[str, Array]) -> float:
@@ -206,7 +214,7 @@ class Function:
         try:
             value = self._compiled.result()(values)
         except TypeError:
-            if self._rounded:
+            if self._is_changed:
                 raise
             # A class that flattens by the types of its leaves is another structure with avals.
             value = jax.jit(self._called)(values)
@@ -232,14 +240,12 @@ class Function:
         value = jax.tree_util.tree_map_with_path(recorded, structure)
         return Result(dict(arrays), value)
 
-    def _places(self, values: Mapping[str, Any]) -> Iterator[tuple[int, float | None]]:
-        """Yield the parameters that are weights whose products are rounded, each with its scale."""
+    def _places(self, values: Mapping[str, Any]) -> Iterator[tuple[int, tuple[str, str]]]:
+        """Yield the parameters, each with the weight that it is: its set, "" if none, and name."""
         leaves = jax.tree_util.tree_flatten_with_path(values)[0]
         for place, ((parameter, *steps), _) in enumerate(leaves):
             owner = self._spec.bind.get(parameter.key)
-            name = (owner or "", path_of(*steps) or "value")
-            if name in self._rounded:
-                yield place, self._rounded[name]
+            yield place, (owner or "", path_of(*steps) or "value")
 
     def _abstract(self) -> dict[str, Any]:
         return {**self._weights, **self._inputs(self._abstract_leaf)}

@@ -27,8 +27,12 @@ def is_nearest(
     `values` are the integers, and `scale` has not the axes whose numbers share one. `contracted`
     lists the axes of the weight whose numbers share a scale; with a `group`, so many along the last
     of them do. Bytes hold two integers plus 8, the first in the low half; `contracted` axes are
-    last in them.
+    last in them. Values of bfloat16 have no scale, and half of the bytes of their numbers.
     """
+    if values.dtype.name == "bfloat16":
+        bits = np.ascontiguousarray(weight, np.float32).view(np.uint32).astype(np.uint64)
+        nearest = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        return np.array_equal(values.view(np.uint16), nearest)
     exact, integers = weight.astype(np.float64), values.astype(np.int64)
     if values.dtype == np.uint8:
         integers = _of_halves(integers, exact.shape, contracted)

@@ -11,11 +11,12 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxlib.mlir import ir
 
 from aotc.compile.mlir.jax_functions import element_of, inlined, put
 from aotc.compile.mlir.mlir_context import operations_named
-from aotc.compile.precision.weight_products import Axes, matrix_products
+from aotc.compile.precision.weight_products import MOVES, Axes, matrix_products
 
 type Array = np.ndarray[Any, Any]
 
@@ -28,13 +29,17 @@ TINY = 1.0842021724855044e-19
 BETWEEN = 0.499
 """Numbers that are this far from their step are rounded to the other one."""
 
+BETWEEN_BITS = 66
+"""The same in the 16 bits that bfloat16 has not, for rounding to it."""
+
 TIMES = 4
 """The allowance as a multiple of the difference that was found."""
 
 PART_MAX = 0.05
 """The largest allowance, as a part of a result's largest number: a wrong scale exceeds it."""
 
-ROUNDING = ("stablehlo.round_nearest_even",)
+NARROWING = "stablehlo.reduce_precision"
+ROUNDING = ("stablehlo.round_nearest_even", NARROWING)
 LOOPS = ("stablehlo.while",)
 LIMITS = ("stablehlo.clamp", "stablehlo.maximum", "stablehlo.minimum")
 
@@ -68,26 +73,32 @@ def round_to_other_steps(module: ir.Module) -> bool:
     """Round numbers between two steps to the other one, at least one of each sample.
 
     Numbers have steps if their rounding is followed by limits, or by a conversion to 8-bit
-    integers. Returns whether there are such numbers. Calls of the main function are inlined first.
-    A module with loops stays as it is: they might not end then.
+    integers, or if they are computed and rounded to bfloat16. Returns whether there are such
+    numbers. Calls of the main function are inlined first. A module with loops that floating-point
+    numbers may end stays as it is.
     """
-    if operations_named(module, LOOPS):
-        return False
     with module.context, ir.Location.unknown():
         inlined(module)
+        if not all(map(_is_counted, operations_named(module, LOOPS))):
+            return False
         roundings = [
             each
             for each in operations_named(module, ROUNDING)
             if ir.RankedTensorType(each.operands[0].type).has_static_shape and _has_limits(each)
         ]
         for operation in roundings:
-            (rounded,) = put(operation, _round_to_other_step, operation.operands[0])
+            is_narrow = operation.name == NARROWING
+            function = _round_to_other_bfloat16 if is_narrow else _round_to_other_step
+            (rounded,) = put(operation, function, operation.operands[0])
             operation.results[0].replace_all_uses_with(rounded)
             operation.erase()
     return bool(roundings)
 
 
 def _has_limits(operation: Any) -> bool:
+    if operation.name == NARROWING:
+        bits = [str(operation.attributes[f"{each}_bits"]) for each in ("exponent", "mantissa")]
+        return bits == ["8 : i32", "7 : i32"] and _is_computed(operation.operands[0])
     users = (use.owner.operation for use in operation.results[0].uses)
     return any(
         user.name in LIMITS
@@ -97,12 +108,56 @@ def _has_limits(operation: Any) -> bool:
     )
 
 
+def _is_counted(loop: Any) -> bool:
+    """Return whether integers alone decide how often a loop runs."""
+    condition, body = (region.blocks[0] for region in loop.regions)
+    values = [*[*condition.operations][-1].operands]
+    for value in values:
+        owner, is_argument = value.owner, isinstance(value.owner, ir.Block)
+        if is_argument and owner in (condition, body):
+            sources = [[*body.operations][-1].operands[value.arg_number]]
+            sources += [loop.operands[value.arg_number]]
+        else:
+            sources = [] if is_argument else [*owner.operands]
+            if _is_inner(owner) if is_argument else [*owner.operation.regions]:
+                return False
+        if not isinstance(ir.RankedTensorType(value.type).element_type, ir.IntegerType):
+            return False
+        values += [each for each in sources if each not in values]
+    return True
+
+
+def _is_computed(value: Any) -> bool:
+    """Return whether numbers may depend on the order of sums: not those of arguments."""
+    while not isinstance(value.owner, ir.Block):
+        if value.owner.operation.name not in MOVES:
+            return bool(value.owner.operation.name != "stablehlo.constant")
+        value = value.owner.operands[0]
+    return _is_inner(value.owner)
+
+
+def _is_inner(block: ir.Block) -> bool:
+    return bool(block.owner.operation.name != "func.func")
+
+
 def _round_to_other_step(x: Any) -> Any:
     nearest = jnp.round(x)
     distance = jnp.abs(x - nearest)
     farthest = jnp.max(distance, axis=tuple(range(1, x.ndim)), keepdims=True, initial=0)
     is_between = distance >= jnp.minimum(farthest, jnp.asarray(BETWEEN, x.dtype))
     return jnp.where(is_between, nearest + jnp.sign(x - nearest), nearest)
+
+
+def _round_to_other_bfloat16(x: Any) -> Any:
+    bits = lax.bitcast_convert_type(x.astype(np.float32), np.uint32)
+    rest = bits & np.uint32(0xFFFF)
+    distance = jnp.abs(rest.astype(np.int32) - 0x8000)
+    nearest = jnp.min(distance, axis=tuple(range(1, x.ndim)), keepdims=True, initial=0x8000)
+    is_between = (distance <= jnp.maximum(nearest, BETWEEN_BITS)) & (rest > 0) & jnp.isfinite(x)
+    below = bits - rest
+    other = jnp.where(rest > 0x8000, below, below + np.uint32(0x10000))
+    rounded = lax.reduce_precision(x, 8, 7)
+    return jnp.where(is_between, lax.bitcast_convert_type(other, np.float32), rounded)
 
 
 def step_allowance(results: Mapping[str, Array], others: Mapping[str, Array]) -> float:

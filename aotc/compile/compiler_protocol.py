@@ -72,14 +72,16 @@ class TargetKind[Model: TargetModel](ABC):
     `model` is that of their files, its `platform` the name. `lowered_for` is the platform for which
     jax lowers the modules. `checked` describes how far programs were tested there, as
     `aotc targets list` shows. With `packs_weights`, a load copies the weights for each executable.
-    `kernels` are those for quantized numbers.
+    `kernels` are those for numbers of fewer bits.
     """
 
     model: type[Model]
     lowered_for: ClassVar[str] = "cpu"
     checked: ClassVar[str] = "not checked"
     packs_weights: ClassVar[bool] = False
-    kernels: ClassVar[Collection[str]] = ("int4 weights", "int8 weights", "8-bit activations")
+    kernels: ClassVar[Collection[str]] = (
+        *("int4 weights", "int8 weights", "8-bit activations", "bfloat16 products"),
+    )
 
     @abstractmethod
     def target(self, model: Model) -> Target:

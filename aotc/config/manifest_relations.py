@@ -160,11 +160,11 @@ def check_evaluation(_: ManifestKeys, entry: EntryPointSpec, at: KeyPath) -> Ite
 def check_precisions(manifest: ManifestKeys) -> Iterator[Problem]:
     """Require declared precisions, limits to choose among several, and a reference to compare with.
 
-    Modules for sizes that hosts compile round no activations.
+    Modules for sizes that hosts compile round no factors.
     """
     for name, spec in manifest.precision.items():
         yield from spec.problems(("precision", name))
-    rounding = {name for name, spec in manifest.precision.items() if spec.activations != "none"}
+    rounding = {name for name, spec in manifest.precision.items() if spec.rounds}
     for name, entry in manifest.entry_points.items():
         others = ["mesh"] if manifest.mesh else []
         if rounding & {*entry.precision} and any(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Struct
 from pydantic import BeforeValidator
@@ -21,7 +21,7 @@ from aotc.config.toml_validation import Section
 from aotc_runtime.formats.toml_source import KeyPath
 from aotc_runtime.schema.bundle_manifest import TuningCandidate
 
-FLOAT32 = "float32"
+FLOAT32: Final = "float32"
 """The precision of a program as it is written. It needs no declaration."""
 
 INT4_GROUP = 64
@@ -43,13 +43,15 @@ class PrecisionSpec(Section):
 
     Attributes:
         weights: Their element type.
+        compute: The element type of both factors of float32 products; sums are of float32.
         group: How many numbers along the contracted axis share a scale; None for the default.
         keep: Patterns of names of weights that stay as they are.
         activations: Whether a call rounds the other factors of matrix products to 8 bits too:
             "dynamic" with scales of each row, "static" with scales by calibration.
     """
 
-    weights: Literal["int8", "int4"]
+    weights: Literal["float32", "int8", "int4"] = "float32"
+    compute: Literal["float32", "bfloat16"] = "float32"
     group: Size | None = None
     keep: Annotated[tuple[KeepPattern, ...], Arrayed, Distinct] = ()
     activations: Literal["none", "dynamic", "static"] = "none"
@@ -57,7 +59,14 @@ class PrecisionSpec(Section):
     @property
     def kernels(self) -> str:
         """Return what an engine needs kernels for."""
+        if self.compute != FLOAT32:
+            return f"{self.compute} products"
         return "8-bit activations" if self.activations != "none" else f"{self.weights} weights"
+
+    @property
+    def rounds(self) -> bool:
+        """Return whether calls round factors of products."""
+        return self.activations != "none" or self.compute != FLOAT32
 
     @property
     def block(self) -> int:
@@ -66,13 +75,20 @@ class PrecisionSpec(Section):
         return default if self.group is None else self.group
 
     def problems(self, path: KeyPath) -> Iterator[Problem]:
-        """Yield what rounded activations do not go with; `path` is that of the precision."""
+        """Yield what rounded factors do not go with; `path` is that of the precision."""
+        key, weights, hint = "activations", "int8", 'rounded activations take weights = "int8"'
         others = [] if self.group is None else ["group"]
-        others += [] if self.weights == "int8" else [f'weights = "{self.weights}"']
-        for other in others if self.activations != "none" else ():
-            hint = 'rounded activations take weights = "int8" without group'
-            found = f"activations and {other}"
-            yield Problem("AOTC-E807", (*path, "activations"), hint, found=found)
+        if self.compute != FLOAT32:
+            key, weights, hint = "compute", FLOAT32, "bfloat16 products take float32 weights"
+            others += [] if self.activations == "none" else ["activations"]
+        elif self.weights == FLOAT32:
+            hint, expected = 'state weights = "int8", or compute = "bfloat16"', "fewer bits"
+            yield Problem("AOTC-E804", (*path, "weights"), hint, expected=expected)
+            return
+        others += [] if self.weights == weights else [f'weights = "{self.weights}"']
+        for other in others if self.rounds else ():
+            hint = f"{hint} without group"
+            yield Problem("AOTC-E807", (*path, key), hint, found=f"{key} and {other}")
 
 
 class ChosenPrecision(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -104,6 +104,8 @@ def counted(program: CapturedProgram) -> Iterator[str]:
 
 
 _QUANTIZED = ("int4", "uint4", "int8", "uint8")
+_NARROW = frozenset({"amx-bf16", "avx512bf16", "bf16"})
+"""Features of processors with instructions for bfloat16."""
 _WIDENING = {"iree": "in each call", "onnxruntime": "at load", "xla": "in each call"}
 _WHOLE = frozenset({
     "ConvInteger", "DynamicQuantizeMatMul", "MatMulInteger", "MatMulIntegerToFloat", "MatMulNBits",
@@ -115,8 +117,8 @@ _WHOLE = frozenset({
 def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
     """Yield notes on each target.
 
-    They are on `split` dimensions that no two profiles can serve, metrics that do not run here, and
-    entry points whose quantized weights an engine widens.
+    They are on `split` dimensions that no two profiles can serve, metrics that do not run here,
+    entry points whose quantized weights an engine widens, and processors without bfloat16.
     """
     for target, manifest in manifests.items():
         quantized = {
@@ -147,6 +149,13 @@ def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
                 and _WHOLE.isdisjoint(profile.thunks)
                 for rounds in [bool(profile.precision and profile.precision.activations)]
             }
+            precisions = {p.precision.weights for p in entry_point.profiles if p.precision}
+            lacks = manifest.target.platform == "cpu" and not {*manifest.target.features} & _NARROW
+            if "bfloat16" in precisions and lacks:
+                yield (
+                    f"{name} for {target}: products of bfloat16 take longer than those of float32, "
+                    f"since the target has none of {', '.join(sorted(_NARROW))}"
+                )
             for engine, dtype, rounds in sorted(found):
                 if rounds and engine == "openvino":
                     yield (

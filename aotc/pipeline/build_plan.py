@@ -17,6 +17,7 @@ from aotc.compile.cpu.cpu_kind import ProcessorKind
 from aotc.compile.target_files import NATIVE, read_target
 from aotc.config.build_manifest import BuildManifest
 from aotc.config.manifest_problem import spell
+from aotc.config.precision_specs import FLOAT32
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import Target, WeightArgument, engine_name
@@ -50,22 +51,27 @@ def resolve_candidates(
     for name, target in zip(names, targets, strict=True):
         engines, where = _engines_of(name, manifest)
         found.append(candidates(target, engines, where))
-        if engines:
-            _require_kernels(found[-1], manifest, where)
+        _require_kernels(found[-1], manifest, where, is_listed=bool(engines))
     return tuple(found)
 
 
-def _require_kernels(targets: Sequence[Target], manifest: BuildManifest, where: str) -> None:
+def _require_kernels(
+    targets: Sequence[Target], manifest: BuildManifest, where: str, *, is_listed: bool
+) -> None:
     """Require that one of the listed engines has kernels for the precision of each entry point.
 
-    Of several precisions, tuning chooses by measurement. Raises BuildManifestError (AOTC-E816).
+    Of several precisions, tuning chooses by measurement. All engines need kernels for bfloat16,
+    since others compute with other numbers. Raises BuildManifestError (AOTC-E816).
     """
     for name, entry in manifest.entry_points.items():
         stated = manifest.precision_of(name)
-        if stated is None or len(entry.precision) > 1:
+        is_open = len(entry.precision) > 1 and name not in manifest.chosen
+        if stated is None or is_open:
             continue
         kernels = stated[1].kernels
-        if not any(kernels in kind_of(each.platform).kernels for each in targets):
+        lacking = [kernels not in kind_of(each.platform).kernels for each in targets]
+        is_needed = is_listed and len(entry.precision) == 1
+        if any(lacking) if stated[1].compute != FLOAT32 else is_needed and all(lacking):
             able = [
                 engine
                 for engine, each in _for_engines(targets[0]).items()

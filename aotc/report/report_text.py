@@ -253,16 +253,16 @@ def precision_lines(precision: dict[str, Any]) -> Iterator[str]:
 
     `precision` is an `AppliedPrecision` as in JSON.
     """
-    quantized = precision["quantized"]
-    worst = min(quantized, key=lambda each: float(each["snr_db"]))
-    group = f" in groups of {worst['group']}" if worst["group"] else ""
-    yield (
-        f"precision {precision['name']}: {count(len(quantized), 'weight')} in {worst['dtype']}"
-        f"{group}, {worst['snr_db']} dB or better ({worst['tensor']}); parity compares with "
-        "plain JAX on these weights"
-    )
-    if precision["activations"] != "none":
-        products = count(precision["products"], "product")
+    quantized, products = precision["quantized"], count(precision["products"], "product")
+    line = f"precision {precision['name']}: {count(len(quantized), 'weight')}"
+    if quantized:
+        worst = min(quantized, key=lambda each: float(each["snr_db"]))
+        group = f" in groups of {worst['group']}" if worst["group"] else ""
+        line += f" in {worst['dtype']}{group}, {worst['snr_db']} dB or better ({worst['tensor']})"
+    yield f"{line}; parity compares with plain JAX on these weights"
+    if precision["activations"] == "bfloat16":
+        yield f"calls round the factors of {products} to bfloat16 and sum in float32"
+    elif precision["activations"] != "none":
         yield f"calls round the other factor of {products} to 8 bits, {precision['activations']}"
     reasons: dict[str, list[str]] = {}
     for weight, why in precision["kept"].items():

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -318,6 +319,58 @@ def test_calls_round_activations_to_8_bits(tmp_path: Path) -> None:
     assert np.abs(made - predicted(weights, x)).max() > 1e-3
 
 
+def narrow(x: Any) -> Any:
+    return np.asarray(x).astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def test_calls_multiply_bfloat16(tmp_path: Path) -> None:
+    names = ("predict", "looped", "closed", "tied")
+    text = "".join(entry_point(name, "all" if name == "tied" else "small") for name in names)
+    half = '[precision.all]\ncompute = "bfloat16"\n[precision.small]\ncompute = "bfloat16"\n'
+    made = built(tmp_path, text + EVALUATION + half + 'keep = ["last"]\n')
+    bundle, trust = tmp_path / "small.aotb", tmp_path / "trust.toml"
+    assert sum("none of amx-bf16, avx512bf16, bf16" in each for each in made.notes) == len(names)
+    x = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
+    with aotc_runtime.load(bundle, trust=trust) as loaded:
+        found = {name: np.asarray(loaded[name](x=x)) for name in names}
+        stored = {each.name: each for each in loaded.manifest.weights["params"].tensors}
+        limit = float(loaded.manifest.entry_points["predict"].tolerance.atol)
+        assert loaded.manifest.format_version == "1.1"
+    assert {name for name, each in stored.items() if each.dtype.value == "bfloat16"} == {
+        "first/kernel:bfloat16",
+        "second/kernel:bfloat16",
+    }
+    own = params()
+    first, second, last = own["first/kernel"], own["second/kernel"], own["last"]
+    hidden = np.tanh(narrow(x) @ narrow(first) + own["first/bias"])
+    hidden = np.tanh(narrow(hidden) @ narrow(second) + own["second/bias"])
+    looped = x
+    for _ in range(3):
+        looped = np.tanh(narrow(narrow(looped) @ narrow(first)) @ narrow(second))
+    table = np.random.default_rng(9).standard_normal((64, 32)).astype(np.float32)
+    closed = narrow(x) @ narrow(table) + last[0, :32]
+    tied = narrow(narrow(x) @ narrow(last).T) @ narrow(last) + last[0]
+    # No number lies so near to the middle between two steps that numpy rounds it otherwise.
+    for name, exact in zip(names, (hidden @ last.T, looped, closed, tied), strict=True):
+        np.testing.assert_allclose(found[name], exact, rtol=1e-5, atol=1e-5)
+    assert 1e-4 < limit < np.abs(found["predict"] - predicted(own, x)).max()
+    precision = applied(tmp_path)
+    assert (precision.weights, precision.activations, precision.products) == (
+        *("bfloat16", "bfloat16"),
+        2,
+    )
+    assert [each.scale for each in precision.quantized] == ["", ""]
+    text = CliRunner().invoke(cli, ["inspect", str(bundle)]).output
+    assert "calls round the factors of 2 products to bfloat16 and sum in float32" in text
+    for accepted, is_refused in (("bfloat16", False), ("float32", True)):
+        policy = tmp_path / "other.toml"
+        policy.write_text(f'precisions = ["{accepted}"]\n{trust.read_text()}')
+        verified = CliRunner().invoke(cli, ["verify", str(bundle), "--trust", str(policy)])
+        assert ("AOTC-E338" in verified.output) == is_refused
+    reviewed = review(open_bundle(bundle), None, NOW)
+    assert b"bfloat16" in render(page_of(reviewed, None, NOW.timestamp(), None))
+
+
 def test_static_scales_are_calibrated_on_the_evaluation_data(tmp_path: Path) -> None:
     text = entry_point() + precision("int8", 'activations = "static"') + EVALUATION
     built(tmp_path, text)
@@ -540,6 +593,18 @@ def test_results_of_a_framework_are_compared_with_the_weights_of_the_program(
             entry_point("closed") + precision("int8"),
             *("AOTC-E809", "entry_points.closed.precision"),
             ["the function closes over it"],
+        ),
+        (
+            entry_point("tied") + precision("float32", 'compute = "bfloat16"\nkeep = ["*"]'),
+            *("AOTC-E809", "precision.small.compute"),
+            ["no product of float32"],
+        ),
+        (
+            'engines = ["openvino", "xla"]\n'
+            + entry_point()
+            + precision("float32", 'compute = "bfloat16"'),
+            *("AOTC-E816", "engines"),
+            ["openvino, xla for bfloat16 products of predict", "one of: xla"],
         ),
     ],
 )

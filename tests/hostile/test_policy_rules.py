@@ -549,24 +549,32 @@ def test_weights_that_are_constants_of_an_executable_count(bench: Workbench) -> 
     assert bench.codes(bundle, strict) == ["AOTC-E338"]
 
 
-@pytest.mark.parametrize("held", ["float32", "int4"])
-def test_a_stated_precision_without_such_weights(held: str, bench: Workbench) -> None:
+@pytest.mark.parametrize(
+    ("held", "stated"), [("float32", "int8"), ("int4", "int8"), ("bfloat16", "bfloat16")]
+)
+def test_a_stated_precision_without_such_weights(held: str, stated: str, bench: Workbench) -> None:
     hold(bench, held)
-    state(bench, name="small", weights="int8")
+    state(bench, name="small", weights=stated)
     profiles = bench.documents.manifest["entry_points"]["predict"]["profiles"]
     assert bench.codes(bench.signed(), bench.policy()) == ["AOTC-E118"] * len(profiles)
 
 
-def test_rounded_activations_count_and_need_their_format_version(bench: Workbench) -> None:
-    hold(bench, "int8")
-    state(bench, name="small", weights="int8", activations="static")
+@pytest.mark.parametrize(
+    ("weights", "activations", "accepted"),
+    [("int8", "static", ("int8", "static")), ("bfloat16", "bfloat16", ("bfloat16",))],
+)
+def test_rounded_factors_count_and_need_their_format_version(
+    weights: str, activations: str, accepted: tuple[str, ...], bench: Workbench
+) -> None:
+    hold(bench, weights)
+    state(bench, name="small", weights=weights, activations=activations)
     manifest = bench.documents.manifest
     assert {*bench.codes(bench.signed(), bench.policy())} == {"AOTC-E118"}
     manifest["format_version"] = "1.1"
     bundle = bench.signed()
-    assert bench.codes(bundle, bench.policy(precisions=("int8", "static"))) == []
-    (found,) = bench.findings(bundle, bench.policy(precisions=("int8", "dynamic")))
-    assert (found.code, found.found) == ("AOTC-E338", "static")
+    assert bench.codes(bundle, bench.policy(precisions=accepted)) == []
+    (found,) = bench.findings(bundle, bench.policy(precisions=("float32", "int8", "dynamic")))
+    assert (found.code, found.found) == ("AOTC-E338", activations)
 
 
 @pytest.mark.parametrize("stated", [{"weights": "int8"}, {"name": "", "weights": "int8"}])

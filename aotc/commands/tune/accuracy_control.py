@@ -86,7 +86,10 @@ class _Control:
         """Return the metric with only these weights quantized."""
         name, precision = self.entry_point.name, self.entry_point.precision
         assert precision is not None, "only such entry points are controlled"
-        applied = msgspec.structs.replace(precision, quantized=tuple(quantized))
+        left = {each.label: "accuracy control" for each in {*precision.quantized} - {*quantized}}
+        applied = msgspec.structs.replace(
+            precision, quantized=tuple(quantized), kept=precision.kept | left
+        )
         taken = replace(self.entry_point, precision=applied if quantized else None)
         weights = PlainWeights(self.models, self.scratch, self.program)
         functions = plain_functions(weights, self.compiling, {name: taken})

@@ -154,7 +154,7 @@ class CpuKind(ProcessorKind[CpuModel]):
     platform = "cpu"
     triples = TRIPLES
     checked = "run"
-    kernels = ("8-bit activations",)
+    kernels = ("8-bit activations", "bfloat16 products")
 
     def candidates(self) -> tuple[Candidate, ...]:
         """Return options of XLA, with and without weights as constants."""

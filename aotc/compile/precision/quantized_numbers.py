@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 type Array = np.ndarray[Any, Any]
-type Bits = Literal["int8", "int4"]
+type Bits = Literal["int8", "int4", "bfloat16"]
 
 STEPS: dict[Bits, tuple[float, int, int]] = {"int8": (127.5, -128, 127), "int4": (7.5, -8, 7)}
 """By element type: what the largest absolute value of a block becomes, the least number, and the
@@ -34,7 +34,7 @@ class Scheme:
     """The quantization of a weight.
 
     Attributes:
-        dtype: The element type.
+        dtype: The element type. Numbers of bfloat16 are rounded, and have no scales.
         contracted: The axes that products sum over, whose numbers share scales.
         group: How many numbers along the last contracted axis share a scale, and no others; 0 for
             one scale over all contracted axes.
@@ -47,8 +47,15 @@ class Scheme:
     @property
     def label(self) -> str:
         """Return the text that is added to a weight's name: "int8:0", or "int4:0:64"."""
+        if not self.is_scaled:
+            return self.dtype
         axes = ".".join(map(str, self.contracted))
         return f"{self.dtype}:{axes}" + (f":{self.group}" if self.group else "")
+
+    @property
+    def is_scaled(self) -> bool:
+        """Return whether numbers are integers, which scales multiply."""
+        return self.dtype != "bfloat16"
 
     @property
     def is_packed(self) -> bool:
@@ -98,6 +105,8 @@ class QuantizedNumbers:
 
 def quantize(weight: Array, scheme: Scheme) -> QuantizedNumbers:
     """Quantize a weight of finite floating-point numbers."""
+    if not scheme.is_scaled:
+        return QuantizedNumbers(weight.astype(ml_dtypes.bfloat16), np.ones((), np.float32))
     bound, least, largest = STEPS[scheme.dtype]
     blocks = weight.astype(np.float32).reshape(scheme.blocks(weight.shape))
     scale = np.abs(blocks).max(axis=scheme.shared, keepdims=True) / np.float32(bound)
@@ -112,6 +121,8 @@ def quantize(weight: Array, scheme: Scheme) -> QuantizedNumbers:
 
 def dequantize(numbers: QuantizedNumbers, scheme: Scheme, dtype: np.dtype[Any]) -> Array:
     """Return the weight that a program computes with."""
+    if not scheme.is_scaled:
+        return numbers.values.astype(dtype)
     shape = numbers.values.shape
     blocks = numbers.values.astype(np.float32).reshape(scheme.blocks(shape))
     restored = blocks * np.expand_dims(numbers.scale, scheme.shared)

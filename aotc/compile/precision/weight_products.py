@@ -17,6 +17,15 @@ type DimensionNumbers = tuple[tuple[Axes, Axes], tuple[Axes, Axes]]
 
 CONVOLUTIONS = ("stablehlo.convolution", "stablehlo.dynamic_conv")
 
+MOVES = tuple(
+    f"stablehlo.{name}"
+    for name in (
+        *("transpose", "convert", "broadcast_in_dim", "dynamic_slice", "reshape", "reverse"),
+        "slice",
+    )
+)
+"""Operations whose results have numbers of their first operand alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Product:
@@ -84,7 +93,7 @@ def matrix_products(module: ir.Module, parameters: Collection[int]) -> list[Matr
 
 
 def _products(value: Any, parameter: int) -> Iterator[MatrixProduct]:
-    for operation, place, axes in _operations(value, tuple(range(value.type.rank))):
+    for operation, place, axes in spread(value, MOVES[:1], loops=False)[1]:
         if operation.name == "stablehlo.dot_general" and all(
             isinstance(ir.ShapedType(each.type).element_type, ir.F32Type)
             for each in (*operation.operands, *operation.results)
@@ -92,15 +101,35 @@ def _products(value: Any, parameter: int) -> Iterator[MatrixProduct]:
             yield MatrixProduct(operation, place, parameter, axes)
 
 
-def _operations(value: Any, axes: Axes) -> Iterator[tuple[Any, int, Axes]]:
-    """Yield operations on a value or its transposes, with the operand's number and axes."""
-    for use in value.uses:
-        operation = use.owner.operation
-        if operation.name == "stablehlo.transpose":
-            moved = tuple(axes[i] for i in operation.attributes["permutation"])
-            yield from _operations(operation.results[0], moved)
-        else:
-            yield operation, use.operand_number, axes
+def spread(
+    weight: Any, moves: Collection[str], *, loops: bool = True
+) -> tuple[list[tuple[Any, Axes]], list[tuple[Any, int, Axes]]]:
+    """Return the values that a weight becomes by `moves` and in loops, and all other uses of them.
+
+    Each value comes with the axis of the weight that each of its own axes is, if `moves` are but
+    transposes and conversions. A use is an operation, and the number of its operand.
+    """
+    is_array = isinstance(weight.type, ir.RankedTensorType)
+    values = [(weight, tuple(range(weight.type.rank)))] if is_array else []
+    uses: list[tuple[Any, int, Axes]] = []
+    for value, axes in values:
+        for use in value.uses:
+            operation, place = use.owner.operation, use.operand_number
+            if operation.name in moves and place == 0 and _is_of_floats(operation.results[0]):
+                order = [*range(operation.results[0].type.rank)]
+                if operation.name in MOVES[:2]:
+                    order = [axes[i] for i in operation.attributes.get("permutation", order)]
+                values.append((operation.results[0], tuple(order)))
+            elif loops and operation.name == "stablehlo.while" and _is_invariant(operation, place):
+                inner = [region.blocks[0].arguments[place] for region in operation.regions]
+                values += [(each, axes) for each in (*inner, operation.results[place])]
+            elif operation.name != "stablehlo.return" or not _is_carried(operation, place):
+                uses.append((operation, place, axes))
+    return values, uses
+
+
+def _is_of_floats(value: Any) -> bool:
+    return isinstance(ir.ShapedType(value.type).element_type, ir.FloatType)
 
 
 def uses_of(module: ir.Module) -> list[frozenset[Use]]:
@@ -110,40 +139,24 @@ def uses_of(module: ir.Module) -> list[frozenset[Use]]:
     """
     with module.context, ir.Location.unknown():
         arguments = inlined(module).regions[0].blocks[0].arguments
-    return [
-        frozenset(_uses(each, tuple(range(each.type.rank))))
-        if isinstance(each.type, ir.RankedTensorType)
-        else frozenset()
-        for each in arguments
-    ]
+    return [frozenset(_uses(each)) for each in arguments]
 
 
-def _uses(value: Any, own: Axes) -> Iterator[Use]:
-    """Yield the uses of a weight, or of a value that has all its numbers."""
-    for operation, place, axes in _operations(value, own):
-        match operation.name:
-            case "stablehlo.convert" if isinstance(
-                ir.ShapedType(operation.results[0].type).element_type, ir.FloatType
-            ):
-                yield from _uses(operation.results[0], axes)
-            case "stablehlo.dot_general":
-                numbers = stablehlo.DotDimensionNumbers(
-                    operation.attributes["dot_dimension_numbers"]
-                )
-                summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
-                yield Product(_sorted(axes, summed[place]))
-            case name if name in CONVOLUTIONS and place == 1:
-                yield Product(_sorted(axes, _summed(operation)), is_convolution=True)
-            case "stablehlo.while" if _is_invariant(operation, place):
-                for region in operation.regions:
-                    yield from _uses(region.blocks[0].arguments[place], axes)
-                yield from _uses(operation.results[place], axes)
-            case "stablehlo.return" if _is_carried(operation, place):
-                pass
-            case "func.return":
-                yield OtherUse("a result")
-            case name:
-                yield OtherUse(name)
+def _uses(weight: Any) -> Iterator[Use]:
+    for operation, place, axes in spread(weight, MOVES[:2])[1]:
+        if operation.name == "stablehlo.dot_general":
+            numbers = stablehlo.DotDimensionNumbers(operation.attributes["dot_dimension_numbers"])
+            summed = numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions
+            yield Product(_sorted(axes, summed[place]))
+        elif operation.name in CONVOLUTIONS and place == 1:
+            yield Product(_sorted(axes, _summed(operation)), is_convolution=True)
+        else:
+            yield other_use(operation)
+
+
+def other_use(operation: Any) -> OtherUse:
+    """Return the use by an operation that is no product."""
+    return OtherUse("a result" if operation.name == "func.return" else operation.name)
 
 
 def _sorted(axes: Axes, contracted: Any) -> Axes:

@@ -266,7 +266,7 @@ def _plan_trials(
     name, where = captured.name, manifest.where("entry_points", captured.name, "fixtures")
     spec, planned = manifest.entry_points[name], dict[str, EntryTrials]()
     precisions = (manifest.precision.get(each) for each in spec.precision)
-    rounds = any(each is not None and each.activations != "none" for each in precisions)
+    rounds = any(each is not None and each.rounds for each in precisions)
     for target, keys in wanted.items():
         fixtures = (read_arrays(scratch.inputs(key)) for key in captured.by_key)
         profiles = [dict(key.sizes) for key in keys if key.entry_point == name]

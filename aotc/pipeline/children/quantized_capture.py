@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from aotc.base.errors import finding, raise_if, refusal
-from aotc.base.evidence import AppliedPrecision, Calibration, QuantizedWeight
+from aotc.base.evidence import KEPT, AppliedPrecision, Calibration, QuantizedWeight
 from aotc.base.stages import (
     CapturedEntryPoint,
     CapturedSymbolic,
@@ -23,6 +23,7 @@ from aotc.capture.portable_stablehlo import portable
 from aotc.capture.weight_sets import CLOSURE, Weights
 from aotc.check.quantized_weights import is_nearest
 from aotc.compile.mlir import mlir_context
+from aotc.compile.precision.bfloat16_products import bfloat16_uses, multiply_bfloat16
 from aotc.compile.precision.quantized_module import take_quantized
 from aotc.compile.precision.quantized_numbers import (
     Array,
@@ -35,7 +36,7 @@ from aotc.compile.precision.quantized_numbers import (
 )
 from aotc.compile.precision.weight_products import OtherUse, Product, Use, uses_of
 from aotc.config.build_manifest import BuildManifest
-from aotc.config.precision_specs import PrecisionSpec
+from aotc.config.precision_specs import FLOAT32, PrecisionSpec
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import Argument, WeightArgument
@@ -44,7 +45,7 @@ NUMBERS_MIN = 1024
 """Weights with fewer numbers are kept: they take no time, and their scales would weigh more."""
 
 QUANTIZED = ("float32", "bfloat16", "float16")
-"""Element types that are quantized."""
+"""Element types that are quantized; the first one only to bfloat16."""
 
 type Name = tuple[str, str]
 """A weight: its set, and its name there."""
@@ -87,18 +88,26 @@ class Quantizer:
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
-            for argument, found in zip(arguments, uses_of(read), strict=True):
-                if isinstance(argument, WeightArgument):
-                    known.setdefault((argument.set, argument.tensor), set()).update(found)
+            names = [
+                (a.set, a.tensor) if isinstance(a, WeightArgument) else None for a in arguments
+            ]
+            kept_here = [
+                place for place, each in enumerate(names) if each and _patterns(each, spec)
+            ]
+            uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, kept_here)
+            for each, found in zip(names, uses, strict=True):
+                if each is not None:
+                    known.setdefault(each, set()).update(found)
         made: dict[Name, _Made] = {}
         kept: dict[str, str] = {}
         findings: list[Finding] = []
-        for weight, uses in sorted(known.items()):
-            self._names.setdefault(name, set()).add(weight[1])
-            scheme = self._scheme(weight, uses, name, spec)
+        self._names.setdefault(name, set()).update(w[1] for w in known if w[0] != CLOSURE)
+        for weight, every in sorted(known.items()):
+            self._matched |= {(name, each) for each in _patterns(weight, spec)}
+            scheme = self._scheme(weight, every, spec)
             if isinstance(scheme, str):
                 is_controlled = chosen is not None and weight[1] in chosen.keep
-                kept[" ".join(weight)] = "accuracy control" if is_controlled else scheme
+                kept[" ".join(weight)] = KEPT[1] if is_controlled else scheme
                 continue
             findings += self._undivided(weight, scheme, name)
             if findings:
@@ -109,7 +118,7 @@ class Quantizer:
             else:
                 made[weight] = quantized
         raise_if(findings)
-        if not made:
+        if not made and spec.compute == FLOAT32:
             reasons = "; ".join(f"{weight}: {reason}" for weight, reason in kept.items())
             where = ("entry_points", captured.name, "precision")
             raise self._without_effect(reasons or "no weights", *where)
@@ -120,14 +129,16 @@ class Quantizer:
             name=name,
             quantized=tuple(each.record for _, each in sorted(made.items())),
             kept=kept,
-            activations=spec.activations,
+            activations=spec.compute if spec.compute == "bfloat16" else spec.activations,
             calibration=calibration,
         )
-        rewriter = _Rewriter(made, applied.rounded)
+        rewriter = _Rewriter(made, applied.rounded, applied.wide)
         rewritten = rewriter.rewritten(captured)
-        if spec.activations != "none" and not rewriter.products:
-            reason = "no matrix product outside of loops"
-            raise self._without_effect(reason, "precision", name, "activations")
+        if spec.rounds and not rewriter.products:
+            is_wide = spec.compute == FLOAT32
+            reason = "no matrix product outside of loops" if is_wide else "no product of float32"
+            key = "activations" if is_wide else "compute"
+            raise self._without_effect(reason, "precision", name, key)
         applied = msgspec.structs.replace(applied, products=rewriter.products)
         return replace(rewritten, precision=applied)
 
@@ -172,22 +183,23 @@ class Quantizer:
             raise refusal("AOTC-E830", where, taken[0], cause="tensor-names-conflict")
         return {key: value for key, value in tensors.items() if key not in replaced} | new
 
-    def _scheme(self, weight: Name, uses: set[Use], name: str, spec: PrecisionSpec) -> Scheme | str:
+    def _scheme(self, weight: Name, uses: set[Use], spec: PrecisionSpec) -> Scheme | str:
         """Return the scheme of a weight, or why it is kept."""
-        matched = {each for each in spec.keep if fnmatchcase(weight[1], each)}
-        self._matched |= {(name, each) for each in matched}
-        if matched:
-            return "keep"
         if weight[0] == CLOSURE:
             return "the function closes over it"
-        tensor = self._weights[weight[0]].tensors[weight[1]]
-        if tensor.dtype.name not in QUANTIZED:
+        if _patterns(weight, spec):
+            return KEPT[0]
+        tensor, is_narrow = self._weights[weight[0]].tensors[weight[1]], spec.compute != FLOAT32
+        if tensor.dtype.name not in (QUANTIZED[:1] if is_narrow else QUANTIZED):
             return str(tensor.dtype)
-        if len(tensor.shape) < 2 or np.prod(tensor.shape) < NUMBERS_MIN:
+        is_small = len(tensor.shape) < 2 or np.prod(tensor.shape) < NUMBERS_MIN
+        if is_small and not is_narrow:
             return f"fewer than {NUMBERS_MIN} numbers" if len(tensor.shape) > 1 else "one axis"
         if others := sorted(each.operation for each in uses if isinstance(each, OtherUse)):
             return f"used by {', '.join(others)}"
         products = [each for each in uses if isinstance(each, Product)]
+        if spec.weights == FLOAT32:
+            return Scheme("bfloat16", ()) if products else "no product sums over it"
         contracted = {each.contracted for each in products}
         if len(contracted) != 1 or () in contracted:
             return "no product sums over it" if not contracted - {()} else "sums over various axes"
@@ -197,8 +209,8 @@ class Quantizer:
         return Scheme(spec.weights, contracted.pop(), 0 if is_kernel else spec.block)
 
     def _undivided(self, weight: Name, scheme: Scheme, name: str) -> Iterator[Finding]:
-        size = self._weights[weight[0]].tensors[weight[1]].shape[scheme.contracted[-1]]
-        if scheme.group and size % scheme.group:
+        shape = self._weights[weight[0]].tensors[weight[1]].shape
+        if scheme.group and (size := shape[scheme.contracted[-1]]) % scheme.group:
             is_stated = self._manifest.precision[name].group is not None
             stated = f"group = {scheme.group}{'' if is_stated else ', the default of int4'}"
             yield finding(
@@ -213,7 +225,8 @@ class Quantizer:
         if found := self._made.get((weight, scheme.label)):
             return found
         array = array_of(self._weights[weight[0]].tensors[weight[1]])
-        if not np.isfinite(array.astype(np.float32)).all():
+        narrow = np.float32 if scheme.is_scaled else jnp.bfloat16
+        if not np.isfinite(array.astype(narrow).astype(np.float32)).all():
             return "NaN or infinities"
         numbers = quantize(array, scheme)
         largest, snr_db = error_of(array, dequantize(numbers, scheme, array.dtype))
@@ -225,16 +238,22 @@ class Quantizer:
             was=array.dtype.name,
             dtype=scheme.dtype,
             values=values,
-            scale=f"{values}:scale",
+            scale=f"{values}:scale" if scheme.is_scaled else "",
             contracted=scheme.contracted,
             group=scheme.group,
             max_error=repr(largest),
             # Sums in another order may differ in the last places.
             snr_db=f"{snr_db:.1f}",
         )
-        tensors = {record.values: stored(numbers, scheme), record.scale: numbers.scale}
+        tensors = {record.values: stored(numbers, scheme)}
+        tensors |= {record.scale: numbers.scale} if scheme.is_scaled else {}
         self._made[weight, scheme.label] = made = _Made(scheme, record, tensors)
         return made
+
+
+def _patterns(weight: Name, spec: PrecisionSpec) -> list[str]:
+    """Return the patterns of weights to keep that match a weight."""
+    return [each for each in spec.keep if weight[0] != CLOSURE and fnmatchcase(weight[1], each)]
 
 
 def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Argument]]]:
@@ -251,11 +270,13 @@ class _Rewriter:
     """Rewrites modules to take quantized weights.
 
     `units` has the weights whose products become those of integers, with the static scale of the
-    other factor or None. `products` counts these in the module that has most of them.
+    other factor or None. `wide` has those whose products stay float32 where others become those of
+    bfloat16, or is None. `products` counts changed ones in the module that has most of them.
     """
 
     made: Mapping[Name, _Made]
     units: Mapping[Name, float | None]
+    wide: Collection[Name] | None = None
     products: int = 0
 
     def rewritten(self, captured: CapturedEntryPoint) -> CapturedEntryPoint:
@@ -280,17 +301,23 @@ class _Rewriter:
         taken = [*arguments]
         schemes: dict[int, Scheme] = {}
         units: dict[int, float | None] = {}
+        wide: list[int] = []
         for place, argument in enumerate(arguments):
             if isinstance(argument, WeightArgument):
                 name = (argument.set, argument.tensor)
                 found = self.made.get(name)
+                wide += [place] if name in (self.wide or ()) else []
                 if found is not None:
                     schemes[place] = found.scheme
                     units |= {place: self.units[name]} if name in self.units else {}
                     taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
-                    taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
+                    if found.scheme.is_scaled:
+                        taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
         read = mlir_context.read_artifact(module.artifact)
-        products = take_quantized(read, schemes, units)
+        if self.wide is None:
+            products = take_quantized(read, schemes, units)
+        else:
+            products = multiply_bfloat16(read, schemes, wide)
         self.products = max(self.products, products)
         return portable(read), tuple(taken)
 
@@ -306,7 +333,7 @@ def array_of(tensor: Tensor) -> Array:
 def quantized_names(name: str, entry_points: Iterable[CapturedEntryPoint]) -> set[str]:
     """Return the names of the quantized tensors of a weights set, and of their scales."""
     records = [each for entry_point in entry_points for each in _records(name, entry_point)]
-    return {named for each in records for named in (each.values, each.scale)}
+    return {named for each in records for named in (each.values, each.scale) if named}
 
 
 def restored_weights(
@@ -321,7 +348,8 @@ def restored_weights(
     found: dict[str, Array] = {}
     for each in _records(name, captured):
         scheme = _scheme_of(each)
-        numbers = restored(written[each.values], written[each.scale], scheme)
+        scale = written[each.scale] if each.scale else np.ones((), np.float32)
+        numbers = restored(written[each.values], scale, scheme)
         array = dequantize(numbers, scheme, jnp.dtype(each.was))
         order = orders.get(each.tensor)
         found[each.tensor] = array if order is None else array.transpose(np.argsort(order))
@@ -342,7 +370,7 @@ def written_wrongly(
     records = {r.values: r for each in entry_points.values() for r in _records(name, each)}
     for each in records.values():
         exact = array_of(tensors[each.tensor])
-        values, scale = written[each.values], written[each.scale]
+        values, scale = written[each.values], written[each.scale] if each.scale else exact
         if not is_nearest(exact, values, scale, each.contracted, each.group):
             cause = "quantized-weights-differ"
             yield finding("AOTC-E959", f"{where} {each.tensor}", each.values, cause=cause)

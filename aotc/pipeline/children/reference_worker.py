@@ -139,6 +139,7 @@ def plain_functions(
                 compiling=compiling,
                 check_lowered=partial(check_lowered, name) if name in models.opened else None,
                 rounded=precision.rounded if precision else {},
+                wide=precision.wide if precision else None,
             ),
         )
         for name, spec in manifest.entry_points.items()

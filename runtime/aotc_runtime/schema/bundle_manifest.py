@@ -343,12 +343,12 @@ class Precision(_Part, frozen=True):
     """The precision in which the build stored weights.
 
     `name` is the build manifest's; `weights` is the element type of those that were quantized. In
-    calls, `activations` are rounded to 8 bits, with scales of each row or calibrated ones.
+    calls, `activations` are rounded to 8 bits, by row or calibrated; or all factors to bfloat16.
     """
 
     name: Name
-    weights: Literal["int8", "int4"]
-    activations: Literal["dynamic", "static"] | UnsetType = UNSET
+    weights: Literal["int8", "int4", "bfloat16"]
+    activations: Literal["dynamic", "static", "bfloat16"] | UnsetType = UNSET
 
 
 class ProfileRecord(_Part, frozen=True):

@@ -32,7 +32,7 @@ RequiredMetric = Annotated[
 ]
 """An entry point and its metric: "classify.top1"."""
 
-AcceptedPrecision = Literal["float32", "int8", "int4", "dynamic", "static"]
+AcceptedPrecision = Literal["float32", "bfloat16", "int8", "int4", "dynamic", "static"]
 """The fewest bits of weights that an executable takes; "float32" stands for more than 8."""
 
 ChannelName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,64}\Z")]

@@ -219,7 +219,7 @@ def precisions_of(profile: ProfileRecord, manifest: BundleManifest) -> Set[str]:
     }
     stated = profile.precision
     activations = {str(stated.activations)} if stated and stated.activations else set()
-    return (found or {"float32"}) | activations
+    return found | activations or {"float32"}
 
 
 def check_precisions(

@@ -14,6 +14,7 @@ from aotc.check.rounding_steps import (
     round_to_other_steps,
     step_allowance,
 )
+from aotc.compile.precision.bfloat16_products import round_factors
 from aotc.compile.precision.quantized_numbers import (
     Array,
     QuantizedNumbers,
@@ -85,11 +86,50 @@ def test_another_rounding_of_numbers_between_steps_is_within(
     assert beyond > 30
 
 
-def test_a_program_with_a_loop_stays_as_it_is() -> None:
-    def looped(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 3, lambda _, x: jnp.clip(jnp.round(x), -4, 4) * 0.3, x)
+def rounds(x: Any) -> Any:
+    return jnp.clip(jnp.round(x), -4, 4) * 0.3
 
-    assert not round_to_other_steps(jax.jit(looped).lower(X).compiler_ir("stablehlo"))
+
+def by_token(pair: Any) -> Any:
+    x = rounds(pair[0])
+    return x, pair[1] + 1 + jnp.argmin(x) // x.size
+
+
+@pytest.mark.parametrize(
+    ("looped", "is_counted"),
+    [
+        (lambda x: jax.lax.fori_loop(0, 3, lambda _, x: rounds(x), x), True),
+        (lambda x: jax.lax.scan(lambda x, _: (rounds(x), None), x, length=3)[0], True),
+        (lambda x: jax.lax.while_loop(lambda x: x.sum() > 3, rounds, x), False),
+        (lambda x: jax.lax.while_loop(lambda p: p[1] < 3, by_token, (x, 0))[0], False),
+    ],
+)
+def test_a_program_with_a_loop_that_numbers_may_end_stays_as_it_is(
+    looped: Any, is_counted: bool
+) -> None:
+    module = jax.jit(looped).lower(X).compiler_ir("stablehlo")
+    assert round_to_other_steps(module) == is_counted
+
+
+def test_computed_numbers_between_two_of_bfloat16_go_to_the_other_one() -> None:
+    def product(x: Any, w: Any, v: Any) -> Any:
+        return jnp.abs(x @ w) @ v
+
+    eye, v = np.eye(4, dtype=np.float32), np.float32([[1], [-1], [1], [1e-3]])
+    middle = np.float32(1 + 2**-8)
+    row = np.float32([middle, np.nextafter(middle, np.float32(2)), 1.001, 0])
+    found = []
+    for otherwise in (False, True):
+        lowered = jax.jit(lambda *a: product(*a), keep_unused=True).lower(row[None], eye, v)
+        module = lowered.compiler_ir("stablehlo")
+        round_factors(module, [0, 1])
+        assert not otherwise or round_to_other_steps(module)
+        found.append(float(lowered.compile()(row[None], eye, v)[0, 0]))
+    step = 2**-7
+    assert found == [1 - (1 + step) + 1, (1 + step) - 1 + 1]
+    lowered = jax.jit(lambda x, w: x @ w.T).lower(row[None], eye)
+    round_factors(lowered.compiler_ir("stablehlo"), [])
+    assert not round_to_other_steps(lowered.compiler_ir("stablehlo")), "inputs are no sums"
 
 
 def test_rounding_without_limits_stays_as_it_is() -> None:

@@ -65,7 +65,7 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
         ("[]", SMALL, "AOTC-E805", "entry_points.predict.precision", "at least one precision"),
         ("8", SMALL, "AOTC-E805", "entry_points.predict.precision", "an array"),
         ('"float32"', SMALL, "AOTC-E809", "precision.small", "the key precision"),
-        ('"small"', "[precision.small]", "AOTC-E804", "precision.small.weights", "add it"),
+        ('"small"', "[precision.small]", "AOTC-E804", "precision.small.weights", "bfloat16"),
         ('"small"', SMALL + "group = 0", "AOTC-E805", "precision.small.group", "at least 1"),
         ('"small"', SMALL + "keep = [1]", "AOTC-E805", "precision.small.keep[0]", "a string"),
         ('"small"', SMALL + 'keep = ["a", "a"]', "AOTC-E807", "precision.small.keep[1]", '"a"'),
@@ -86,7 +86,15 @@ def test_float32_is_the_program_as_it_is_written(precision: str, good: str, read
             SMALL + 'activations = "static"',
             *("AOTC-E804", "entry_points.predict.precision", "[entry_points.predict.evaluation]"),
         ),
-        ('"small"', SMALL + 'compute = "bfloat16"', "AOTC-E803", "precision.small.compute", ""),
+        *(
+            ('"small"', f"[precision.small]\n{lines}", code, "precision.small.compute", text)
+            for lines, code, text in (
+                ('weights = "int8"\ncompute = "bfloat16"', "AOTC-E807", 'weights = "int8"'),
+                ('compute = "bfloat16"\ngroup = 8', "AOTC-E807", "compute and group"),
+                ('compute = "bfloat16"\nactivations = "dynamic"', "AOTC-E807", "activations"),
+                ('compute = "float16"', "AOTC-E805", "bfloat16"),
+            )
+        ),
         ('"small"', SMALL.replace("int8", "int2"), "AOTC-E805", "precision.small.weights", "int4"),
         ('"small"', SMALL + '[precision.float32]\nweights = "int8"', "AOTC-E805", "precision", ""),
     ],

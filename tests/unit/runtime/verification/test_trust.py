@@ -316,7 +316,8 @@ roots = [
     assert found[":4 furthest_fallback"].hint == "did you mean `split`?"
     assert found[":4 furthest_fallback"].expected == "one of: compile, fail, pad, split"
     assert found[":7 precisions[1]"].hint == "did you mean `int8`?"
-    assert found[":7 precisions[1]"].expected == "one of: dynamic, float32, int4, int8, static"
+    expected = "one of: bfloat16, dynamic, float32, int4, int8, static"
+    assert found[":7 precisions[1]"].expected == expected
     assert "without quotes" in found[":11 keys[0].not_after"].hint
 
 
