@@ -29,15 +29,23 @@ FILE_BYTES_MAX = 2**16
 """The size of a file whose first line is a passphrase; what follows is not looked at."""
 
 
-def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the two options, as `key` and `passphrase_file`."""
+def key_options(
+    name: str = "key", *, required: bool = False, several: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the two options, as `name` and `passphrase_file`."""
+    repeatable = " (repeatable)" if several else ""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
             "--passphrase-file", type=FILE, help="File with the key's passphrase"
         )(function)
         return click.option(
-            "--key", required=required, metavar="FILE|URI", help="Private key to sign with"
+            "--key",
+            name,
+            required=required,
+            multiple=several,
+            metavar="FILE|URI",
+            help=f"Private key to sign with{repeatable}",
         )(function)
 
     return decorate

@@ -53,12 +53,7 @@ def sbom(
     bom.metadata.tools.components.add(
         Component(type=ComponentType.APPLICATION, name="aotc", version=version("aotc"))
     )
-    parts = [
-        *_packages(program.packages, _loaded(built)),
-        *_files(program.made_from),
-        *_weights(first),
-        *_assets(first),
-    ]
+    parts = [*_packages(program.packages, _loaded(built)), *_hashed(program, first)]
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
@@ -89,33 +84,22 @@ def _packages(packages: Mapping[str, Package], loaded: frozenset[str]) -> Iterat
         )
 
 
-def _files(digests: Mapping[str, str]) -> Iterator[Component]:
-    for name, digest in sorted(digests.items()):
-        yield Component(
-            type=ComponentType.FILE, name=name, bom_ref=f"file:{name}", hashes=[_sha256(digest)]
-        )
-
-
-def _weights(manifest: BundleManifest) -> Iterator[Component]:
-    for name, weights in sorted(manifest.weights.items()):
-        for number, ref in enumerate(weights.blobs):
-            yield Component(
-                type=ComponentType.DATA,
-                name=f"weights {name} {number}",
-                bom_ref=f"weights:{name}:{number}",
-                hashes=[_sha256(ref.digest)],
-            )
-
-
-def _assets(manifest: BundleManifest) -> Iterator[Component]:
-    for name, asset in sorted((manifest.assets or {}).items()):
-        for path, ref in sorted(asset.files.items()):
-            yield Component(
-                type=ComponentType.DATA,
-                name=f"asset {name} {path}",
-                bom_ref=f"asset:{name}:{path}",
-                hashes=[_sha256(ref.digest)],
-            )
+def _hashed(program: CapturedProgram, first: BundleManifest) -> Iterator[Component]:
+    """Yield the files that the build read, the weights and the assets, each with its digest."""
+    named = [(f"file:{name}", name, digest) for name, digest in sorted(program.made_from.items())]
+    named += (
+        (f"weights:{name}:{number}", f"weights {name} {number}", ref.digest)
+        for name, weights in sorted(first.weights.items())
+        for number, ref in enumerate(weights.blobs)
+    )
+    named += (
+        (f"asset:{name}:{path}", f"asset {name} {path}", ref.digest)
+        for name, asset in sorted((first.assets or {}).items())
+        for path, ref in sorted(asset.files.items())
+    )
+    for ref, name, digest in named:
+        kind = ComponentType.FILE if ref.startswith("file:") else ComponentType.DATA
+        yield Component(type=kind, name=name, bom_ref=ref, hashes=[_sha256(digest)])
 
 
 def _built_with(manifest: BundleManifest) -> str:
