@@ -17,7 +17,6 @@ from aotc.cli.command_output import FILE, print_notes
 
 if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
-    from aotc_runtime.base.errors import AotcError
 
 PASSPHRASE = "AOTC_KEY_PASSPHRASE"
 """The variable that holds a passphrase."""
@@ -120,15 +119,10 @@ def _is_encrypted(key: Path) -> bool:
 
 
 def _usable(passphrase: bytes, where: str) -> bytes:
-    if not passphrase:
-        raise _unusable(where, "nothing")
-    if len(passphrase) > PASSPHRASE_BYTES_MAX:
-        raise _unusable(where, f"{len(passphrase)} bytes")
+    if not 0 < len(passphrase) <= PASSPHRASE_BYTES_MAX:
+        found = f"{len(passphrase)} bytes" if passphrase else "nothing"
+        raise refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
     return passphrase
-
-
-def _unusable(where: str, found: str) -> AotcError:
-    return refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
 
 
 def _ask_for_plugin(prompt: str) -> str | None:

@@ -1,6 +1,6 @@
-"""Bill of materials of a bundle and of its toolchain, in CycloneDX 1.6.
+"""Bill of materials of a bundle and of its toolchain, in CycloneDX 1.7.
 
-https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
+https://cyclonedx.org/docs/1.7/json. The same bundle, packages and time give the same bytes.
 """
 
 import json
@@ -13,12 +13,13 @@ from typing import Any
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
-from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.output.json import JsonV1Dot7
 from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
 from aotc.bundle.sign.model_card import model_card
+from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
@@ -30,7 +31,11 @@ OF_XLA = ("jaxlib", "scipy")
 
 
 def sbom(
-    root_digest: str, program: CapturedProgram, built: Sequence[BundleManifest], finished: datetime
+    root_digest: str,
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    finished: datetime,
 ) -> dict[str, Any]:
     """Return the CycloneDX document of a bundle; `finished` is in UTC."""
     first = built[0]
@@ -57,8 +62,8 @@ def sbom(
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
-    document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    document["metadata"]["component"]["modelCard"] = model_card(built)
+    document: dict[str, Any] = json.loads(JsonV1Dot7(bom).output_as_string())
+    document["metadata"]["component"] |= model_card(manifest, built)
     return document
 
 
