@@ -10,18 +10,8 @@ import jax
 
 from aotc.base.errors import refusal
 from aotc.capture import jax_private
-from aotc_runtime.schema.pytrees import (
-    INTEGER_MAX,
-    DictNode,
-    IntDictNode,
-    Leaf,
-    ListNode,
-    NamedTupleNode,
-    NoneNode,
-    RecordNode,
-    Tree,
-    TupleNode,
-)
+from aotc_runtime.schema import pytrees
+from aotc_runtime.schema.pytrees import INTEGER_MAX, Tree
 
 
 def key_name(key: Any) -> str:
@@ -96,12 +86,12 @@ def _describe(
 ) -> Tree:
     """Describe a tree, and append its leaves to `found` in the order of their numbers."""
     if tree is None:
-        return NoneNode()
+        return pytrees.NoneNode()
     # None is among the children here, which jax otherwise takes for a node without any.
     level = jax.tree_util.tree_flatten_with_path(tree, is_leaf=lambda node: node is not tree)[0]
     if len(level) == 1 and not level[0][0]:
         found.append(tree)
-        return Leaf(index=next(counter))
+        return pytrees.Leaf(index=next(counter))
     keys, children = [step[0] for step, _ in level], [child for _, child in level]
     items = tuple(
         _describe(child, counter, where, (*path, key_name(key)), found)
@@ -110,12 +100,14 @@ def _describe(
     if type(tree) is dict:
         return _dict_node([key.key for key in keys], items, where, path)
     if type(tree) is list:
-        return ListNode(items=items)
+        return pytrees.ListNode(items=items)
     if type(tree) is tuple:
-        return TupleNode(items=items)
+        return pytrees.TupleNode(items=items)
     if _is_plain_named_tuple(tree, keys, children):
         _require_readable(tree, tuple(tree._fields), children, where, path)
-        return NamedTupleNode(type=type(tree).__name__, fields=tuple(tree._fields), items=items)
+        return pytrees.NamedTupleNode(
+            type=type(tree).__name__, fields=tuple(tree._fields), items=items
+        )
     fields = _field_names(tree, keys)
     if len(set(fields)) < len(fields):
         expected = f"distinct names of the children of {type(tree).__name__}"
@@ -123,16 +115,16 @@ def _describe(
             "AOTC-E833", _at(where, path), ", ".join(fields), cause=CLASS, expected=expected
         )
     _require_readable(tree, fields, children, where, path)
-    return RecordNode(type=type(tree).__name__, fields=fields, items=items)
+    return pytrees.RecordNode(type=type(tree).__name__, fields=fields, items=items)
 
 
 def _dict_node(keys: list[Any], items: tuple[Tree, ...], where: str, path: tuple[str, ...]) -> Tree:
     if all(type(key) is str for key in keys):
-        return DictNode(items=dict(zip(keys, items, strict=True)))
+        return pytrees.DictNode(items=dict(zip(keys, items, strict=True)))
     if all(type(key) is int and abs(key) <= INTEGER_MAX for key in keys):
-        return IntDictNode(keys=tuple(keys), items=items)
+        return pytrees.IntDictNode(keys=tuple(keys), items=items)
     if all(jax_private.is_error_effect(key) for key in keys):
-        return RecordNode(type="dict", fields=tuple(map(str, keys)), items=items)
+        return pytrees.RecordNode(type="dict", fields=tuple(map(str, keys)), items=items)
     kinds = [str] if type(keys[0]) is str else [int]
     other = next(
         key

@@ -130,11 +130,7 @@ def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, jnp.dtype(leaf.dtype))
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the tensors of a safetensors file, as read-only arrays over the mapped file."""
-    return {name: array for name, (array, _) in tensor_views(map_file(path), path.name).items()}
-
-
 def read_shards(paths: Iterable[Path]) -> dict[str, np.ndarray[Any, Any]]:
     """Return the tensors of a weights set that lies in several files."""
-    return {name: array for path in paths for name, array in read_arrays(path).items()}
+    views = (tensor_views(map_file(path), path.name) for path in paths)
+    return {name: array for each in views for name, (array, _) in each.items()}

@@ -24,6 +24,7 @@ from aotc_runtime.formats.safetensors_reader import tensor_views
 from aotc_runtime.schema.bundle_manifest import TensorSpec
 from aotc_runtime.schema.manifest_labels import ExecutableKey
 from aotc_runtime.serving.readiness import Difference
+from aotc_runtime.system.bundle_files import map_file
 
 type Array = np.ndarray[Any, Any]
 type Sizes = dict[str, int]
@@ -188,8 +189,8 @@ def call_file(folder: Path, call: Call) -> Path:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """Return the arrays of a safetensors file, by name."""
-    return _arrays(memoryview(path.read_bytes()), path.name)
+    """Return the arrays of a safetensors file by name, read-only over the mapped file."""
+    return _arrays(map_file(path), path.name)
 
 
 def _arrays(data: memoryview, where: str) -> dict[str, Array]:

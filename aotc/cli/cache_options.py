@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,29 +13,24 @@ if TYPE_CHECKING:
 VARIABLE = "AOTC_CACHE"
 
 
-def cache_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--cache`, as `place`."""
-    return click.option(
-        "--cache",
-        "place",
-        envvar=VARIABLE,
-        show_envvar=True,
-        metavar="DIR|off",
-        show_default="$XDG_CACHE_HOME/aotc",
-        help="Build cache directory",
-    )(function)
+cache_option = click.option(
+    "--cache",
+    "place",
+    envvar=VARIABLE,
+    show_envvar=True,
+    metavar="DIR|off",
+    show_default="$XDG_CACHE_HOME/aotc",
+    help="Build cache directory",
+)
 
-
-def size_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--cache-size`, as `cache_size`."""
-    return click.option(
-        "--cache-size",
-        envvar=f"{VARIABLE}_SIZE",
-        show_envvar=True,
-        metavar="SIZE",
-        show_default="10 GiB",
-        help="Maximum size of the cache",
-    )(function)
+size_option = click.option(
+    "--cache-size",
+    envvar=f"{VARIABLE}_SIZE",
+    show_envvar=True,
+    metavar="SIZE",
+    show_default="10 GiB",
+    help="Maximum size of the cache",
+)
 
 
 def store_of(place: str | None, cache_size: str | None) -> LocalStore | None:

@@ -17,7 +17,6 @@ from aotc.cli.command_output import FILE, print_notes
 
 if TYPE_CHECKING:
     from aotc.bundle.sign.signer import Signer
-    from aotc_runtime.base.errors import AotcError
 
 PASSPHRASE = "AOTC_KEY_PASSPHRASE"
 """The variable that holds a passphrase."""
@@ -29,15 +28,23 @@ FILE_BYTES_MAX = 2**16
 """The size of a file whose first line is a passphrase; what follows is not looked at."""
 
 
-def key_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the two options, as `key` and `passphrase_file`."""
+def key_options(
+    name: str = "key", *, required: bool = False, several: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the two options, as `name` and `passphrase_file`."""
+    repeatable = " (repeatable)" if several else ""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         function = click.option(
             "--passphrase-file", type=FILE, help="File with the key's passphrase"
         )(function)
         return click.option(
-            "--key", required=required, metavar="FILE|URI", help="Private key to sign with"
+            "--key",
+            name,
+            required=required,
+            multiple=several,
+            metavar="FILE|URI",
+            help=f"Private key to sign with{repeatable}",
         )(function)
 
     return decorate
@@ -112,15 +119,10 @@ def _is_encrypted(key: Path) -> bool:
 
 
 def _usable(passphrase: bytes, where: str) -> bytes:
-    if not passphrase:
-        raise _unusable(where, "nothing")
-    if len(passphrase) > PASSPHRASE_BYTES_MAX:
-        raise _unusable(where, f"{len(passphrase)} bytes")
+    if not 0 < len(passphrase) <= PASSPHRASE_BYTES_MAX:
+        found = f"{len(passphrase)} bytes" if passphrase else "nothing"
+        raise refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
     return passphrase
-
-
-def _unusable(where: str, found: str) -> AotcError:
-    return refusal("AOTC-E008", where, found, most=PASSPHRASE_BYTES_MAX)
 
 
 def _ask_for_plugin(prompt: str) -> str | None:

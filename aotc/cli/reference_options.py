@@ -73,9 +73,7 @@ BUNDLE_HELP = "Bundle file or OCI layout directory"
 SOURCE_HELP = "Bundle file, OCI layout directory, or oci:// reference"
 
 
-def ca_option[F: Callable[..., object]](function: F) -> F:
-    """Add `--ca`."""
-    return click.option("--ca", type=FILE, help="CA certificates for the registry (PEM)")(function)
+ca_option = click.option("--ca", type=FILE, help="CA certificates for the registry (PEM)")
 
 
 def fetching_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -128,11 +126,9 @@ def notes_of(found: InspectedBundle) -> Iterator[str]:
         yield found.note
 
 
-def profile_option[F: Callable[..., Any]](function: F) -> F:
-    """Add `--profile`."""
-    return click.option(
-        "--profile", metavar="NAME=SIZE,...", help="Limit to profiles with these sizes"
-    )(function)
+profile_option = click.option(
+    "--profile", metavar="NAME=SIZE,...", help="Limit to profiles with these sizes"
+)
 
 
 def verified_options[F: Callable[..., object]](function: F) -> F:

@@ -1,7 +1,9 @@
 """`aotc run`."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,6 +16,17 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
     if not math.isfinite(value) or value < 0:
         raise click.BadParameter(f"{value} is not a finite number of at least 0.", context, option)
     return value
+
+
+def _tolerance_option[F: Callable[..., Any]](kind: str, default: float) -> Callable[[F], F]:
+    return click.option(
+        f"--{kind[0].lower()}tol",
+        default=default,
+        show_default=True,
+        callback=_tolerance,
+        metavar="NUMBER",
+        help=f"{kind} tolerance for --expect",
+    )
 
 
 @click.command()
@@ -35,22 +48,8 @@ def _tolerance(context: click.Context, option: click.Parameter, value: float) ->
     metavar="NAME=@FILE|@FILE",
     help="Expected result to compare with (repeatable)",
 )
-@click.option(
-    "--rtol",
-    default=1e-5,
-    show_default=True,
-    callback=_tolerance,
-    metavar="NUMBER",
-    help="Relative tolerance for --expect",
-)
-@click.option(
-    "--atol",
-    default=1e-6,
-    show_default=True,
-    callback=_tolerance,
-    metavar="NUMBER",
-    help="Absolute tolerance for --expect",
-)
+@_tolerance_option("Relative", 1e-5)
+@_tolerance_option("Absolute", 1e-6)
 @command
 def run(
     out: Output,

@@ -165,6 +165,9 @@ Version = Annotated[
     ),
 ]
 FileText = Annotated[str, accepting(lambda v: bool(v), "a file path", "write the path of the file")]
+Line = Annotated[
+    str, accepting(lambda v: v.isprintable() and 0 < len(v) <= 200, "1 to 200 printable characters")
+]
 Size = Annotated[int, accepting(lambda v: v >= 1, SIZE_EXPECTED, "write a size of at least 1")]
 Error = Annotated[
     float,

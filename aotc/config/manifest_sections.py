@@ -15,6 +15,8 @@ APART: Mapping[tuple[str, ...], str] = {
     ("version",): "the bundle's, which pack writes",
     ("targets",): "those that are built, in place of which --target may name others, are a part "
     "of their own",
+    ("license",): "of the model card, which pack writes",
+    ("owners",): "likewise",
     ("engines",): "which compilers the modules go to: all of processors take the same ones",
     ("target", "*", "engines"): "likewise",
     ("tune",): "which of the finished executables are taken",

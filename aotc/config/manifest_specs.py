@@ -26,6 +26,7 @@ from aotc.config.field_types import (
     FileText,
     FunctionReference,
     Identifier,
+    Line,
     Name,
     Number,
     PlainValue,
@@ -466,9 +467,10 @@ class Tune(Section):
 class ManifestKeys(Section):
     """All keys of a build manifest.
 
-    `targets` and `overrides` are as written. `engines` compile, in order; () for those of each
-    target's file. `assets` are files and folders that travel in the bundle. `mesh` maps its axes to
-    sizes, in order; empty for programs on one device.
+    `targets` and `overrides` are as written. `license` and `owners` are those of the model.
+    `engines` compile, in order; () for those of each target's file. `assets` are files and folders
+    that travel in the bundle. `mesh` maps its axes to sizes, in order; empty for programs on one
+    device.
     """
 
     schema: Annotated[
@@ -483,6 +485,8 @@ class ManifestKeys(Section):
         at_least_one("at least one target", "`aotc targets list` shows them"),
         Field(examples=['targets = ["cpu-x86-64-v3"]']),
     ]
+    license: Line | None = None
+    owners: Annotated[tuple[Line, ...], Arrayed, Distinct] = ()
     engines: Engines = ()
     enable_x64: bool = False
     weights: Annotated[Mapping[WeightsName, WeightsSpec], ByName] = field(default_factory=dict)

@@ -377,7 +377,7 @@ def _write(
     packages = {**program.packages, **packages_behind(built)}
     program = replace(program, packages=dict(sorted(packages.items())))
     materials = gather()
-    bill = sbom(root.digest, program, built, materials.finished)
+    bill = sbom(root.digest, manifest, program, built, materials.finished)
     data = canonical_json.encode(bill)
     attestation: Attestation | None = None
     envelopes: list[bytes] = []

@@ -17,23 +17,13 @@ from aotc_runtime.base.canonical_json import decoder
 from aotc_runtime.formats.certificate_predicate import Certificate
 from aotc_runtime.formats.in_toto import CERTIFICATE_TYPE
 from aotc_runtime.formats.slsa_provenance import Provenance
+from aotc_runtime.schema import pytrees
 from aotc_runtime.schema.bundle_manifest import (
     BundleManifest,
     EntryPoint,
     TensorSpec,
     engine_name,
     engine_of,
-)
-from aotc_runtime.schema.pytrees import (
-    DictNode,
-    IntDictNode,
-    Leaf,
-    ListNode,
-    NamedTupleNode,
-    NoneNode,
-    RecordNode,
-    Tree,
-    TupleNode,
 )
 from aotc_runtime.schema.shard_layout import mesh_report
 from aotc_runtime.schema.tensor_text import tensor_text
@@ -237,41 +227,41 @@ def structures(entry_point: EntryPoint) -> dict[str, str]:
     found = {
         parameter.name: structure_text(parameter.tree, entry_point.inputs)
         for parameter in entry_point.parameters
-        if not isinstance(parameter.tree, Leaf)
+        if not isinstance(parameter.tree, pytrees.Leaf)
     }
-    if not isinstance(entry_point.result, Leaf):
+    if not isinstance(entry_point.result, pytrees.Leaf):
         found["result"] = structure_text(entry_point.result, entry_point.outputs)
     return found
 
 
-def structure_text(tree: Tree, specs: Sequence[TensorSpec]) -> str:
+def structure_text(tree: pytrees.Tree, specs: Sequence[TensorSpec]) -> str:
     """Return a structure with its classes' names, and its leaves' dtypes and shapes."""
 
-    def joined(items: Sequence[Tree]) -> str:
+    def joined(items: Sequence[pytrees.Tree]) -> str:
         return ", ".join(structure_text(item, specs) for item in items)
 
-    def fields(names: Sequence[str], items: Sequence[Tree]) -> Iterator[str]:
+    def fields(names: Sequence[str], items: Sequence[pytrees.Tree]) -> Iterator[str]:
         for name, item in zip(names, items, strict=True):
             yield f"{name}={structure_text(item, specs)}"
 
-    def pair(key: str | int, item: Tree) -> str:
+    def pair(key: str | int, item: pytrees.Tree) -> str:
         return f"{key!r}: {structure_text(item, specs)}"
 
     match tree:
-        case Leaf(index=index):
+        case pytrees.Leaf(index=index):
             spec = specs[index]
             return f"weak {tensor_text(spec)}" if spec.weak_type else tensor_text(spec)
-        case NoneNode():
+        case pytrees.NoneNode():
             return "None"
-        case DictNode(items=named):
+        case pytrees.DictNode(items=named):
             return f"{{{', '.join(starmap(pair, sorted(named.items())))}}}"
-        case IntDictNode(keys=keys, items=items):
+        case pytrees.IntDictNode(keys=keys, items=items):
             return f"{{{', '.join(map(pair, keys, items))}}}"
-        case ListNode(items=items):
+        case pytrees.ListNode(items=items):
             return f"[{joined(items)}]"
-        case TupleNode(items=items):
+        case pytrees.TupleNode(items=items):
             return f"({joined(items)}{',' * (len(items) == 1)})"
-        case NamedTupleNode(type=name, fields=names, items=items):
+        case pytrees.NamedTupleNode(type=name, fields=names, items=items):
             return f"{name}({', '.join(fields(names, items))})"
-        case RecordNode(type=name, fields=names, items=items):
+        case pytrees.RecordNode(type=name, fields=names, items=items):
             return f"{name}({', '.join(fields(names, items))})"

@@ -21,6 +21,7 @@ from aotc.capture import file_digests
 from aotc.commands.diff.bundle_diff import diff
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import check_same_source, merge, target_parts_of
+from aotc.commands.report_page.page_renderer import page_of, render
 from aotc.config.build_manifest import read_build_manifest
 from aotc.pipeline import asset_files
 from aotc.pipeline.asset_files import read_assets
@@ -39,6 +40,8 @@ schema = 1
 name = "words"
 version = "1.0.0"
 targets = ["cpu-x86-64-v3"]
+license = "Apache-2.0 OR MIT"
+owners = ["Words team <words@example.org>"]
 [assets]
 tokenizer = "tokenizer"
 labels = "labels.txt"
@@ -142,6 +145,11 @@ def test_assets_are_inspected_recorded_and_of_format_1_1(
     bill = json.loads(words[0].with_name("words.cdx.json").read_text())
     refs = {part["bom-ref"] for part in bill["components"]}
     assert {"asset:labels:labels.txt", "asset:tokenizer:empty.txt"} <= refs
+    described = bill["metadata"]["component"]
+    assert described["licenses"] == [{"expression": "Apache-2.0 OR MIT"}]
+    assert described["authors"] == [{"name": "Words team <words@example.org>"}]
+    page = render(page_of(reviewed(words[0]), None, 0, None)).decode()
+    assert "Apache-2.0 OR MIT" in page and "Words team &lt;words@example.org&gt;" in page
     contents, _ = read_unverified(open_bundle(words[0]))
     (manifest,) = contents.manifests.values()
     assert manifest.format_version == "1.1"
@@ -223,7 +231,7 @@ def test_assets_that_no_bundle_can_hold_are_refused(what: str, tmp_path: Path) -
         read_assets(read_build_manifest(path))
     (finding,) = caught.value.findings
     assert (finding.code, finding.title) == ("AOTC-E817", title)
-    assert finding.where.endswith("words.toml:7 assets.tokenizer")
+    assert finding.where.endswith("words.toml:9 assets.tokenizer")
 
 
 @pytest.mark.parametrize(

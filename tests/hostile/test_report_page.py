@@ -89,7 +89,9 @@ def full(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> Memo
     """Two targets, provenance, a bill of materials, and a certificate."""
     second_target(documents)
     parts = [{"type": "library", "name": "jax", "hashes": [{"alg": "SHA-256", "content": "0"}]}]
-    bill = {"specVersion": "1.6", "components": parts}
+    card = {"modelParameters": {"inputs": [{"format": "x"}]}}
+    model = {"authors": [{"name": "a"}], "licenses": [{"expression": "b"}], "modelCard": card}
+    bill = {"specVersion": "1.7", "components": parts, "metadata": {"component": model}}
     sbom = "https://cyclonedx.org/bom"
     return certified(
         documents,
@@ -141,6 +143,8 @@ def test_unexpected_statements_are_shown(documents: Documents, ours: LocalSigner
     odd: list[Any] = [
         None, 1, [], "text", {}, {"components": 3, "buildDefinition": [], "runDetails": "x"},
         {"components": [None, 3, {"name": {"a": [1]}, "hashes": {"a": 1}}], "specVersion": []},
+        {"metadata": {"component": {"authors": [None, 3, {"name": [1]}], "licenses": 3}}},
+        {"metadata": {"component": {"authors": {}, "modelCard": deep}}},
         {"buildDefinition": {"resolvedDependencies": [None, 3, {"uri": {}, "digest": [1]}]}},
         {"buildDefinition": {"externalParameters": deep}, "runDetails": {"builder": {"id": [1]}}},
     ]  # fmt: skip
@@ -150,7 +154,7 @@ def test_unexpected_statements_are_shown(documents: Documents, ours: LocalSigner
         for kind in (slsa, sbom, "https://example.org/other")
     ]
     read = read_page(page(review(put_together(documents), None, NOW)))
-    assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 27
+    assert len([text for text in read.texts("h3") if text.startswith("Statement")]) == 33
 
 
 def test_signature_decides(documents: Documents, ours: LocalSigner, stranger: LocalSigner) -> None:

@@ -50,7 +50,7 @@ def back(tmp_path: Path) -> Path:
 
 def test_a_bundle_comes_back_byte_for_byte(either: Registry, back: Path) -> None:
     found = either.push()
-    assert (found.tag, found.attestations, len(found.sent)) == ("1.0.0", 2, found.blobs)
+    assert (found.tag, found.attestations, len(found.sent)) == ("1.0.0", 2, len(found.parts))
     for place in (TAG, f"{REPO}@{found.place.digest}"):
         either.pull(back, place)
         assert back.read_bytes() == LAYERS.read_bytes()

@@ -47,15 +47,21 @@ def attest(
     }
     payload = canonical_json.encode(statement)
     raise_if(_check_size(payload, f"{subject} {predicate_type}"))
-    signature = signer.sign(in_toto.pre_authentication_encoding(in_toto.PAYLOAD_TYPE, payload))
+    envelope = seal(in_toto.PAYLOAD_TYPE, payload, signer)
+    return Attestation(root_digest, signer.key_id, envelope)
+
+
+def seal(payload_type: str, payload: bytes, signer: Signer) -> bytes:
+    """Return a payload in a DSSE envelope that this signer signed, as canonical JSON."""
+    signature = signer.sign(in_toto.pre_authentication_encoding(payload_type, payload))
     envelope = in_toto.Envelope(
         payload=base64.b64encode(payload).decode(),
-        payloadType=in_toto.PAYLOAD_TYPE,
+        payloadType=payload_type,
         signatures=(
             in_toto.Signature(sig=base64.b64encode(signature).decode(), keyid=signer.key_id),
         ),
     )
-    return Attestation(root_digest, signer.key_id, canonical_json.encode(envelope))
+    return canonical_json.encode(envelope)
 
 
 def _check_size(payload: bytes, where: str) -> Iterator[Finding]:

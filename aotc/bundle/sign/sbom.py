@@ -1,6 +1,6 @@
-"""Bill of materials of a bundle and of its toolchain, in CycloneDX 1.6.
+"""Bill of materials of a bundle and of its toolchain, in CycloneDX 1.7.
 
-https://cyclonedx.org/docs/1.6/json. The same bundle, packages and time give the same bytes.
+https://cyclonedx.org/docs/1.7/json. The same bundle, packages and time give the same bytes.
 """
 
 import json
@@ -13,12 +13,13 @@ from typing import Any
 from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentScope, ComponentType
-from cyclonedx.output.json import JsonV1Dot6
+from cyclonedx.output.json import JsonV1Dot7
 from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
 from aotc.bundle.sign.model_card import model_card
+from aotc.config.build_manifest import BuildManifest
 from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
@@ -30,7 +31,11 @@ OF_XLA = ("jaxlib", "scipy")
 
 
 def sbom(
-    root_digest: str, program: CapturedProgram, built: Sequence[BundleManifest], finished: datetime
+    root_digest: str,
+    manifest: BuildManifest,
+    program: CapturedProgram,
+    built: Sequence[BundleManifest],
+    finished: datetime,
 ) -> dict[str, Any]:
     """Return the CycloneDX document of a bundle; `finished` is in UTC."""
     first = built[0]
@@ -53,17 +58,12 @@ def sbom(
     bom.metadata.tools.components.add(
         Component(type=ComponentType.APPLICATION, name="aotc", version=version("aotc"))
     )
-    parts = [
-        *_packages(program.packages, _loaded(built)),
-        *_files(program.made_from),
-        *_weights(first),
-        *_assets(first),
-    ]
+    parts = [*_packages(program.packages, _loaded(built)), *_hashed(program, first)]
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
-    document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    document["metadata"]["component"]["modelCard"] = model_card(built)
+    document: dict[str, Any] = json.loads(JsonV1Dot7(bom).output_as_string())
+    document["metadata"]["component"] |= model_card(manifest, built)
     return document
 
 
@@ -89,33 +89,22 @@ def _packages(packages: Mapping[str, Package], loaded: frozenset[str]) -> Iterat
         )
 
 
-def _files(digests: Mapping[str, str]) -> Iterator[Component]:
-    for name, digest in sorted(digests.items()):
-        yield Component(
-            type=ComponentType.FILE, name=name, bom_ref=f"file:{name}", hashes=[_sha256(digest)]
-        )
-
-
-def _weights(manifest: BundleManifest) -> Iterator[Component]:
-    for name, weights in sorted(manifest.weights.items()):
-        for number, ref in enumerate(weights.blobs):
-            yield Component(
-                type=ComponentType.DATA,
-                name=f"weights {name} {number}",
-                bom_ref=f"weights:{name}:{number}",
-                hashes=[_sha256(ref.digest)],
-            )
-
-
-def _assets(manifest: BundleManifest) -> Iterator[Component]:
-    for name, asset in sorted((manifest.assets or {}).items()):
-        for path, ref in sorted(asset.files.items()):
-            yield Component(
-                type=ComponentType.DATA,
-                name=f"asset {name} {path}",
-                bom_ref=f"asset:{name}:{path}",
-                hashes=[_sha256(ref.digest)],
-            )
+def _hashed(program: CapturedProgram, first: BundleManifest) -> Iterator[Component]:
+    """Yield the files that the build read, the weights and the assets, each with its digest."""
+    named = [(f"file:{name}", name, digest) for name, digest in sorted(program.made_from.items())]
+    named += (
+        (f"weights:{name}:{number}", f"weights {name} {number}", ref.digest)
+        for name, weights in sorted(first.weights.items())
+        for number, ref in enumerate(weights.blobs)
+    )
+    named += (
+        (f"asset:{name}:{path}", f"asset {name} {path}", ref.digest)
+        for name, asset in sorted((first.assets or {}).items())
+        for path, ref in sorted(asset.files.items())
+    )
+    for ref, name, digest in named:
+        kind = ComponentType.FILE if ref.startswith("file:") else ComponentType.DATA
+        yield Component(type=kind, name=name, bom_ref=ref, hashes=[_sha256(digest)])
 
 
 def _built_with(manifest: BundleManifest) -> str:

@@ -47,6 +47,7 @@ BILL_OF_MATERIALS = Kind(
 """JSON of CycloneDX, in the canonical form that aotc writes."""
 REPORT = Kind("a report", lambda head: head.startswith(b"<!doctype html>\n<!-- aotc report -->\n"))
 """HTML that says whose it is."""
+ENVELOPE = Kind("a DSSE envelope", lambda head: head.startswith(b'{"payload":"'))
 
 
 def require_file_place(path: Path, replaceable: Kind) -> None:

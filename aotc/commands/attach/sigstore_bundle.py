@@ -7,7 +7,7 @@ from pathlib import Path
 from aotc.base.errors import refusal
 from aotc.bundle.write.added_attestations import with_attestations
 from aotc_runtime.base import limits
-from aotc_runtime.base.errors import AotcError, BundleFormatError
+from aotc_runtime.base.errors import BundleFormatError
 from aotc_runtime.system.bundle_files import read_file
 from aotc_runtime.system.streamed_bundle import open_streamed
 from aotc_runtime.verification.bundle_contents import read_root
@@ -34,11 +34,8 @@ def read_sigstore(file: Path) -> Read:
     """Return what a Sigstore bundle attests. Raises UsageError (AOTC-E029) if it is none."""
     try:
         return read_bundle(read_file(file, limits.ENVELOPE_BYTES_MAX), str(file))
-    except BundleFormatError as error:
-        raise _none(file, error.findings[0].found) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise _none(file, getattr(error, "strerror", None) or str(error)) from error
-
-
-def _none(file: Path, found: str) -> AotcError:
-    return refusal("AOTC-E029", str(file), found)
+    except (BundleFormatError, OSError, ValueError, RecursionError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, BundleFormatError):
+            found = error.findings[0].found
+        raise refusal("AOTC-E029", str(file), found) from error

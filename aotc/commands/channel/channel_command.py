@@ -6,14 +6,9 @@ from pathlib import Path
 import click
 
 from aotc.cli.command_output import DIR, HELP_OPTION, Output, command, print_notes
+from aotc.cli.key_option import key_options, signer_of
 from aotc.cli.reference_options import BUNDLE_FILE, BUNDLE_HELP, trust_option
-from aotc.commands.channel.channel_key_options import (
-    Roles,
-    days_option,
-    role_options,
-    signers_of,
-    signing_options,
-)
+from aotc.commands.channel.channel_key_options import Roles, days_option, role_options
 from aotc_runtime.base.rendering import say
 from aotc_serve.channel.channel_options import require_tuf
 
@@ -96,7 +91,7 @@ def rotate(out: Output, folder: Path, given: Roles, trust: Path | None) -> None:
 @click.option(
     "--channel", "name", default="", metavar="NAME", help="Channel name, such as production"
 )
-@signing_options
+@key_options("keys", several=True)
 @click.option("--online-key", default="", metavar="FILE|URI", help="Private key of the online role")
 @days_option(7, 365, "Days until the channel must be renewed")
 @trust_option("Trust policy that must accept the bundle")
@@ -136,8 +131,8 @@ def publish(
     from aotc.commands.channel import channel_host
 
     named = channel_host.named(bundle, name, trust) if bundle else None
-    signers = signers_of(keys, passphrase_file)
-    online = signers_of([online_key], passphrase_file)[0] if online_key else None
+    signers = [signer_of(each, passphrase_file) for each in keys]
+    online = signer_of(online_key, passphrase_file) if online_key else None
     with channel_host.changing(folder, trust) as found:
         made = found.publish(named, signers, online, datetime.now(UTC), days)
     document = {

@@ -12,7 +12,7 @@ from aotc.base.errors import refusal
 from aotc.bundle.sign.signer import Signer
 from aotc.bundle.trust.trust_text import read_public_key
 from aotc.cli.command_output import FILE
-from aotc.cli.key_option import signer_of
+from aotc.cli.key_option import key_options, signer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Roles:
 
     def signers(self) -> list[Signer]:
         """Return the signers. Raises what `signer_of` raises."""
-        return signers_of(self.signing, self.passphrase_file)
+        return [signer_of(key, self.passphrase_file) for key in self.signing]
 
 
 def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -83,7 +83,7 @@ def role_options(*, required: bool) -> Callable[[Callable[..., Any]], Callable[.
                 metavar="N",
                 help=f"Number of {role} keys that must sign",
             )(function)
-        return signing_options(function, "signing")
+        return key_options("signing", several=True)(function)
 
     return decorate
 
@@ -100,20 +100,6 @@ def days_option[F: Callable[..., Any]](default: int, most: int, help: str) -> Ca
     )
 
 
-def signing_options(function: Callable[..., Any], name: str = "keys") -> Callable[..., Any]:
-    """Add a repeatable `--key`, as the argument `name`, and `--passphrase-file` to a command."""
-    function = click.option("--passphrase-file", type=FILE, help="File with the keys' passphrase")(
-        function
-    )
-    return click.option(
-        "--key",
-        name,
-        multiple=True,
-        metavar="FILE|URI",
-        help="Private key to sign with (repeatable)",
-    )(function)
-
-
 def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
     """Return PEM texts by key id.
 
@@ -126,8 +112,3 @@ def public_keys(files: Sequence[Path], option: str) -> dict[str, str]:
             raise refusal("AOTC-E028", option, str(file), cause="channel-key-given-twice")
         found[key.id] = pem
     return found
-
-
-def signers_of(keys: Sequence[str], passphrase_file: Path | None) -> list[Signer]:
-    """Return a signer for each key. Raises the errors of `signer_of`."""
-    return [signer_of(key, passphrase_file) for key in keys]

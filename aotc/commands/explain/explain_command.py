@@ -1,5 +1,6 @@
 """`aotc explain`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -51,8 +52,6 @@ def explain(
     if entry_point is None:
         _explain_code(out, str(bundle))
         return
-    from datetime import UTC, datetime
-
     from aotc.bundle.read.bundle_review import review
     from aotc.commands.explain.representations import explain as explain_entry_point
     from aotc.commands.explain.representations import explain_lines, explain_report

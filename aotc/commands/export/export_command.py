@@ -1,5 +1,6 @@
 """`aotc export`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -48,8 +49,6 @@ def export(
     \b
     aotc export digits.aotb predict --as onnx --profile batch=8 --trust trust.toml -o digits-onnx
     """
-    from datetime import UTC, datetime
-
     from aotc.bundle.read.bundle_review import review
     from aotc.commands.export.exported_model import choose, export_lines, write
     from aotc.report.sizes_report import parse_profile

@@ -1,5 +1,6 @@
 """`aotc merge`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -46,8 +47,6 @@ def merge(
             "pass --trust for inputs that this policy has to accept, or --unsigned-inputs to take "
             "them as they are"
         )
-    from datetime import UTC, datetime
-
     from aotc.bundle.write.bundle_writer import Form
     from aotc.bundle.write.output_paths import require_distinct_output
     from aotc.commands.merge.merged_bundle import merge_bundles, merge_lines, merge_report
@@ -64,9 +63,6 @@ def merge(
         merged = merge_bundles(bundles, place, form, policy, signer, now, told)
     report = merge_report(merged)
     out.result(report, lambda: say(*merge_lines(report)))
+    unsigned = f"the bundle is unsigned and will not load; sign it: aotc sign {place} --key KEY"
     if not out.json:
-        print_notes(report["notes"])
-    if merged.attestation is None and not out.json:
-        print_notes(
-            [f"the bundle is unsigned and will not load; sign it: aotc sign {place} --key KEY"]
-        )
+        print_notes([*report["notes"], *([] if merged.attestation else [unsigned])])

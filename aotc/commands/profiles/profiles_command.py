@@ -1,8 +1,6 @@
 """`aotc profiles`: shape profiles from observed traffic."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,23 +18,22 @@ def profiles() -> None:
     """Choose shape profiles by observed traffic."""
 
 
-def traffic_options[F: Callable[..., Any]](function: F) -> F:
-    """Add `--traffic`, as `log`, and `--entry`."""
-    function = click.option(
-        "--entry", metavar="NAME", help="Entry point, if several have dimensions"
-    )(function)
-    return click.option(
-        "--traffic",
-        "log",
-        required=True,
-        type=FILE,
-        help="Traffic log (JSON lines, CSV, saved report)",
-    )(function)
+log_option = click.option(
+    "--traffic",
+    "log",
+    required=True,
+    type=FILE,
+    help="Traffic log (JSON lines, CSV, saved report)",
+)
+entry_option = click.option(
+    "--entry", metavar="NAME", help="Entry point, if several have dimensions"
+)
 
 
 @profiles.command()
 @click.argument("manifest", type=FILE, help="Build manifest (.toml)")
-@traffic_options
+@log_option
+@entry_option
 @click.option(
     "--max",
     "most",
@@ -98,7 +95,8 @@ def suggest(
 
 @profiles.command()
 @click.argument("bundle", type=BUNDLE_FILE, help=BUNDLE_HELP)
-@traffic_options
+@log_option
+@entry_option
 @click.option(
     "--min-coverage",
     type=click.FloatRange(0, 1),

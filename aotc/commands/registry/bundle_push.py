@@ -4,7 +4,7 @@ So a reader of the tag finds the signatures as well.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -36,8 +36,8 @@ REFERRERS_TAG_TRIES = 8
 class Pushed:
     """A pushed bundle.
 
-    `place` has the digest of the root; `tag` names it now. `sent` has the bytes of the blobs
-    that were missing, by digest; `size_bytes` is the size of all blobs.
+    `place` has the digest of the root; `tag` names it now. `parts` are the blobs and `sent` the
+    bytes of those that were missing, by digest.
     """
 
     name: str
@@ -46,9 +46,13 @@ class Pushed:
     tag: str
     targets: tuple[str, ...]
     attestations: int
-    blobs: int
-    size_bytes: int
+    parts: Mapping[str, Descriptor]
     sent: Mapping[str, int]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all blobs."""
+        return sum(part.size for part in self.parts.values())
 
 
 def push(
@@ -82,10 +86,7 @@ def push(
     tagged = _digest_at(repository, tag)
     attached = [_attestation(source, entry.digest) for entry in root.attestations]
     images = {sha256(canonical_json.encode(image)): image for image in contents.targets.values()}
-    parts: dict[str, int] = {}
-    referring: tuple[ImageManifest | AttestationManifest, ...] = (*images.values(), *attached)
-    for each_ in referring:
-        parts |= {part.digest: part.size for part in (each_.config, *each_.layers)}
+    parts = _parts((*images.values(), *attached))
     sent = _push_blobs(source, repository, parts, tuple(mounts), on_bytes, chunk_bytes)
     for digest, image in images.items():
         repository.put_manifest(digest, unchanged(source, digest), image.mediaType)
@@ -104,8 +105,7 @@ def push(
         tag=tag,
         targets=tuple(sorted(contents.manifests)),
         attestations=len(root.attestations),
-        blobs=len(parts),
-        size_bytes=sum(parts.values()),
+        parts=parts,
         sent=sent,
     )
 
@@ -129,9 +129,12 @@ def push_attestations(source: BlobSource, repository: Repository) -> None:
     root = read_root(source)
     digests = [entry.digest for entry in root.attestations]
     attached = [_attestation(source, digest) for digest in digests]
-    parts = {part.digest: part.size for each_ in attached for part in (each_.config, *each_.layers)}
-    _push_blobs(source, repository, parts, (), ignore_progress, CHUNK_BYTES)
+    _push_blobs(source, repository, _parts(attached), (), ignore_progress, CHUNK_BYTES)
     _attach(repository, source, entry_descriptor(root.entry), digests)
+
+
+def _parts(manifests: Iterable[ImageManifest | AttestationManifest]) -> dict[str, Descriptor]:
+    return {part.digest: part for each_ in manifests for part in (each_.config, *each_.layers)}
 
 
 def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
@@ -143,18 +146,18 @@ def _attestation(source: BlobSource, digest: str) -> AttestationManifest:
 def _push_blobs(
     source: BlobSource,
     repository: Repository,
-    parts: Mapping[str, int],
+    parts: Mapping[str, Descriptor],
     mounts: tuple[str, ...],
     on_bytes: OnBytes,
     chunk_bytes: int,
 ) -> dict[str, int]:
     """Push missing blobs, the largest first, and return their sizes by digest."""
-    tally = BytesProgress(sum(parts.values()), on_bytes)
+    tally = BytesProgress(sum(part.size for part in parts.values()), on_bytes)
     sent: dict[str, int] = {}
     lock = threading.Lock()
 
     def one(digest: str) -> None:
-        size = parts[digest]
+        size = parts[digest].size
         data = source.blob(digest)
         assert data is not None and len(data) == size, "every digest was checked"
         counted = Counted(tally, size)
@@ -163,7 +166,7 @@ def _push_blobs(
                 sent[digest] = size
         counted.end()
 
-    each(repository, sorted(parts, key=lambda digest: -parts[digest]), one)
+    each(repository, sorted(parts, key=lambda digest: -parts[digest].size), one)
     return sent
 
 

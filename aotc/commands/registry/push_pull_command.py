@@ -41,6 +41,7 @@ HELP_SECTION = "Ship"
     metavar="REPOSITORY",
     help="Repository to mount blobs from (repeatable)",
 )
+@click.option("--modelpack", is_flag=True, help="Also push a CNCF ModelPack manifest")
 @ca_option
 @command
 def push(
@@ -49,6 +50,7 @@ def push(
     reference: str,
     trust: Path | None,
     mounts: tuple[str, ...],
+    modelpack: bool,
     ca: Path | None,
 ) -> None:
     """Push a bundle to an OCI registry.
@@ -56,6 +58,7 @@ def push(
     Sends the bundle with its signatures, without blobs that the registry already has. The default
     tag is the bundle's version. Credentials come from `docker login`, `skopeo login` or
     `oras login`. Temporary errors are retried, and uploads continue where they stopped.
+    --modelpack adds the tag TAG-modelpack, which ModelPack tools pull as a folder to load.
 
     \b
     aotc push digits-1.0.0.aotb oci://registry.example.org/models/digits:1.0.0
@@ -64,6 +67,7 @@ def push(
     """
     from aotc.cli.command_progress import byte_progress
     from aotc.commands.registry import bundle_push as pushing
+    from aotc.commands.registry.modelpack_push import push_modelpack
     from aotc.report.report_text import size
     from aotc_runtime.system.streamed_bundle import open_streamed
     from aotc_serve.http_client import HttpClient
@@ -76,6 +80,7 @@ def push(
         Repository(place, HttpClient(ca)) as there,
     ):
         found = pushing.push(source, there, _policy(trust), time.time(), mounts, on_bytes)
+        pack = push_modelpack(source, found, there) if modelpack else None
     sent = sum(found.sent.values())
     document = {
         "bundle": str(bundle),
@@ -86,7 +91,8 @@ def push(
         "tag": found.tag,
         "targets": list(found.targets),
         "attestations": found.attestations,
-        "blobs": found.blobs,
+        "modelpack": str(pack) if pack else None,
+        "blobs": len(found.parts),
         "size_bytes": found.size_bytes,
         "sent_blobs": len(found.sent),
         "sent_bytes": sent,
@@ -95,8 +101,9 @@ def push(
         f"{found.name} {found.version}  {found.place}",
         f"tag     {found.tag}",
         f"sent    {size(sent)} of {size(found.size_bytes)}, "
-        f"{len(found.sent)} of {found.blobs} blobs",
+        f"{len(found.sent)} of {len(found.parts)} blobs",
         f"signed  {found.attestations} attestations",
+        *([f"pack    {pack}"] if pack else ()),
     )
     out.result(document, lambda: say(*lines))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +17,15 @@ if TYPE_CHECKING:
 HELP_SECTION = "Ship"
 
 
-def _store_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--store",
-        "folder",
-        envvar="AOTC_STORE",
-        show_envvar=True,
-        type=DIR,
-        show_default="$XDG_CACHE_HOME/aotc-store",
-        help="Artifact store directory",
-    )(function)
+_store_option = click.option(
+    "--store",
+    "folder",
+    envvar="AOTC_STORE",
+    show_envvar=True,
+    type=DIR,
+    show_default="$XDG_CACHE_HOME/aotc-store",
+    help="Artifact store directory",
+)
 
 
 @click.group()
@@ -70,7 +68,7 @@ def ls(out: Output, folder: Path | None) -> None:
 @_store_option
 @click.option("--limit", required=True, metavar="SIZE", help="Maximum size of the store")
 @command
-def prune(out: Output, folder: Path | None, limit: str) -> int:
+def prune(out: Output, folder: Path | None, limit: str) -> None:
     """Delete the least recently used bundles.
 
     Deletes until the store is within --limit. Bundles that are loaded stay usable.
@@ -100,7 +98,6 @@ def prune(out: Output, folder: Path | None, limit: str) -> int:
     }
     what = f"removed {len(gone)} bundles, {size(removed)}; {size(there.size_bytes())} are left"
     out.result(document, lambda: say(what))
-    return 0
 
 
 @store.command()

@@ -6,7 +6,6 @@ whose result this is, and the digest of the data. So only somebody with a builde
 make, change, shorten or move an entry: neither the operator of the storage nor its other users can.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,13 +13,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from aotc.bundle.sign.attestation import is_signed_by
+from aotc.bundle.sign.attestation import is_signed_by, seal
 from aotc.bundle.sign.signer import Signer
 from aotc.commands.remote_cache.bounded_calls import HEAD_BYTES_MAX
 from aotc_runtime.base import canonical_json
 from aotc_runtime.base.digest import sha256
 from aotc_runtime.base.errors import BundleFormatError
-from aotc_runtime.formats import in_toto
 from aotc_runtime.formats.in_toto import open_envelope
 from aotc_runtime.schema.pytrees import INTEGER_MAX
 from aotc_runtime.verification.public_keys import PublicKey
@@ -60,18 +58,7 @@ class Seals:
         """Return a sealed entry of this data. key: of the cache, "sha256:…"."""
         assert self.sealer is not None
         payload = canonical_json.encode(Sealed(key=key, data=sha256(data), size=len(data)))
-        message = in_toto.pre_authentication_encoding(PAYLOAD_TYPE, payload)
-        signature = self.sealer.sign(message)
-        envelope = in_toto.Envelope(
-            payload=base64.b64encode(payload).decode(),
-            payloadType=PAYLOAD_TYPE,
-            signatures=(
-                in_toto.Signature(
-                    sig=base64.b64encode(signature).decode(), keyid=self.sealer.key_id
-                ),
-            ),
-        )
-        return canonical_json.encode(envelope) + b"\n" + data
+        return seal(PAYLOAD_TYPE, payload, self.sealer) + b"\n" + data
 
     def size(self, key: str, head: bytes) -> int:
         """Return the size of the entry with this head, head included; 0 if it is not used."""

@@ -239,6 +239,13 @@ def _resource(source: Any) -> tuple[str, str, str]:
 
 
 def _bill(predicate: Any) -> Iterator[Part]:
+    model = _at(predicate, "metadata", "component")
+    owners = listed(_word(_at(each, "name")) for each in _list(_at(model, "authors")))
+    facts = (("licence", _flat(_at(model, "licenses"))), ("owners", owners))
+    if stated := tuple(fact for fact in facts if fact[1] != "-"):
+        yield Facts(stated)
+    if card := _at(model, "modelCard"):
+        yield _as_it_stands("Model card", card)
     components = _list(_at(predicate, "components"))
     columns = ("name", "type", "version", "purl")
     rows = [[_word(_at(each, key)) for key in columns] for each in components[:ROWS_MAX]]

@@ -1,5 +1,6 @@
 """`aotc report`."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -48,8 +49,6 @@ def report(
     \b
     aotc report digits-1.0.0.aotb --trust trust.toml -o report.html
     """
-    from datetime import UTC, datetime
-
     from aotc.bundle.read.bundle_review import review
     from aotc.bundle.trust.trust_state import state_of
     from aotc.bundle.write.atomic_files import write_atomically

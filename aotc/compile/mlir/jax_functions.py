@@ -8,20 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.mlir_context import operations_named
-
-DTYPES = {
-    "i1": np.dtype(np.bool_),
-    "bf16": np.dtype(jnp.bfloat16),
-    **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
-    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
-}
-"""numpy's dtype of each element type."""
+from aotc.compile.mlir.mlir_context import DTYPES, operations_named
 
 
 def put(operation: Any, function: Callable[..., Any], *operands: Any) -> list[Any]:

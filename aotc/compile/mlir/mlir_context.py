@@ -6,12 +6,23 @@ more to import; that of sdy is imported by its library in any case, and lacks na
 the process unless it is imported first.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdyMpmd, _stablehlo
 from jaxlib.mlir.dialects import sdy
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "i1": np.dtype(np.bool_),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    **{f"f{bits}": np.dtype(f"float{bits}") for bits in (16, 32, 64)},
+    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
+    **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
+}
+"""numpy's dtype of each element type."""
 
 
 def new_context() -> ir.Context:

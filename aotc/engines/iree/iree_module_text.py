@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import DTYPES
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc_runtime.engines.iree.iree_names import DRIVER, FUNCTION, SCOPE
 
 MAIN = "main"

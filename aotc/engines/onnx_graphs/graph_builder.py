@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, Array
+from aotc.compile.mlir.mlir_context import DTYPES
+from aotc.engines.onnx_graphs.stablehlo_program import Array
 
 END = 2**63 - 1
 """An end of `Slice` beyond every axis."""

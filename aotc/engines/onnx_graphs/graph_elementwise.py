@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Graph, Tensor
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 _HALVES = ("f16", "bf16")

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs import graph_patterns
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import one_more_than_power
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules, of_operands
 from aotc.engines.onnx_graphs.graph_sorting import arg_extreme
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES
 
 
 def _along(operator: str) -> Callable[[Rule], list[Tensor]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import (
     FLOATS,
@@ -17,7 +18,7 @@ from aotc.engines.onnx_graphs.graph_elementwise import (
 from aotc.engines.onnx_graphs.graph_layout import start_within
 from aotc.engines.onnx_graphs.graph_reductions import body_of
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import UnsupportedError
 
 
 def _gather(rule: Rule) -> list[Tensor]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import moves_nothing
 from aotc.engines.onnx_graphs.graph_reductions import body_of
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, Block, Operation, Value
+from aotc.engines.onnx_graphs.stablehlo_program import Block, Operation, Value
 
 SOFTMAX, LOG_SOFTMAX = "aotc.softmax", "aotc.log_softmax"
 GELU, TANH_GELU = "aotc.gelu", "aotc.tanh_gelu"

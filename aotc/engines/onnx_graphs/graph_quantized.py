@@ -12,9 +12,9 @@ from collections.abc import Collection
 import ml_dtypes
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_patterns import SPREAD, become, maker, number_of, pairs
 from aotc.engines.onnx_graphs.stablehlo_program import (
-    DTYPES,
     NARROW,
     PARAMETERS,
     Block,

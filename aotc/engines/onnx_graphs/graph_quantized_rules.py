@@ -5,12 +5,13 @@ from math import prod
 
 import numpy as np
 
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs import graph_quantized
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import largest, smallest
 from aotc.engines.onnx_graphs.graph_products import arranged, convolved, product
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, NARROW, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import NARROW, UnsupportedError
 
 _MIDDLE = 128
 """The difference between a number of int8 and the one of uint8 in its place."""

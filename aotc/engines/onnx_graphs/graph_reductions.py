@@ -6,11 +6,12 @@ from math import inf, prod
 import numpy as np
 
 from aotc.compile.mlir import long_sums
+from aotc.compile.mlir.mlir_context import DTYPES
 from aotc.engines.onnx_graphs.graph_builder import Attribute, Graph, Tensor
 from aotc.engines.onnx_graphs.graph_elementwise import COMBINED, FLOATS, computed
 from aotc.engines.onnx_graphs.graph_layout import padded
 from aotc.engines.onnx_graphs.graph_rules import Rule, Rules
-from aotc.engines.onnx_graphs.stablehlo_program import DTYPES, Block, UnsupportedError
+from aotc.engines.onnx_graphs.stablehlo_program import Block, UnsupportedError
 
 _POSITIONS_MAX = 128
 """Places of a window that are taken one after the other."""

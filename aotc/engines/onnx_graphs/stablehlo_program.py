@@ -15,20 +15,11 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
+from aotc.compile.mlir.mlir_context import DTYPES
+
 MAIN = "main"
 COMPOSITE = "stablehlo.composite"
 _RETURNS = ("func.return", "stablehlo.return")
-
-DTYPES: Mapping[str, np.dtype[Any]] = {
-    "i1": np.dtype(np.bool_),
-    **{f"i{bits}": np.dtype(f"int{bits}") for bits in (8, 16, 32, 64)},
-    **{f"ui{bits}": np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64)},
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-}
-"""By the name of an element's type in MLIR."""
 
 NARROW: Mapping[str, np.dtype[Any]] = {
     "i4": np.dtype(ml_dtypes.int4),

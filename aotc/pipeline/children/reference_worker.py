@@ -24,9 +24,9 @@ from aotc.capture.call_arguments import CallPlan, FlatCall, flat_call, plan_call
 from aotc.capture.file_digests import changed
 from aotc.capture.model_entry_points import Models, check_lowered, open_models
 from aotc.capture.traced_shardings import on_one_device
-from aotc.capture.weight_sets import Weights, read_arrays, read_shards
+from aotc.capture.weight_sets import Weights, read_shards
 from aotc.check import plain_jax, plain_structures
-from aotc.check.trial_records import plan_file
+from aotc.check.trial_records import plan_file, read_arrays
 from aotc.config.build_manifest import BuildManifest, EntryPointSpec
 from aotc.pipeline.children.quantized_capture import quantized_names, restored_weights
 from aotc.pipeline.children.trial_reference import PlainJax, PlainTrials

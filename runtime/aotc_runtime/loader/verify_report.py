@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from aotc_runtime.base.digest import copy_of
+from aotc_runtime.base.digest import copy_of, sha256
 from aotc_runtime.base.errors import (
     BundleFormatError,
     Finding,
@@ -37,7 +37,7 @@ from aotc_runtime.system.streamed_bundle import (
 from aotc_runtime.verification.bundle_examination import Verdict, examine
 from aotc_runtime.verification.choice_report import certified_of, certified_report, choice_report
 from aotc_runtime.verification.host_compatibility import Choice
-from aotc_runtime.verification.policy_reader import read_policy
+from aotc_runtime.verification.policy_reader import parse_policy, read_policy_text
 
 HOST = "host"
 """The name that stands for the best target for this host."""
@@ -93,15 +93,15 @@ def verify_report(
         BundleFormatError: the bundle cannot be opened.
         TrustError: the policy cannot be read.
     """
-    policy = read_policy(trust)
+    text = read_policy_text(trust)
+    policy = parse_policy(text, trust.parent, str(trust))
     if channel:
         bundle_sources.channel_source().channel_of(policy, trust)
     now, asked = time.time(), None if target == HOST else target
     opened: AbstractContextManager[InspectedBundle]
     if isinstance(bundle, Path):
-        opened = nullcontext(
-            InspectedBundle(open_streamed(bundle, on_progress), str(bundle), str(bundle), {})
-        )
+        source = open_streamed(bundle, on_progress)
+        opened = nullcontext(InspectedBundle(source, str(bundle), str(bundle), {}))
     elif store is not None:
         try:
             kept = bundle_sources.fetch(
@@ -120,6 +120,7 @@ def verify_report(
         facts = detect_all()
         verdict = examine(inspected.source, policy, facts, now, asked, inspected.unread)
         report = report_of(inspected.shown, verdict, facts, inspected.note)
+        report.document["policy_digest"] = sha256(text.encode())
         if policy.channel is None or report.findings:
             return report
         if not channel:
@@ -155,8 +156,7 @@ def _asked(
 def report_of(bundle: str, verdict: Verdict, facts: HostFacts, unread: str = "") -> Report:
     """Return a verdict as text.
 
-    `bundle` is its path, as the caller spelled it, or its reference by digest; `unread` names what
-    was not hashed.
+    `bundle` is its path or its reference by digest; `unread` names what was not hashed.
     """
     manifest = verdict.manifest
     document = {

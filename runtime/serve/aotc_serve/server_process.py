@@ -114,7 +114,7 @@ async def _serve(options: Options) -> None:
     service = Service(repository, options.limits, metrics, options.workers, delay, traces)
     listening = Listening(options.host, options.port)
     raise_file_limit(options.limits.connections)
-    rest = Rest(service, options.control)
+    rest = Rest(service, options.control, shapes=options.shapes)
     config = uvicorn.Config(
         rest.application(),
         http=bounded(service.limits, metrics, service.memory, rest.at_once),

@@ -6,7 +6,7 @@ import pytest
 from capturing import Capture, key_path
 
 from aotc.bundle.write.safetensors_writer import write_tensors
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 
 BOUND = """
 [entry_points.f]

@@ -11,7 +11,7 @@ import pytest
 from capturing import Capture, key_path, npz
 from jax import export
 
-from aotc.capture.weight_sets import read_arrays
+from aotc.check.trial_records import read_arrays
 from aotc_runtime.formats.safetensors_reader import read_tensors
 
 W = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 from jaxlib.mlir import ir
 
-from aotc.compile.mlir.jax_functions import DTYPES, dtype_of, element_of, put
-from aotc.compile.mlir.mlir_context import operations_named
+from aotc.compile.mlir.jax_functions import dtype_of, element_of, put
+from aotc.compile.mlir.mlir_context import DTYPES, operations_named
 from aotc.engines.iree.repairs.repair_bodies import UnrepairableError
 
 WRITING = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")

@@ -12,8 +12,8 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
 from aotc.compile.mlir import long_sums
-from aotc.compile.mlir.jax_functions import DTYPES, dtype_of, element_of, put, shape_of
-from aotc.compile.mlir.mlir_context import operations_named
+from aotc.compile.mlir.jax_functions import dtype_of, element_of, put, shape_of
+from aotc.compile.mlir.mlir_context import DTYPES, operations_named
 from aotc.engines.iree.repairs.repair_bodies import FLOATS, UnrepairableError, replace
 
 

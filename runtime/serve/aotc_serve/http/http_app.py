@@ -72,10 +72,14 @@ class Rest:
     """Endpoints; each gives a response or raises an AotcError.
 
     `control` lets clients load and unload models; `change` is the cause of the error otherwise.
+    `shapes` lets them read the sizes of calls.
     """
 
-    def __init__(self, service: Service, control: bool, change: str = BY_SERVER) -> None:
+    def __init__(
+        self, service: Service, control: bool, change: str = BY_SERVER, *, shapes: bool = False
+    ) -> None:
         self._service, self._control, self._change = service, control, change
+        self._shapes = shapes
 
     def application(self) -> ASGIApp:
         """Return all routes; those of inference requests are found first."""
@@ -153,6 +157,7 @@ class Rest:
             ("/v2/repository/models/{name}/load", self.load, post),
             ("/v2/repository/models/{name}/unload", self.unload, post),
             ("/metrics", self.metrics, ["GET"]),
+            *([(f"{model}/shapes", self.shapes, ["GET"])] if self._shapes else ()),
         ]
         found = Starlette(
             routes=[
@@ -246,6 +251,13 @@ class Rest:
                 "parameters": {"version": model.version, **model.facts},
             }
         )
+
+    async def shapes(self, request: Request) -> Response:
+        """Return the sizes of a model's calls, as `aotc profiles suggest` reads them."""
+        entry_point = self._find(request).entry_point
+        counted = await asyncio.to_thread(entry_point.report)
+        kept = {key: counted[key] for key in ("shapes", "shapes_dropped")}
+        return encode_json({"entry_points": {entry_point.name: kept}})
 
     async def index(self, request: Request) -> Response:
         """Return every model and version."""

@@ -56,8 +56,9 @@ class Options(Struct, frozen=True, rename={"policies": "trust", "as_json": "json
 
     `grpc_port` is None without gRPC. `store` is the artifact store for bundles of registries, as of
     `aotc_runtime.load`, and `ca` has certificates of registries. With `control`, clients may load
-    and unload bundles. A request waits at most `max_delay` milliseconds for a batch; None disables
-    batches. `traces` exports OpenTelemetry spans.
+    and unload bundles, and with `shapes` read the sizes of calls. A request waits at most
+    `max_delay` milliseconds for a batch; None disables batches. `traces` exports OpenTelemetry
+    spans.
     """
 
     bundles: tuple[str, ...]
@@ -71,6 +72,7 @@ class Options(Struct, frozen=True, rename={"policies": "trust", "as_json": "json
     threads: int | None = None
     workers: int | None = None
     control: bool = False
+    shapes: bool = False
     max_delay: float | None = None
     traces: bool = False
     on_revoked: OnRevoked = OnRevoked.DRAIN
@@ -123,9 +125,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _number(
         parser, "--workers", "N", int, None, "Maximum number of concurrent calls", "available CPUs"
     )
-    parser.add_argument(
-        "--control", action="store_true", help="Allow clients to load and unload bundles"
-    )
+    for name, what in (
+        ("control", "Allow clients to load and unload bundles"),
+        ("shapes", "Allow clients to read the sizes of calls"),
+        ("traces", "Export OpenTelemetry spans for requests"),
+    ):
+        parser.add_argument(f"--{name}", action="store_true", help=what)
     _number(
         parser,
         "--max-delay",
@@ -136,29 +141,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "no batching",
     )
     parser.add_argument(
-        "--traces", action="store_true", help="Export OpenTelemetry spans for requests"
-    )
-    parser.add_argument(
         "--on-revoked",
         choices=[each.value for each in OnRevoked],
         default=defaults.on_revoked.value,
         help=f"Action if a policy revokes a bundle (default: {defaults.on_revoked.value})",
-    )
-    _number(
-        parser,
-        "--drain-delay",
-        "SECONDS",
-        float,
-        defaults.drain_delay,
-        "Seconds to keep serving after SIGTERM",
-    )
-    _number(
-        parser,
-        "--drain-seconds",
-        "SECONDS",
-        float,
-        defaults.drain_seconds,
-        "Seconds to wait for requests in flight",
     )
     for name, value, what in (
         ("body", limits.body, "Maximum size of a request"),
@@ -176,14 +162,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _number(parser, "--max-requests", "N", int, limits.requests, "Maximum requests in flight")
     _number(parser, "--max-connections", "N", int, limits.connections, "Maximum HTTP connections")
     for name, seconds, what in (
-        ("header", limits.header_seconds, "Timeout for receiving a request header"),
-        ("body", limits.body_seconds, "Timeout for receiving a request body"),
-        ("call", limits.call_seconds, "Timeout for a model call"),
-        ("write", limits.write_seconds, "Timeout for sending a response"),
-        ("idle", limits.idle_seconds, "Timeout of idle connections"),
-        ("age", limits.age_seconds, "Maximum age of a gRPC connection"),
+        ("drain-delay", defaults.drain_delay, "Seconds to keep serving after SIGTERM"),
+        ("drain-seconds", defaults.drain_seconds, "Seconds to wait for requests in flight"),
+        ("header-seconds", limits.header_seconds, "Timeout for receiving a request header"),
+        ("body-seconds", limits.body_seconds, "Timeout for receiving a request body"),
+        ("call-seconds", limits.call_seconds, "Timeout for a model call"),
+        ("write-seconds", limits.write_seconds, "Timeout for sending a response"),
+        ("idle-seconds", limits.idle_seconds, "Timeout of idle connections"),
+        ("age-seconds", limits.age_seconds, "Maximum age of a gRPC connection"),
     ):
-        _number(parser, f"--{name}-seconds", "SECONDS", float, seconds, what)
+        _number(parser, f"--{name}", "SECONDS", float, seconds, what)
 
 
 def _number(

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from aotc.base.stages import CapturedProgram, Package
 from aotc.bundle.sign.sbom import sbom
+from aotc.config.build_manifest import read_build_manifest
 from aotc_runtime.base import canonical_json
 from aotc_runtime.schema.bundle_manifest import BundleManifest, DeviceRequirements
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
-from tests.conftest import Bundle
+from tests.conftest import MANIFESTS, Bundle
 
 PROGRAM = CapturedProgram(
     entry_points={},
@@ -27,6 +28,9 @@ PROGRAM = CapturedProgram(
     },
 )
 ROOT = f"sha256:{'d' * 64}"
+STATED = dataclasses.replace(
+    read_build_manifest(MANIFESTS / "digits.toml"), license="Ours alone", owners=("Vision", "QA")
+)
 FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -34,8 +38,8 @@ FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def bill(digits_bundle: Bundle) -> dict[str, Any]:
     contents, _ = read_unverified(open_bundle(digits_bundle[0]))
     built = list(contents.manifests.values())
-    first = sbom(ROOT, PROGRAM, built, FINISHED)
-    again = sbom(ROOT, PROGRAM, built, FINISHED)
+    first = sbom(ROOT, STATED, PROGRAM, built, FINISHED)
+    again = sbom(ROOT, STATED, PROGRAM, built, FINISHED)
     assert canonical_json.encode(first) == canonical_json.encode(again)
     return first
 
@@ -68,7 +72,7 @@ def test_runtime_needs_are_the_engines(digits_bundle: Bundle, is_mixed: bool) ->
     (xla,) = contents.manifests.values()
     program = dataclasses.replace(PROGRAM, packages={**PROGRAM.packages, **IREE})
     built = [of_iree(xla), xla] if is_mixed else [of_iree(xla)]
-    found = sbom(ROOT, program, built, FINISHED)
+    found = sbom(ROOT, STATED, program, built, FINISHED)
     scopes = {part["name"]: part["scope"] for part in found["components"] if "scope" in part}
     assert scopes["iree-base-runtime"] == "required"
     assert scopes["iree-base-compiler"] == "excluded"
@@ -83,11 +87,14 @@ def test_it_is_valid_by_the_schema(bill: dict[str, Any]) -> None:
     from cyclonedx.validation.json import JsonStrictValidator
 
     text = canonical_json.encode(bill).decode()
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert JsonStrictValidator(SchemaVersion.V1_7).validate_str(text) is None
 
 
-def test_model_card_has_interface_and_errors(bill: dict[str, Any]) -> None:
-    card = bill["metadata"]["component"]["modelCard"]
+def test_model_card_has_interface_errors_licence_and_owners(bill: dict[str, Any]) -> None:
+    described = bill["metadata"]["component"]
+    assert described["licenses"] == [{"license": {"name": "Ours alone"}}], "no SPDX expression"
+    assert described["authors"] == [{"name": "Vision"}, {"name": "QA"}]
+    card = described["modelCard"]
     assert card["modelParameters"]["inputs"] == [{"format": "predict image: float32[batch, 64]"}]
     metrics = card["quantitativeAnalysis"]["performanceMetrics"]
     assert [metric["slice"] for metric in metrics] == ["predict for cpu-x86-64-v3, 3 executables"]

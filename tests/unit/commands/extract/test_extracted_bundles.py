@@ -10,7 +10,8 @@ from hostile.tampering import Documents, policy_for
 
 from aotc.base.errors import UsageError
 from aotc.bundle.sign.bundle_signing import endorse
-from aotc.bundle.sign.signer import LocalSigner
+from aotc.bundle.sign.signer import LocalSigner, generate_key_pair
+from aotc.bundle.trust.trust_text import write_policy
 from aotc.bundle.write.bundle_writer import Form, pack
 from aotc.commands.extract.extracted_bundle import extract
 from aotc.commands.merge.merged_bundle import merge, target_parts_of
@@ -20,6 +21,7 @@ from aotc_runtime.schema.host_facts import HostFacts
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_contents import read_root
 from aotc_runtime.verification.bundle_examination import examine, read_unverified
+from tests.conftest import Run
 
 Made = Callable[..., Path]
 BUILT, OTHER = "cpu-x86-64-v3", "other"
@@ -92,6 +94,19 @@ def test_copy_is_not_signed_for_unseen_targets(whole: Path, tmp_path: Path) -> N
         endorse(small, LocalSigner.ephemeral())
     assert error.value.code == "AOTC-E052" and BUILT in error.value.findings[0].found
     assert small.read_bytes() == before
+
+
+def test_verified_copy_has_no_summary_for_unseen_targets(
+    whole: Path, refused: Run, signer: LocalSigner, tmp_path: Path
+) -> None:
+    extract(open_bundle(whole), [OTHER], tmp_path / "small", Form.ARCHIVE)
+    policy, key = tmp_path / "trust.toml", tmp_path / "v"
+    (tmp_path / "ci.pub").write_text(signer.public_pem())
+    write_policy(policy, "digits", [tmp_path / "ci.pub"], 1, ())
+    generate_key_pair(key, None)
+    summary = ["--summary", "s.json", "--key", f"{key}.key"]
+    refused(["verify", "small", "--trust", policy, *summary], 2, "AOTC-E052")
+    assert not (tmp_path / "s.json").exists()
 
 
 def test_a_name_that_steers_a_terminal_is_told_as_a_digest(made: Made, tmp_path: Path) -> None:

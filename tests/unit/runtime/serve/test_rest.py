@@ -1,13 +1,16 @@
 """The Open Inference Protocol over HTTP, spoken to a server in a process of its own."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from served import Served, binary_request
+from served import Served, binary_request, serving
 
+from aotc.commands.profiles.traffic_log import read_traffic
 from aotc_runtime import LoadedBundle
+from tests.conftest import Bundle
 
 RANDOM = np.random.default_rng(1)
 
@@ -22,6 +25,23 @@ def test_it_says_what_it_is(served: Served) -> None:
     assert document["extensions"] == ["binary_tensor_data", "model_repository"]
     assert served.get("/v2/health/live") == (200, {"live": True})
     assert served.get("/v2/health/ready") == (200, {"ready": True})
+    assert served.get("/v2/models/digits/shapes")[0] == 404, "without --shapes"
+
+
+def test_shapes_of_calls_are_a_log_for_profiles_suggest(
+    digits_bundle: Bundle, tmp_path: Path
+) -> None:
+    with serving(digits_bundle[:1], digits_bundle[1:], "--shapes") as server:
+        for rows in (8, 3, 8, 1):
+            status = server.infer("digits", {"image": ("FP32", image(rows))})[0]
+            assert status == (400 if rows == 3 else 200)
+        assert server.get("/v2/models/digit/shapes")[1]["code"] == "AOTC-E762"
+        assert server.post("/v2/models/digits/shapes")[0] == 405
+        status, _, data = server.ask("GET", "/v2/models/digits/shapes")
+    assert status == 200
+    (tmp_path / "shapes").write_bytes(data)
+    found = read_traffic(tmp_path / "shapes", "predict", ["batch"])
+    assert (found.points.tolist(), found.counts.tolist()) == ([[1], [3], [8]], [1, 1, 2])
 
 
 def test_metadata_tell_tensors_versions_and_profiles(served: Served) -> None:
