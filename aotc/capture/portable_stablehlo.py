@@ -7,9 +7,12 @@ change its bytes, so they are removed here.
 import re
 from typing import Any
 
+import jaxlib
+import numpy as np
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
+from aotc.base.errors import refusal
 from aotc.base.stages import Module
 from aotc.capture import jax_private
 from aotc.compile.mlir.mlir_context import operations_named
@@ -37,7 +40,12 @@ PRODUCTS = frozenset({"stablehlo.dot_general", "stablehlo.convolution"})
 
 
 def portable(module: ir.Module, platform: str = "cpu") -> Module:
-    """Normalize a module lowered for a platform in place, and serialize it."""
+    """Normalize a module lowered for a platform in place, and serialize it.
+
+    Raises CompileError (AOTC-E910) for what the installed jaxlib computes wrongly.
+    """
+    if jaxlib.__version__.startswith("0.11."):
+        check_padding(module)
     with module.context:
         _pin_parameters(module)
         if platform != "cpu":
@@ -56,6 +64,18 @@ def portable(module: ir.Module, platform: str = "cpu") -> Module:
         stablehlo_version=version,
         custom_call_targets=targets,
     )
+
+
+def check_padding(module: ir.Module) -> None:
+    """Raise CompileError (AOTC-E910) for a convolution that pads by -2 or less before an axis.
+
+    Plain JAX of jaxlib 0.11.2 is as wrong as any executable on processors; 0.12.0 is right.
+    """
+    for operation in operations_named(module, ("stablehlo.convolution",)):
+        given = operation.attributes
+        if "padding" in given and np.array(given["padding"])[:, :1].min(initial=0) < -1:
+            where, cause = f"{operation.results[0].type}", "convolution-is-wrong-in-this-jaxlib"
+            raise refusal("AOTC-E910", where, f"jaxlib {jaxlib.__version__}", cause=cause)
 
 
 def _pin_parameters(module: ir.Module) -> None:

@@ -33,6 +33,7 @@ class Device(ABC):
             are gone.
         repeats_exactly: Whether the same inputs always give the same bytes; false where threads add
             up in another order each time.
+        begin_reads: Begins to copy results that are about to be read, where memory is not shared.
     """
 
     platform: str
@@ -44,6 +45,7 @@ class Device(ABC):
     minds_jax: bool = False
     was_forked: bool = False
     repeats_exactly: bool = True
+    begin_reads: Callable[[list[Buffer]], None] | None = None
 
     @abstractmethod
     def deserialize(

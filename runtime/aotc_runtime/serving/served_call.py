@@ -97,8 +97,14 @@ def _finisher(
 ) -> Callable[[list[Buffer]], Any]:
     """Return a function from device buffers to the result of a call with numpy arrays."""
     viewers = [device.viewer(aval) for aval in outputs]
+    build, begin = builder(result), device.begin_reads
     if isinstance(result, Leaf):
         show = viewers[0]
         return lambda buffers: show(buffers[0])
-    build = builder(result)
-    return lambda buffers: build([v(each) for v, each in zip(viewers, buffers, strict=True)])
+
+    def finish(buffers: list[Buffer]) -> Any:
+        if begin is not None:
+            begin(buffers)
+        return build([view(each) for view, each in zip(viewers, buffers, strict=True)])
+
+    return finish

@@ -1,11 +1,15 @@
 """Modules hold what is computed and how it is cut, and nothing of where it was written."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 import pytest
 from jaxlib.mlir import ir
 
+from aotc.base.errors import CompileError
 from aotc.base.stages import Module
 from aotc.capture.float64_module import interpreted
 from aotc.capture.portable_stablehlo import portable
@@ -173,3 +177,18 @@ def test_how_a_program_is_cut_is_no_call_into_a_library(sharded: ir.Module) -> N
     made = portable(sharded)
     assert "Sharding" in made.custom_call_targets or b"Sharding" in made.artifact
     assert jaxlib_private.custom_call_targets(mlir_context.read_artifact(made.artifact)) == []
+
+
+@pytest.mark.parametrize(("before", "refused"), [(-2, True), (-1, False), (1, False)])
+def test_convolutions_that_jaxlib_0_11_computes_wrongly_are_refused(
+    before: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convolved(image: jax.Array, kernel: jax.Array) -> jax.Array:
+        return jax.lax.conv_general_dilated(image, kernel, (1, 1), [(0, -3), (before, 2)])
+
+    shapes = jnp.ones((1, 2, 8, 8)), jnp.ones((3, 2, 3, 3))
+    module = jax.jit(convolved).lower(*shapes).compiler_ir("stablehlo")
+    portable(module)
+    monkeypatch.setattr(jaxlib, "__version__", "0.11.2")
+    with pytest.raises(CompileError, match="wrong in this jaxlib") if refused else nullcontext():
+        portable(module)

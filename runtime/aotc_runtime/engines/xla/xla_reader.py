@@ -3,7 +3,8 @@
 They are on an accelerator or on several devices, or of a type that numpy lacks. Private names of
 jaxlib beside those of `xla_client`:
 
-    ArrayImpl._to_np_array_did_copy
+    ArrayImpl._to_np_array_did_copy, _single_device_array_to_np_array_did_copy,
+        _copy_single_device_array_to_host_async (which only the latter reads), _sharding
 """
 
 import ctypes
@@ -15,14 +16,14 @@ from aotc_runtime.engines.xla.xla_client import is_packed_in_xla
 
 
 def copied(buffer: Buffer) -> Array:
-    """Return a copy of an accelerator's buffer."""
-    array: Array = buffer._to_np_array_did_copy()[0]
+    """Return a copy of an accelerator's buffer on one device."""
+    array: Array = buffer._single_device_array_to_np_array_did_copy()[0]
     return array
 
 
 def joined(buffer: Buffer) -> Array:
     """Return the shards of several devices as one read-only array."""
-    array = copied(buffer)
+    array: Array = buffer._to_np_array_did_copy()[0]
     array.flags.writeable = False
     return array
 
