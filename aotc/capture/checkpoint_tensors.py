@@ -153,6 +153,10 @@ def not_safetensors(start: bytes, refused: Finding) -> tuple[str, str]:
     return "not a safetensors file, or a damaged one", hint
 
 
+AT_DOTS = r"state `rename = { '\.' = '/' }` with the weights"
+"""A hint for names as torch writes them: dense.kernel instead of dense/kernel."""
+
+
 def require_wanted(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where: str) -> None:
     """Compare a file's tensors with the leaves that `init` describes, by path.
 
@@ -161,9 +165,8 @@ def require_wanted(tensors: Mapping[str, Any], wanted: Mapping[str, Any], where:
     expected = f"the {len(wanted)} tensors that init describes, named by their paths"
     hint = "write the file from the tree that init returns, names joined by '/'"
     for name in sorted(tensors.keys() - wanted.keys()):
-        # As torch writes it: dense.kernel instead of dense/kernel.
         if (path := name.replace(".", "/")) in wanted:
-            hint = f"did you mean `{path}`? Tensor names are paths joined by '/'"
+            hint = f"{AT_DOTS}: did you mean `{path}`?"
             break
     require_none([*_differences(tensors, wanted)], where, expected, hint)
 

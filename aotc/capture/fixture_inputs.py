@@ -26,6 +26,7 @@ from aotc.config.build_manifest import (
     SourceFile,
     all_leaves,
 )
+from aotc.config.routing_policies import passing_hint
 from aotc_runtime.base.errors import AotcError, Finding
 from aotc_runtime.schema.bundle_manifest import DType, KeyImpl
 from aotc_runtime.schema.manifest_labels import label
@@ -341,8 +342,9 @@ def _cut(
 ) -> Array:
     """Return a recorded array at this profile, repeated along axes that have a dimension."""
     if path not in recorded:
-        found = ", ".join(sorted(recorded))
-        raise refusal("AOTC-E831", where("file"), found, expected=f"an array named {path}")
+        found, hint = ", ".join(sorted(recorded)), passing_hint(path, leaf)
+        expected = f"an array named {path}"
+        raise refusal("AOTC-E831", where("file"), found, expected=expected, hint=hint)
     array = recorded[path]
     of_keys = ""
     if isinstance(leaf.dtype, KeyImpl):

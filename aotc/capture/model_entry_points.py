@@ -28,6 +28,7 @@ from aotc.config.build_manifest import (
     InputDict,
     InputLeaf,
     InputLike,
+    InputList,
     InputTree,
     SourceFile,
     WeightsSpec,
@@ -131,7 +132,7 @@ class Models:
         """
         for name, each in self.opened.items():
             if self.manifest.entry_points[name].function == reference:
-                return _callable(each.model, where)
+                return _callable(each.model, where, self.manifest.enable_x64)
         return import_program.resolve(reference, root, where)
 
     @contextmanager
@@ -289,7 +290,7 @@ class _Completing:
                 dtypes[path] = self._dtype(leaf, each, where, problems)
                 why = self._misfit(leaf, each)
             if why:
-                expected = f"{path} = {_example(path, each, self.names)}, as the file has it"
+                expected = f"{path} = {self._example(path, each)}, to fit the file"
                 problems.append(finding("AOTC-E846", where, why, expected=expected))
         problems += self._undonated({path.split("/")[0] for path in leaves} | likes)
         raise_if(problems)
@@ -310,7 +311,7 @@ class _Completing:
     def _misnamed(self, unknown: set[str], lacking: set[str]) -> Iterator[Finding]:
         """Yield findings for inputs that the file does not have, or else for those left out."""
         examples = {
-            path: f"inputs.{path.replace('/', '.')} = {_example(path, each, self.names)}"
+            path: f"inputs.{path.replace('/', '.')} = {self._example(path, each)}"
             for path, each in self.known.items()
         }
         expected = f"the inputs {', '.join(paths_of(self.model))}"
@@ -382,6 +383,9 @@ class _Completing:
             trees[path] = InputLeaf(axes)
         return trees
 
+    def _example(self, path: str, each: ModelInput) -> str:
+        return _example(path, each, self.names, self.manifest.enable_x64)
+
     def _misfit(self, leaf: InputLeaf, each: ModelInput) -> str:
         """Return how an input of the manifest differs from the file's; "" if it does not."""
         stated = leaf.stated.value if leaf.stated is not None else each.dtype.name
@@ -439,6 +443,10 @@ def _typed(tree: InputTree, path: str, dtypes: Mapping[str, DType]) -> InputTree
             return InputLeaf(shape, dtypes[path])
         case InputDict(items=items):
             return InputDict({k: _typed(v, f"{path}/{k}", dtypes) for k, v in items.items()})
+        case InputList(items=children):
+            return InputList(
+                tuple(_typed(v, f"{path}/{i}", dtypes) for i, v in enumerate(children))
+            )
     return tree
 
 
@@ -453,10 +461,12 @@ def _axis_names(model: Model, leaves: Mapping[str, InputLeaf | InputLike]) -> Ax
     return names
 
 
-def _example(path: str, each: ModelInput, names: AxisNames) -> str:
+def _example(path: str, each: ModelInput, names: AxisNames, enable_x64: bool) -> str:
+    """Return an input as a manifest states it, with the dtype that jax computes with."""
+    dtype = each.dtype if enable_x64 else NARROWER.get(each.dtype, each.dtype)
     axes = (names.axis(path.replace("/", "_"), *axis) for axis in enumerate(each.shape))
     shape = ", ".join(str(n) if isinstance(n, int) else f'"{n}"' for n in axes)
-    return f'{{ shape = [{shape}], dtype = "{each.dtype.name}" }}'
+    return f'{{ shape = [{shape}], dtype = "{dtype.name}" }}'
 
 
 def _weights(
@@ -491,7 +501,7 @@ def _same(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
     return alike and one.tobytes() == other.tobytes()
 
 
-def _callable(model: Model, where: str) -> Callable[..., Any]:
+def _callable(model: Model, where: str, enable_x64: bool) -> Callable[..., Any]:
     """Return the model as a function of its weights, if it has any, and of each input."""
     paths, axes = paths_of(model), AxisNames(model)
     parameters = [WEIGHTS] if model.weights else []
@@ -505,7 +515,7 @@ def _callable(model: Model, where: str) -> Callable[..., Any]:
         found = dict(jax_trees.leaf_paths(given))
         for path, each in zip(paths, model.inputs, strict=True):
             if path not in found or len(found) > len(paths) or not _takes(each, found[path]):
-                expected = f"{path} = {_example(path, each, axes)}, as the file has it"
+                expected = f"{path} = {_example(path, each, axes, enable_x64)}, to fit the file"
                 names = ", ".join(
                     f"{name} {leaf.dtype}{list(leaf.shape)}" for name, leaf in found.items()
                 )

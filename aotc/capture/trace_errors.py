@@ -9,6 +9,7 @@ import jax
 from aotc.base.errors import finding
 from aotc.capture import jax_trees, trace_refusals, user_exceptions
 from aotc.capture.call_arguments import FlatCall
+from aotc.capture.checkpoint_tensors import AT_DOTS
 from aotc_runtime.base.errors import Finding
 
 NARROWED = "Explicitly requested dtype"
@@ -112,7 +113,9 @@ def _missing_key(error: BaseException, call: FlatCall) -> str | None:
             names = [path for path, _ in jax_trees.leaf_paths(abstract)]
             hints.append(f"{parameter} has the tensors {trace_refusals.shortened(names)}")
             if any("." in name for name in names) and not any("/" in name for name in names):
-                hints.append('names become nested dicts where they are split at "/", not at "."')
+                hints.append(f"{AT_DOTS} to split them into nested dicts")
+    if hints and isinstance(error.args[0], int):
+        hints.append('for lists, state `init = "package.module:function"` beside `source`')
     return "; ".join(hints) or None
 
 

@@ -11,6 +11,7 @@ from aotc.compile.compiler_protocol import GROUP
 from aotc.compile.xla.xla_custom_calls import is_callback
 from aotc_runtime.base.errors import AotcError
 
+_NO_CALLS = "a program without custom calls, such as those of jnp.linalg to LAPACK"
 LINES_SHOWN = 12
 """Number of the compiler's last lines that are shown: an assertion and its stack take ten."""
 
@@ -40,10 +41,10 @@ def refused_calls(
 ) -> AotcError:
     """Return AOTC-E904 for custom calls that the runtime does not serve.
 
-    `served` are those that it does; `instead` is the hint, except for callbacks.
+    `served` are those that it does, "" for none; `instead` is the hint, except for callbacks.
     """
     found = (name + (f" at {job.calls[name]}" if name in job.calls else "") for name in refused)
-    expected = f"custom calls that the runtime serves: {served}"
+    expected = f"custom calls that the runtime serves: {served}" if served else _NO_CALLS
     hint = "remove the callback from the function" if any(map(is_callback, refused)) else instead
     return refusal("AOTC-E904", place_of(job), ", ".join(found), expected=expected, hint=hint)
 

@@ -45,6 +45,19 @@ from aotc_runtime.schema.bundle_manifest import (
 type Fill = bool | int | float
 
 
+def passing_hint(parameter: str, leaf: InputLeaf) -> str | None:
+    """Return a hint how the loader passes an input that may be a mask or a length; else None."""
+    axes = [axis for axis in leaf.shape if isinstance(axis, str)]
+    if leaf.dtype is DType.BOOL and axes:
+        key, axis = "mask", axes[-1]
+    elif leaf.dtype is DType.INT32 and not leaf.shape:
+        key, axis = "length", "DIMENSION"
+    else:
+        return None
+    policy = f'{{ policy = "pad", {key} = "{parameter}" }}'
+    return f"if the loader is to pass {parameter}, state `out_of_profile.{axis} = {policy}`"
+
+
 def _fill(raw: object) -> Fill:
     if not isinstance(raw, bool | int | float):
         raise refusal("a number, true or false", "correct the fill")

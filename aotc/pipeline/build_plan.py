@@ -190,7 +190,7 @@ class EngineFallback:
         does = _FAILURES.get(first.code, "cannot compile")
         return (
             f"{self.target} is compiled by {self.taken}, because {self.engine} {does} "
-            f"{first.where} ({first.code}: {found})"
+            f"{first.where} ({first.code}, {first.title}: {found})"
         )
 
     @property

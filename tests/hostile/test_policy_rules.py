@@ -13,6 +13,7 @@ from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, Accelerator
 from aotc_runtime.schema.trust_policy import (
     Accepts,
     Identity,
+    MetricRule,
     Revoked,
     SizeLimits,
     TimestampAuthority,
@@ -380,7 +381,7 @@ def test_every_field_of_a_policy_is_asked_for_by_a_rule() -> None:
     modules = [*folder.glob("*.py"), Path(verify_report.__file__)]
     source = "".join(module.read_text("utf-8") for module in modules)
     tables = (TrustPolicy, TrustedKey, Identity, TimestampAuthority, Revoked, Accepts, SizeLimits)
-    for table in tables:
+    for table in (*tables, MetricRule):
         for field in table.__struct_fields__:
             assert re.search(rf"\.{field}\b", source) or field == "schema", field
 
@@ -418,10 +419,17 @@ def evaluated(bench: Workbench, **changed: object) -> None:
         ({"metric": "mae", "better": "lower"}, {"predict.mae": 0.97}, False),
         ({"metric": "mae", "better": "lower"}, {"predict.mae": 0.96}, True),
         ({}, {"predict.top1": 0.9, "predict.auc": 0.9}, True),
+        ({}, {"predict.top1": MetricRule(minimum=0.97, samples=100)}, False),
+        ({}, {"predict.top1": MetricRule(minimum=0.97, samples=101)}, True),
+        ({}, {"predict.top1": MetricRule(minimum=0.98)}, True),
+        ({}, {"predict.top1": MetricRule(maximum=1.0)}, True),
+        ({"metric": "mae", "better": "lower"}, {"predict.mae": MetricRule(minimum=0.1)}, True),
+        ({"metric": "mae", "better": "lower"}, {"predict.mae": MetricRule(maximum=0.96)}, True),
+        ({"metric": "mae", "better": "lower"}, {"predict.mae": MetricRule(maximum=0.97)}, False),
     ],
 )
 def test_a_metric_that_the_policy_requires(
-    changed: dict[str, object], rules: dict[str, float], refused: bool, bench: Workbench
+    changed: dict[str, object], rules: dict[str, object], refused: bool, bench: Workbench
 ) -> None:
     evaluated(bench, **changed)
     bundle = bench.signed()

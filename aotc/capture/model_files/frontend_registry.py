@@ -7,6 +7,19 @@ from aotc.base.entry_points import load, registered
 from aotc.base.errors import refusal
 from aotc.capture.model_files.frontend_protocol import GROUP, Frontend, Model, ModelFile
 
+_INSTEAD = {
+    **dict.fromkeys((".pt", ".pth"), "export the model with `torch.export.save` to a .pt2 file"),
+    **dict.fromkeys((".h5", ".hdf5"), 'save the model with `model.save("model.keras")`'),
+    **dict.fromkeys((".safetensors", ".npz"), "name a function, and this file as its weights"),
+    ".pb": "import the SavedModel with `aotc import-tensorflow`",
+}
+
+
+def export_hint(path: str) -> str:
+    """Return a hint how to get a model file in place of a file of another kind."""
+    suffix = PurePath(path).suffix
+    return _INSTEAD.get(suffix, "docs/reference/model-files.md says what writes model files")
+
 
 def suffixes() -> tuple[str, ...]:
     """Return the suffixes of files that installed frontends read, sorted, with the dot."""
@@ -22,7 +35,8 @@ def read_model(file: ModelFile, where: str) -> Model:
     suffix = PurePath(file.text).suffix
     if suffix not in suffixes():
         cause, expected = "unsupported-model-file-type", f"one of: {', '.join(suffixes())}"
-        raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected)
+        hint = export_hint(file.text)
+        raise refusal("AOTC-E843", where, file.text, cause=cause, expected=expected, hint=hint)
     try:
         return cast(Frontend, load(registered(GROUP)[suffix.removeprefix(".")])()).read(file)
     except ImportError as error:

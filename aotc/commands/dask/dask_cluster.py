@@ -121,9 +121,8 @@ def connect(url: str, patience: float = PATIENCE_SECONDS) -> DaskCluster:
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False, name="aotc")
     except (OSError, ValueError, RuntimeError, TypeError) as error:
-        raise refusal(
-            "AOTC-E065", f"--executor {url}", f"{type(error).__name__}: {error}"
-        ) from error
+        found = f"{type(error).__name__}: {error}"
+        raise refusal("AOTC-E065", f"--executor {url}", found) from error
     return DaskCluster(client, patience)
 
 

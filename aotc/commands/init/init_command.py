@@ -87,7 +87,7 @@ def init(
 
     \b
     --weights params=model.safetensors    a weights file or checkpoint directory,
-    --weights params=model:init           or a function that returns the values
+    --weights params=model:init           and, or, a function that returns the structure
     --static temperature=1.0              a constant, in TOML
     --like cache=model:empty_cache        a pytree like a function's result
     --input 'image=float32[batch,64]'     an array with named axes
@@ -97,9 +97,9 @@ def init(
     --inputs inputs.npz                   the arrays of a recorded call
     temperature=1.0                       the default in the function's signature
 
-    Then traces the function with the manifest, as a build would. An existing file is never
-    replaced. Where several engines are installed, the manifest lists them, and its first build
-    takes the fastest.
+    Then traces the function with the manifest, as a build would. A file that you wrote or edited
+    is never replaced. Where several engines are installed, the manifest lists them, and its first
+    build takes the fastest.
 
     \b
     aotc init digits.model:predict --weights params=digits/params.safetensors \\
@@ -108,7 +108,7 @@ def init(
     \b
     aotc init net.pt2 --inputs inputs.npz --expected expected.npz
 
-    Exit code 3 if tracing fails; the manifest is written nonetheless, for you to correct.
+    Exit code 3 if tracing fails: edit the manifest, or run the command again, which replaces it.
     """
     from aotc.bundle.write.atomic_files import write_atomically
     from aotc.commands.init.drafting_process import check, draft_manifest
@@ -141,12 +141,13 @@ def init(
             on_stage=lambda stage: on_stage(stage, 0, 0),
             on_output=show,
         )
-        write_atomically(drafted.path, [drafted.text.encode()])
+        write_atomically(drafted.path, [drafted.untraced.encode()])
         try:
             program, notes = check(drafted, lambda stage: on_stage(stage, 0, 0), show)
         except AotcError as error:
             refused = error
         else:
+            write_atomically(drafted.path, [drafted.text.encode()])
             profiles = [
                 label(name, profile.sizes)
                 for name, entry_point in program.entry_points.items()
@@ -155,9 +156,10 @@ def init(
             document = {**_written(drafted), "profiles": profiles, "notes": list(notes)}
             out.result(document, lambda: _print(drafted, len(profiles), notes))
             return 0
-    report_findings(out, refused.findings, refused.exit_code, **_written(drafted))
+    document = {**_written(drafted), "manifest": drafted.untraced}
+    report_findings(out, refused.findings, refused.exit_code, **document)
     if not out.json:
-        warn(f"note: wrote {drafted.path}; correct this or the program, and build")
+        warn(f"note: wrote a draft, {drafted.path}: edit it and build, or run this command again")
     return refused.exit_code
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from aotc.base.errors import finding, raise_if
 from aotc.base.workers.confined_process import ProcessLimits
-from aotc.capture.model_files.frontend_registry import suffixes
+from aotc.capture.model_files.frontend_registry import export_hint, suffixes
 from aotc.config.checkpoint_files import ENDING
 from aotc.config.dtype_names import SHORT_DTYPES
 from aotc.config.field_types import is_function_reference, is_identifier
@@ -71,7 +71,7 @@ class Request:
     Attributes:
         inputs: Arrays by leaf path.
         likes: Functions by parameter.
-        weights: Files, folders or functions by parameter.
+        weights: `source` and `init` by parameter: files or folders, and functions.
         static: Values by parameter.
         dimensions: The smallest and the largest size by name.
         recorded: A recorded call.
@@ -81,7 +81,7 @@ class Request:
     example: str | None
     inputs: Mapping[str, ArrayText]
     likes: Mapping[str, str]
-    weights: Mapping[str, str]
+    weights: Mapping[str, Mapping[str, str]]
     static: Mapping[str, Any]
     dimensions: Mapping[str, tuple[int, int]]
     recorded: RecordedCall | None = None
@@ -108,8 +108,10 @@ def is_model_file(text: str) -> bool:
 
 def _meant(reference: str) -> str:
     """Return a hint for a text that is no reference to a function."""
+    if reference.endswith(".py"):
+        return f"name one of its functions, such as `{PurePath(reference).stem}:predict`"
     if os.path.isfile(reference):  # noqa: PTH113  of a name that is too long, too
-        return f"a model file ends in {', '.join(suffixes())}: model-files.md says what writes it"
+        return export_hint(reference)
     module, _, attribute = reference.rpartition(".")
     meant = f"{module}:{attribute}"
     return f"did you mean `{meant}`?" if is_function_reference(meant) else "name a function"
@@ -152,12 +154,20 @@ def read_request(
                 problems.append(_problem(option, str(error), spell(text), error.hint))
         return found
 
+    stated: dict[str, dict[str, str]] = {}
+    by_kind: dict[str, list[str]] = {"source": [], "init": []}
+    for text in weights:
+        is_function = is_function_reference(text.partition("=")[2])
+        by_kind["init" if is_function else "source"].append(text)
+    for kind, texts in by_kind.items():
+        for name, value in read("--weights", texts, _weights).items():
+            stated.setdefault(name, {})[kind] = value
     request = Request(
         function=function,
         example=example,
         inputs=read("--input", inputs, _array),
         likes=read("--like", likes, _reference),
-        weights=read("--weights", weights, _weights),
+        weights=stated,
         static=read("--static", static, _plain),
         dimensions=read("--dimension", dimensions, _range),
     )
@@ -340,13 +350,13 @@ type Seen = SeenArray | SeenPlain | SeenOther
 class Parameter(Struct, frozen=True):
     """A parameter of the function.
 
-    `annotation` is a jaxtyping annotation as `DTYPE[AXES]`, if any; `example` has the leaves of its
-    value in the example call.
+    `stated` has arrays as `DTYPE[AXES]` by leaf path: that of a jaxtyping annotation, or those of a
+    model file. `example` has the leaves of its value in the example call.
     """
 
     name: str
     has_default: bool
-    annotation: str | None = None
+    stated: dict[str, str] = {}
     example: list[tuple[Steps, Seen]] = []
 
 

@@ -76,7 +76,7 @@ def look(job: Job, progress: Progress) -> Answer:
             Parameter(
                 name=parameter.name,
                 has_default=parameter.default is not parameter.empty,
-                annotation=_annotation(parameter.annotation),
+                stated=_annotated(parameter),
                 example=[*_leaves(values[parameter.name])] if parameter.name in values else [],
             )
             for parameter in signature.parameters.values()
@@ -216,38 +216,40 @@ def _of_file(source: SourceFile) -> Answer:
         raise refusal("AOTC-E080", source.text, found, cause=cause) from error
     ranges: dict[str, tuple[int | None, int | None]] = {}
     names = AxisNames(model)
-    parameters: list[Parameter] = []
+    parameters: dict[str, Parameter] = {}
     donate: list[str] = []
     for path, each in zip(paths_of(model), model.inputs, strict=True):
-        first, *below = path.split("/")
+        first = path.partition("/")[0]
         if each.changes and first not in donate:
             donate.append(first)
         if each.initial is not None:
             continue
-        axes = [str(names.axis(first, *axis)) for axis in enumerate(each.shape)]
+        own = path.replace("/", "_")
+        axes = [str(names.axis(own, *axis)) for axis in enumerate(each.shape)]
         for axis, name in zip(each.shape, axes, strict=True):
             if not isinstance(axis, int):
                 ranges[name] = model.ranges.get(axis or "", (None, None))
         dtype = NARROWER.get(each.dtype, each.dtype).name
-        stated = None if below else f"{dtype}[{','.join(axes)}]"
-        if first not in {parameter.name for parameter in parameters}:
-            parameters.append(Parameter(first, has_default=False, annotation=stated))
+        parameter = parameters.setdefault(first, Parameter(first, has_default=False, stated={}))
+        parameter.stated[path] = f"{dtype}[{','.join(axes)}]"
     sizes = {str(names.renamed.get(name, name)): found for name, found in model.sizes.items()}
-    return Answer(parameters, enable_x64=False, ranges=ranges, sizes=sizes, donate=donate)
+    return Answer([*parameters.values()], False, ranges=ranges, sizes=sizes, donate=donate)
 
 
-def _annotation(annotation: Any) -> str | None:
-    """`Float32[Array, "batch 64"]` of jaxtyping as `float32[batch,64]`; None for anything else.
+def _annotated(parameter: inspect.Parameter) -> dict[str, str]:
+    """`Float32[Array, "batch 64"]` of jaxtyping as `float32[batch,64]`; {} for anything else.
 
     Of several dtypes, such as those of `Float`, the one of 32 bits; axes with names or sizes only.
     https://docs.kidger.site/jaxtyping/api/array/
     """
+    annotation = parameter.annotation
     dtypes, axes = getattr(annotation, "dtypes", None), getattr(annotation, "dim_str", None)
     if not isinstance(dtypes, (list, tuple)) or not isinstance(axes, str):
-        return None
+        return {}
     names = [str(each) for each in dtypes]
     wide = [each for each in names if each.endswith("32")] or names
-    return f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else None
+    text = f"{wide[0]}[{','.join(axes.split())}]" if wide and wide[0] in DTYPES else ""
+    return {parameter.name: text} if text else {}
 
 
 def prepare() -> None:

@@ -26,11 +26,13 @@ from aotc.commands.init.init_request import (
     is_model_file,
     parse_array,
 )
-from aotc.config.field_types import is_function_reference, is_identifier
-from aotc.config.input_specs import WIDE_DTYPES, is_step
+from aotc.config.field_types import is_identifier
+from aotc.config.input_specs import WIDE_DTYPES, InputLeaf, is_step
 from aotc.config.manifest_problem import to_toml, toml_key
+from aotc.config.routing_policies import passing_hint
 from aotc_runtime.base.errors import Finding
 from aotc_runtime.base.suggestions import closest, with_article
+from aotc_runtime.schema.bundle_manifest import DType
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -58,7 +60,7 @@ class Draft:
 
     Attributes:
         function: A reference, or the path of a model file.
-        weights: File or function by weight set.
+        weights: As in a `Request`, by weight set.
         inputs: The value of each parameter under `inputs`.
         ranges: Numbers of the fixtures for arrays of integers, by path.
         is_guessed: Whether no source states one of these.
@@ -73,7 +75,7 @@ class Draft:
     function: str
     targets: tuple[str, ...]
     enable_x64: bool
-    weights: Mapping[str, str]
+    weights: Mapping[str, Mapping[str, str]]
     dimensions: Mapping[str, DimensionDraft]
     inputs: Mapping[str, Any]
     static: Mapping[str, Any]
@@ -99,10 +101,13 @@ def draft(
         UsageError: AOTC-E081 a parameter of which nothing is known, E082 an example that a manifest
             cannot describe, E083 an option for something that the function does not have.
     """
-    reader = _ParameterReader(request)
+    names = _option_names(request, answer)
+    reader = _ParameterReader(request, names)
     reader.read(answer)
     raise_if([*_unknown_parameters(request, answer), *reader.problems])
-    answer = _with_option_names(request, answer)
+    ranges = {names.get(its, its): ends for its, ends in answer.ranges.items()}
+    sizes = {names.get(its, its): found for its, found in answer.sizes.items()}
+    answer = replace(answer, ranges=ranges, sizes=sizes)
     dimensions = _dimensions(request, reader, answer)
     return Draft(
         name=name,
@@ -160,21 +165,21 @@ def _dimensions(
             low, high = stated
             found[name] = DimensionDraft(low, high, (low,) if low == high else "powers_of_two")
         else:
-            size = reader.sizes[name][0] if name in reader.sizes else 1
+            size, _ = reader.sizes.get(name, (reader.recorded.get(name, 1), ""))
             found[name] = _default_dimension(size, *answer.ranges.get(name, (None, None)))
     return found
 
 
-def _with_option_names(request: Request, answer: Answer) -> Answer:
-    """Return ranges and sizes of a model file also by the names that `--input` gives its axes."""
+def _option_names(request: Request, answer: Answer) -> dict[str, str]:
+    """Return the names that `--input` gives axes of a model file, by the file's names."""
     names: dict[str, str] = {}
-    for parameter in answer.parameters:
-        given, own = request.inputs.get(parameter.name), parse_array(parameter.annotation or "")
+    for path, text in ((p, t) for each in answer.parameters for p, t in each.stated.items()):
+        given, own = request.inputs.get(path), parse_array(text)
         if given and own and len(given.shape) == len(own.shape):
-            names |= {str(mine): str(its) for mine, its in zip(given.shape, own.shape, strict=True)}
-    ranges = {mine: answer.ranges[its] for mine, its in names.items() if its in answer.ranges}
-    sizes = {mine: answer.sizes[its] for mine, its in names.items() if its in answer.sizes}
-    return replace(answer, ranges=answer.ranges | ranges, sizes=answer.sizes | sizes)
+            for axis, its in zip(given.shape, own.shape, strict=True):
+                if isinstance(axis, str) and isinstance(its, str):
+                    names[its] = axis
+    return names
 
 
 def _default_dimension(size: int, least: int | None, most: int | None) -> DimensionDraft:
@@ -219,12 +224,14 @@ def entry_point_of(function: str) -> str:
 class _ParameterReader:
     """Collects the content of a manifest from the parameters of a function.
 
-    `sizes` has each dimension's size in the example or the recorded call, with its array;
-    `axes` and `dtypes` are those of all arrays.
+    `names` are those of options for axes of a model file; `sizes` has each dimension's size in the
+    example, with its array, `recorded` that in the recorded call; `axes` and `dtypes` are those of
+    all arrays.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, names: Mapping[str, str]) -> None:
         self.request = request
+        self.names = names
         self.inputs: dict[str, Any] = {}
         self.static = dict(request.static)
         self.ranges: dict[str, list[int]] = {}
@@ -232,6 +239,7 @@ class _ParameterReader:
         self.axes: set[str] = set()
         self.dtypes: set[str] = set()
         self.sizes: dict[str, tuple[int, str]] = {}
+        self.recorded: dict[str, int] = {}
         self.used: set[str] = set()
         self.problems: list[Finding] = []
         self.notes: list[str] = []
@@ -258,10 +266,7 @@ class _ParameterReader:
                 self._maybe_weights(name, example)
             elif stated := self._texts(parameter):
                 self.inputs[name] = _tree(
-                    [
-                        (tuple(path.split("/")[1:]), self._stated(path, array, None))
-                        for path, array in stated.items()
-                    ]
+                    [(_steps(path), self._stated(path, text)) for path, text in stated.items()]
                 )
             elif not parameter.has_default:
                 self._nothing_known(name)
@@ -286,10 +291,16 @@ class _ParameterReader:
             if any(path.startswith(f"{other}/") for other in inputs):
                 found = "a path below another array"
                 self._says(path, "a path of its own", found, "correct the path")
-        if stated:
-            return stated
-        array = parse_array(parameter.annotation) if parameter.annotation else None
-        return {name: array} if array else dict(self._recorded(name))
+        own: dict[str, ArrayText] = {}
+        for path, text in parameter.stated.items():
+            if array := parse_array(text):
+                shape = tuple(self.names.get(str(axis), axis) for axis in array.shape)
+                own[path] = ArrayText(array.dtype, shape)
+        own = own or dict(self._recorded(name))
+        for path, array in stated.items():
+            if array.dtype is None and path in own:
+                stated[path] = ArrayText(own[path].dtype, array.shape)
+        return own | stated if own.keys() >= stated.keys() else stated
 
     def _recorded(self, name: str) -> Iterator[tuple[str, ArrayText]]:
         """Yield the leaves of a parameter that only the arrays of --inputs describe."""
@@ -299,7 +310,6 @@ class _ParameterReader:
             if path.partition("/")[0] == name and array.dtype.kind != "V":
                 shape: list[int | str] = list(array.shape)
                 if call and call.shares_first_axis:
-                    self.sizes.setdefault("batch", (array.shape[0], path))
                     shape[0] = "batch"
                 yield path, ArrayText(array.dtype.name, tuple(shape))
 
@@ -335,7 +345,9 @@ class _ParameterReader:
             self.ranges[path] = [low, high]
         return {"shape": list(shape), "dtype": dtype}
 
-    def _stated(self, path: str, stated: ArrayText, seen: SeenArray | None) -> dict[str, Any]:
+    def _stated(
+        self, path: str, stated: ArrayText, seen: SeenArray | None = None
+    ) -> dict[str, Any]:
         self.used.add(path)
         dtype = stated.dtype or (seen.dtype if seen else None)
         if dtype is None:
@@ -345,9 +357,11 @@ class _ParameterReader:
             dtype = "float32"
         if seen is not None:
             self._check_example(path, stated, seen)
+        recorded = self.request.recorded.arrays.get(path) if self.request.recorded else None
+        if recorded is not None:
+            self.recorded |= dict(zip(map(str, stated.shape), recorded.shape, strict=False))
         low, high = (seen.low, seen.high) if seen else (None, None)
         if low is None and dtype.lstrip("u").startswith("int"):
-            recorded = self.request.recorded.arrays.get(path) if self.request.recorded else None
             if recorded is not None and recorded.size and recorded.dtype.kind in "iu":
                 low, high = int(recorded.min()), int(recorded.max())
             else:
@@ -390,6 +404,9 @@ class _ParameterReader:
             f"--input '{name}=float32[batch,64]', --weights {name}=model.safetensors, "
             f"--static {name}=1.0, or --example package.module:function"
         )
+        if "mask" in name.lower():
+            passed = passing_hint(name, InputLeaf(("batch", "seq"), DType.BOOL))
+            hint = f"--input '{name}=bool[batch,seq]'; {passed} in the manifest"
         where = f"{self.request.function}, parameter {name}"
         self.problems.append(finding("AOTC-E081", where, "", hint=hint))
 
@@ -413,6 +430,11 @@ def _fixed(name: str, value: Any) -> str:
     return f"{name} is fixed to its value in the example{wish}"
 
 
+def _steps(path: str) -> Steps:
+    """Return the keys and indices of a leaf path below its parameter."""
+    return tuple(int(step) if step.isdecimal() else step for step in path.split("/")[1:])
+
+
 def _tree(leaves: Sequence[tuple[Steps, dict[str, Any]]]) -> Any:
     """Return the value of an input from its leaves, each with the steps to it."""
     steps, leaf = leaves[0]
@@ -421,8 +443,8 @@ def _tree(leaves: Sequence[tuple[Steps, dict[str, Any]]]) -> Any:
     below: dict[str | int, list[tuple[Steps, dict[str, Any]]]] = {}
     for (first, *rest), each in leaves:
         below.setdefault(first, []).append((tuple(rest), each))
-    if isinstance(steps[0], int):
-        return [*map(_tree, below.values())]
+    if all(isinstance(key, int) for key in below):
+        return [_tree(each) for _, each in sorted(below.items())]
     return {str(key): _tree(each) for key, each in below.items()}
 
 
@@ -441,9 +463,9 @@ def _lines(draft: Draft) -> Iterator[str]:
         yield 'tune = "auto"  # the fastest of them, measured by the first build'
     if draft.enable_x64:
         yield "enable_x64 = true"
-    for name, source in draft.weights.items():
-        kind = "init" if is_function_reference(source) else "source"
-        yield from ("", f"[weights.{toml_key(name)}]", f"{kind} = {to_toml(source)}")
+    for name, stated in draft.weights.items():
+        yield from ("", f"[weights.{toml_key(name)}]")
+        yield from (f"{kind} = {to_toml(text)}" for kind, text in stated.items())
     for name, dimension in draft.dimensions.items():
         yield from ("", f"[dimensions.{toml_key(name)}]")
         yield f"range = [{dimension.low}, {dimension.high}]  # accepted sizes, both ends included"

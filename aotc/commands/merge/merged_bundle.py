@@ -103,13 +103,10 @@ def check_fixtures(parts: Sequence[TargetPart]) -> Iterator[Finding]:
                 seen.add((place, digest))
                 expected, actual = _arrays(other, before, place), _arrays(part, digest, place)
                 if found := _difference(expected, actual, entry_point.tolerance):
-                    yield finding(
-                        "AOTC-E050",
-                        f"{part.bundle} fixture {place}",
-                        f"{digest}: {found}",
-                        cause="fixtures-of-the-bundles-differ",
-                        expected=f"{before}, as in {other.bundle}",
-                    )
+                    where, shown = f"{part.bundle} fixture {place}", f"{digest}: {found}"
+                    cause = "fixtures-of-the-bundles-differ"
+                    wanted = f"{before}, as in {other.bundle}"
+                    yield finding("AOTC-E050", where, shown, cause=cause, expected=wanted)
 
 
 def _difference(one: dict[str, Array], other: dict[str, Array], tolerance: Tolerance) -> str:

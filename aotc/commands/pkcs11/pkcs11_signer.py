@@ -95,9 +95,8 @@ class TokenKey:
             pkcs11.PinExpired,
             pkcs11.PinLocked,
         ) as error:
-            raise refusal(
-                "AOTC-E019", TOKEN, type(error).__name__, cause="pkcs-11-pin-is-wrong"
-            ) from error
+            found, cause = type(error).__name__, "pkcs-11-pin-is-wrong"
+            raise refusal("AOTC-E019", TOKEN, found, cause=cause) from error
         except pkcs11.PKCS11Error as error:
             found = f"{type(error).__name__} {error}".strip()
             raise refusal("AOTC-E018", TOKEN, found) from error
@@ -176,9 +175,8 @@ def _private_key(session: pkcs11.Session, uri: Pkcs11Uri) -> pkcs11.Object:
         wanted[pkcs11.Attribute.ID] = uri.id
     keys = list(session.get_objects(wanted))
     if len(keys) != 1:
-        raise refusal(
-            "AOTC-E018", TOKEN, f"{len(keys)} matching keys", cause="pkcs-11-private-key-not-found"
-        )
+        found, cause = f"{len(keys)} matching keys", "pkcs-11-private-key-not-found"
+        raise refusal("AOTC-E018", TOKEN, found, cause=cause)
     return keys[0]
 
 

@@ -228,9 +228,8 @@ def parse_cost(text: str, names: Sequence[str]) -> CostModel:
         coefficient < 1 or not {*factors} <= {*names} for coefficient, factors in terms
     ):
         expected = f"{ELEMENTS}, or a sum of products of {', '.join(names)}"
-        raise refusal(
-            "AOTC-E001", "--cost", text, cause="cost-expression-is-invalid", expected=expected
-        )
+        cause = "cost-expression-is-invalid"
+        raise refusal("AOTC-E001", "--cost", text, cause=cause, expected=expected)
     exponents = [[factors.count(name) for name in names] for _, factors in terms]
     coefficients = [float(coefficient) for coefficient, _ in terms]
     return CostModel(text, np.array(exponents), np.array(coefficients))

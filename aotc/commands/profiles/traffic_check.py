@@ -155,24 +155,20 @@ def gate(
     where, padding = f"{checked.space.entry_point} for {checked.target}", checked.served.padding
     if min_coverage is not None and checked.coverage < min_coverage:
         worst, missed = checked.uncovered[0], checked.requests - checked.served.covered
-        yield finding(
-            "AOTC-E971",
-            where,
-            f"{checked.coverage:.6g}: {missed} of {checked.requests} calls without a profile, most "
-            f"often {sizes_text(worst.sizes)} ({worst.reason})",
-            expected=f"at least {min_coverage:.6g} of all calls",
-            hint=_hint(checked),
+        most = f"most often {sizes_text(worst.sizes)} ({worst.reason})"
+        calls = f"{missed} of {checked.requests} calls without a profile, {most}"
+        found, expected = (
+            f"{checked.coverage:.6g}: {calls}",
+            f"at least {min_coverage:.6g} of all calls",
         )
+        yield finding("AOTC-E971", where, found, expected=expected, hint=_hint(checked))
     if max_padding is not None and padding > max_padding:
         worst = checked.padded[0]
         times = "once" if worst.count == 1 else f"{worst.count} times"
-        yield finding(
-            "AOTC-E972",
-            where,
-            f"{padding:.6g}; most of it from {sizes_text(worst.sizes)} padded to "
-            f"{calls_text(worst.served_by)}, {times}",
-            expected=f"at most {max_padding:.6g} elements of padding per element",
-        )
+        source = f"{sizes_text(worst.sizes)} padded to {calls_text(worst.served_by)}, {times}"
+        expected = f"at most {max_padding:.6g} elements of padding per element"
+        found = f"{padding:.6g}; most of it from {source}"
+        yield finding("AOTC-E972", where, found, expected=expected)
 
 
 def _hint(checked: Checked) -> str:

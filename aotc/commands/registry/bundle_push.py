@@ -75,12 +75,13 @@ def push(
     read = opened(source, policy, now)
     root, place, contents = read.root, repository.place, read.contents
     if place.digest and place.digest != read.root_digest:
+        found, wanted = read.root_digest, place.digest
         raise refusal(
             "AOTC-E771",
             str(place),
-            read.root_digest,
+            found,
             cause="digest-does-not-match-the-bundle",
-            expected=place.digest,
+            expected=wanted,
         )
     tag = place.tag or version_name(contents.manifests)
     tagged = _digest_at(repository, tag)
@@ -239,14 +240,11 @@ def _update_referrers_tag(
             if number and has_api:
                 return
             if number:
-                raise refusal(
-                    "AOTC-E775",
-                    f"{repository.where}:{tag}",
-                    "the bundle's own index under the referrers tag",
-                    cause="registry-response-is-invalid",
-                    expected="the referrers API, or a separate referrers tag",
-                    hint="push to a registry that has either",
-                )
+                where, cause = f"{repository.where}:{tag}", "registry-response-is-invalid"
+                found = "the bundle's own index under the referrers tag"
+                expected = "the referrers API, or a separate referrers tag"
+                hint = "push to a registry that has either"
+                raise refusal("AOTC-E775", where, found, cause=cause, expected=expected, hint=hint)
         elif stored is not None:
             try:
                 there = canonical_json.decoder(_Listed).decode(stored.data).manifests or []
@@ -259,12 +257,11 @@ def _update_referrers_tag(
         listed = [*ours, *(each for each in there if each.get("digest") not in digests)]
         index = {"schemaVersion": 2, "mediaType": oci_layout.INDEX_TYPE, "manifests": listed}
         repository.put_manifest(tag, canonical_json.encode(index), oci_layout.INDEX_TYPE)
-    raise refusal(
-        "AOTC-E775",
-        f"{repository.where}:{tag}",
+    found, cause = (
         f"{REFERRERS_TAG_TRIES} attempts overwritten",
-        cause="concurrent-push-to-the-repository",
+        "concurrent-push-to-the-repository",
     )
+    raise refusal("AOTC-E775", f"{repository.where}:{tag}", found, cause=cause)
 
 
 class _Listed(msgspec.Struct):

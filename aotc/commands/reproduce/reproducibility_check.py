@@ -192,13 +192,11 @@ def findings(found: Sequence[Difference], first: str, second: str) -> Iterator[F
     assert found, "root digests differ, so something does"
     for difference in found[:SHOWN_MAX]:
         target = f"{difference.target} " if difference.target else ""
-        yield finding(
-            "AOTC-E940",
-            f"{difference.stage}: {target}{difference.what}",
-            quoted(f"{difference.second} in {second}", difference.lines),
-            expected=f"{difference.first}, as in {first}",
-            hint="start with the earliest stage: later differences follow from it",
-        )
+        where = f"{difference.stage}: {target}{difference.what}"
+        wanted = f"{difference.first}, as in {first}"
+        shown = quoted(f"{difference.second} in {second}", difference.lines)
+        hint = "start with the earliest stage: later differences follow from it"
+        yield finding("AOTC-E940", where, shown, expected=wanted, hint=hint)
     more = len(found) - SHOWN_MAX
     if more > 0:
         hint = "find the cause of the first differences"

@@ -34,9 +34,10 @@ def find_manifest(source: Path, recipe: Recipe) -> Path:
                 return path
             others.append(path)
     found = ", ".join(f"{path}, with another digest" for path in others)
+    cause = "build-manifest-does-not-match" if others else ""
     expected = f"{recipe.manifest} with {recipe.manifest_digest}"
     hint = _checkout(recipe) or "name the directory it was built in with `--source`"
-    raise refusal("AOTC-E942", str(source), found, expected=expected, hint=hint)
+    raise refusal("AOTC-E942", str(source), found, cause=cause, expected=expected, hint=hint)
 
 
 def check_files(

@@ -121,8 +121,8 @@ def _problem(job: CompileJob, result: Result, said: Sequence[str]) -> AotcError:
     assert result.problem is Problem.PROGRAM
     if result.called:
         instead = 'list another engine behind it: engines = ["iree", "xla"]'
-        return refused_calls(job, result.called, "of IREE none", instead)
-    words = result.words or complaint(said) or "no executable"
+        return refused_calls(job, result.called, "", instead)
+    words = result.words or f"IREE: {complaint(said) or 'no executable'}"
     return refusal("AOTC-E916", place_of(job), words)
 
 

@@ -53,7 +53,7 @@ class GraphBackend(WorkerBackend):
         result, said = self._run(job, request)
         if result.problem and result.called:
             instead = f'list another engine behind it: engines = ["{self.platform}", "xla"]'
-            raise refused_calls(job, result.called, f"of {self._engine.name} none", instead)
+            raise refused_calls(job, result.called, "", instead)
         if result.problem:
             raise refusal("AOTC-E916", place_of(job), result.words)
         return executable_of(job, result, said)

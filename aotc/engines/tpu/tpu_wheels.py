@@ -37,12 +37,10 @@ def find() -> tuple[Path, str]:
         hint = f"`pip install --force-reinstall {PLUGIN}=={installed.version}`"
         raise refusal("AOTC-E907", PLUGIN, f"no {LIBRARY} in it", expected=expected, hint=hint)
     if needed and not f"{installed.version}.".startswith(f"{needed}."):
-        raise refusal(
-            "AOTC-E907",
-            PLUGIN,
-            installed.version,
-            cause="compiler-version-does-not-match-jaxlib",
-            expected=expected,
-            hint=f"run `pip install {PLUGIN}=={needed}`",
+        cause, hint = (
+            "compiler-version-does-not-match-jaxlib",
+            f"run `pip install {PLUGIN}=={needed}`",
         )
+        found = installed.version
+        raise refusal("AOTC-E907", PLUGIN, found, cause=cause, expected=expected, hint=hint)
     return library, installed.version

@@ -64,9 +64,8 @@ class KerasFrontend:
 def _require_jax(file: ModelFile) -> None:
     backend = keras_loading.imported().backend.backend()
     if backend != "jax":
-        raise refusal(
-            "AOTC-E843", file.text, backend, cause="keras-uses-another-backend", expected="jax"
-        )
+        cause = "keras-uses-another-backend"
+        raise refusal("AOTC-E843", file.text, backend, cause=cause, expected="jax")
 
 
 def _three_members(archive: Archive) -> Archive:

@@ -80,9 +80,8 @@ class OnnxFrontend:
     def read(self, file: ModelFile) -> Model:
         """Return a model as a function that is evaluated while jax traces; see `Frontend.read`."""
         if file.signature is not None:
-            raise refusal(
-                "AOTC-E845", file.text, shown(file.signature), cause="signature-is-not-supported"
-            )
+            cause = "signature-is-not-supported"
+            raise refusal("AOTC-E845", file.text, shown(file.signature), cause=cause)
         parsed, cut = _without_maps(_parse(file))
         raise_if(_unsupported(file.text, parsed))
         graph, weights = _split(parsed)

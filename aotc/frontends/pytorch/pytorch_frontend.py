@@ -185,13 +185,10 @@ def _check_sizes(
 
 def _other_sizes(where: str, spec: ModelInput, meta: TensorMeta, value: Any) -> None:
     related = any(symbols_in(size) and symbol_of(size) is None for size in meta.sizes)
-    raise refusal(
-        "AOTC-E846",
-        where,
-        f"{spec.name} {list(value.shape)}",
-        expected=f"{spec.name} [{', '.join(map(described, meta.sizes))}]",
-        hint="list the profiles of the entry point whose sizes fit each other, such as "
+    hint = (
+        "list the profiles of the entry point whose sizes fit each other, such as "
         "profiles = [{ a = 2, b = 3 }], or state multiple_of for a dimension"
-        if related
-        else None,
     )
+    found = f"{spec.name} {list(value.shape)}"
+    expected = f"{spec.name} [{', '.join(map(described, meta.sizes))}]"
+    raise refusal("AOTC-E846", where, found, expected=expected, hint=hint if related else None)

@@ -140,21 +140,17 @@ def function_of(plan: Plan, where: str, outside: Mapping[str, str]) -> Function:
             except Unsupported as error:
                 raise _refusal(step, where, str(error)) from error
             except Exception as error:
-                raise _refusal(
-                    step, where, f"{type(error).__name__}: {first_line(error)}"
-                ) from error
+                found = f"{type(error).__name__}: {first_line(error)}"
+                raise _refusal(step, where, found) from error
         return [values.resolve(output) for output in plan.outputs]
 
     return run
 
 
 def _refusal(step: Step, where: str, found: str) -> AotcError:
-    return refusal(
-        "AOTC-E844",
-        f"{where}: {step.line or f'node {step.name}'}",
-        f"{step.target}: {found}",
-        hint="write this line in another way, or export with fixed sizes",
-    )
+    place = f"{where}: {step.line or f'node {step.name}'}"
+    hint = "write this line in another way, or export with fixed sizes"
+    return refusal("AOTC-E844", place, f"{step.target}: {found}", hint=hint)
 
 
 def _run(step: Step, values: Values, plan: Plan, where: str) -> None:

@@ -76,12 +76,8 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
     length = int.from_bytes(data[:8], "little")
     if length > limits.TENSOR_HEADER_BYTES_MAX or 8 + length > len(data):
         limit = min(limits.TENSOR_HEADER_BYTES_MAX, len(data) - 8)
-        raise refusal(
-            "AOTC-E131",
-            where,
-            f"a header of {length} bytes",
-            expected=f"a header of at most {limit} bytes",
-        )
+        found, expected = f"a header of {length} bytes", f"a header of at most {limit} bytes"
+        raise refusal("AOTC-E131", where, found, expected=expected)
     header = bytes(data[8 : 8 + length])
     entries, extended = _entries(header, where)
     begin, size = 8 + length, len(data) - 8 - length
@@ -106,9 +102,8 @@ def read_tensors(data: memoryview, *, where: str) -> dict[str, TensorInfo]:
             expected = f"{wanted} bytes for {entry.dtype}{list(entry.shape)}"
             raise refusal("AOTC-E132", f"{where} {name}", f"{end - start} bytes", expected=expected)
         if start != position:
-            raise refusal(
-                "AOTC-E133", f"{where} {name}", f"offset {start}", expected=f"offset {position}"
-            )
+            expected = f"offset {position}"
+            raise refusal("AOTC-E133", f"{where} {name}", f"offset {start}", expected=expected)
         position = end
         shape = entry.shape
         if name in extended:

@@ -124,6 +124,14 @@ class SizeLimits(_Table, frozen=True):
     blobs: Annotated[int, Meta(ge=1, le=limits.BLOBS_MAX)] | None = None
 
 
+class MetricRule(_Table, frozen=True, kw_only=False):
+    """The worst accepted value of a metric, `minimum` or `maximum`, over at least `samples`."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    samples: Annotated[int, Meta(ge=1)] = 1
+
+
 class Channel(_Table, frozen=True):
     """The deployment channel, for `aotc verify --channel`; a load does not read it.
 
@@ -147,9 +155,8 @@ class TrustPolicy(_Table, frozen=True):
     state finite numbers, whose NaN and infinities nothing has compared; None allows them.
     `references` is the required form of a reference to a registry; None allows tags. If one of
     `timestamp_authorities` states when a signature was made, the signing key is checked at that
-    time. `metrics` has the least value that every target must have been evaluated with, or the
-    largest where less is better. `precisions` are those of weights as the bundle holds them, and
-    in which calls round the other factors of products; None allows any.
+    time. `metrics` are the worst that a target may have been evaluated with. `precisions` are those
+    of weights as the bundle holds them, and in which calls round other factors; None allows any.
     """
 
     schema: Annotated[int, Meta(ge=1, le=1)]
@@ -168,7 +175,7 @@ class TrustPolicy(_Table, frozen=True):
     revoked: Revoked = Revoked()
     accepts: Accepts = Accepts()
     limits: SizeLimits = SizeLimits()
-    metrics: dict[RequiredMetric, float] = {}
+    metrics: dict[RequiredMetric, float | MetricRule] = {}
     precisions: Annotated[tuple[AcceptedPrecision, ...], Meta(min_length=1)] | None = None
     channel: Channel | None = None
 

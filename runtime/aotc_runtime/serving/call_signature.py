@@ -32,7 +32,7 @@ def bind(
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
-        found, hint = _found(error, signature, kwargs), _hint(signature, len(args), kwargs, spec)
+        found, hint = _found(error, signature, kwargs), _hint(signature, args, kwargs, spec)
         raise refusal("AOTC-E601", name, found, expected=f"{name}{signature}", hint=hint) from error
     return [bound.arguments[parameter] for parameter in signature.parameters]
 
@@ -46,14 +46,16 @@ def _found(error: TypeError, signature: inspect.Signature, kwargs: dict[str, Any
 
 
 def _hint(
-    signature: inspect.Signature, positional: int, kwargs: dict[str, Any], spec: EntryPoint
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any], spec: EntryPoint
 ) -> str:
+    by_position = sum(p.kind is not p.KEYWORD_ONLY for p in signature.parameters.values())
     unknown = [name for name in kwargs if name not in signature.parameters]
-    masks = [name for name in unknown if name in masks_and_lengths(spec)]
-    if masks:
+    by_loader = sorted(masks_and_lengths(spec))
+    masks = [name for name in unknown if name in by_loader]
+    if masks := masks or by_loader * (len(args) > by_position):
         return f"leave out {' and '.join(masks)}, which the loader passes"
     plain = "pass the parameters by position or by name"
-    left = [name for name in [*signature.parameters][positional:] if name not in kwargs]
+    left = [name for name in [*signature.parameters][len(args) :] if name not in kwargs]
     if len(unknown) == len(left) == 1:
         return f"did you mean `{left[0]}`?"
     return did_you_mean(unknown[0], left, plain) if unknown else plain

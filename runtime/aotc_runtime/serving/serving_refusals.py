@@ -49,12 +49,8 @@ def other_tensors(where: str, declared: Sequence[Tensor], found: Sequence[Tensor
     """Return the error (AOTC-E117) for weights whose tensors are not those of the manifest."""
     pairs = enumerate(zip_longest(declared, found))
     place, (wanted, given) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
-    return refusal(
-        "AOTC-E117",
-        f"{where}, tensor {place + 1}",
-        _tensor_text(given),
-        expected=_tensor_text(wanted),
-    )
+    expected, shown = _tensor_text(wanted), _tensor_text(given)
+    return refusal("AOTC-E117", f"{where}, tensor {place + 1}", shown, expected=expected)
 
 
 def _tensor_text(tensor: Tensor | None) -> str:

@@ -170,12 +170,9 @@ def _check_runs(
     found = [(run.label, run.executable, run.fixture) for run in certificate.fixtures]
     if certificate.outcome == PASSED and (len(found) != len(wanted) or {*found} != wanted):
         differing = sorted({*found} ^ wanted) or sorted(found)
-        yield finding(
-            "AOTC-E414",
-            f"{where} {differing[0][0]}",
-            f"{len({*found} & wanted)} of the bundle's fixtures, {len(found)} in all",
-            expected=f"the bundle's {len(wanted)} fixtures and executables",
-        )
+        shown = f"{len({*found} & wanted)} of the bundle's fixtures, {len(found)} in all"
+        expected = f"the bundle's {len(wanted)} fixtures and executables"
+        yield finding("AOTC-E414", f"{where} {differing[0][0]}", shown, expected=expected)
 
 
 def _runs_of(manifest: BundleManifest) -> Iterable[tuple[str, str, str]]:

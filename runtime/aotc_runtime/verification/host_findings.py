@@ -83,14 +83,10 @@ def newer_modules(manifest: BundleManifest, host: HostFacts) -> Iterator[Finding
             continue
         needs = entry_point.symbolic.stablehlo
         if reads is not None and version_numbers(needs) > reads:
-            yield Finding(
-                "AOTC-E404",
-                f"{place(manifest)}, {name}",
-                f"StableHLO {needs}",
-                f"StableHLO {'.'.join(map(str, reads))} with jaxlib {host.jaxlib}",
-                "install a newer jaxlib, or build with an older one",
-                TITLES["AOTC-E404"],
-            )
+            where, expected = f"{place(manifest)}, {name}", f"StableHLO {needs}"
+            found = f"StableHLO {'.'.join(map(str, reads))} with jaxlib {host.jaxlib}"
+            hint = "install a newer jaxlib, or build with an older one"
+            yield Finding("AOTC-E404", where, expected, found, hint, TITLES["AOTC-E404"])
 
 
 def newer_format(manifest: BundleManifest, host: HostFacts) -> Finding:
@@ -217,14 +213,11 @@ def missing_target(
     manifests: Mapping[str, BundleManifest], wanted: str, absent: Sequence[str]
 ) -> Finding:
     """AOTC-E505 for a target that is not there: left out of this copy, or never in the bundle."""
+    expected = "one of: " + ", ".join(sorted(manifests))
     if wanted in absent:
-        expected, cause = (
-            "one of: " + ", ".join(sorted(manifests)),
-            "target-was-left-out-of-this-copy",
-        )
+        cause = "target-was-left-out-of-this-copy"
         return finding("AOTC-E505", "target", wanted, cause=cause, expected=expected)
     from aotc_runtime.base.suggestions import did_you_mean
 
-    expected = "one of: " + ", ".join(sorted(manifests))
     hint = did_you_mean(wanted, manifests, "choose one that `aotc inspect` lists")
     return finding("AOTC-E505", "target", wanted, expected=expected, hint=hint)

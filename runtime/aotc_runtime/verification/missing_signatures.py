@@ -36,17 +36,13 @@ def reasons(
     AOTC-E301 unsigned, E302 signed by none of the policy's keys, E311 and E312 keys whose
     signatures do not count, E304 too few. `keys` are the policy's, by id.
     """
+    expected = f"a signature by {_names(keys.values())}"
     if not seen.count:
-        expected = f"a signature by {_names(keys.values())}"
         yield finding("AOTC-E301", where, "", expected=expected)
         return
     if not seen.found and not seen.expired and not seen.other_statements:
-        yield finding(
-            "AOTC-E302",
-            where,
-            "signatures by keys " + ", ".join(sorted(seen.unknown_key_ids)),
-            expected=f"a signature by {_names(keys.values())}",
-        )
+        found = "signatures by keys " + ", ".join(sorted(seen.unknown_key_ids))
+        yield finding("AOTC-E302", where, found, expected=expected)
         return
     holders = {keys[id].holder for id in seen.found}
     # Another key of somebody who has accepted would not make them more.

@@ -1,6 +1,5 @@
 """Trust policies: read from their file, checked, and their keys."""
 
-import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -136,9 +135,8 @@ def _check_fields(policy: TrustPolicy, file: PolicyFile) -> Iterator[Finding]:
         yield _said().problem("keys", file.place("keys"), "neither")
     if policy.binds_builders() and not any(policy.speakers()):
         yield _said().problem("builders", file.place("keys"), "builders = [], everywhere")
-    for name, limit in policy.metrics.items():
-        if not -math.inf < limit < math.inf:
-            yield _said().problem("metrics", file.place("metrics", name), str(limit))
+    if policy.metrics:
+        yield from _said().check_metric_rules(policy, file.place)
     if policy.minimum_version:
         from aotc_runtime.verification.bundle_versions import version_key
 

@@ -1,13 +1,14 @@
-"""Errors of trust policies. Imported when there is one, or a threshold above 1."""
+"""Errors of trust policies. Imported when there is one, a metric, or a threshold above 1."""
 
+import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from aotc_runtime.base.errors import Finding, finding
 from aotc_runtime.base.suggestions import did_you_mean
 from aotc_runtime.schema.bundle_manifest import BundleManifest
-from aotc_runtime.schema.trust_policy import TrustPolicy
+from aotc_runtime.schema.trust_policy import MetricRule, TrustPolicy
 from aotc_runtime.verification.public_keys import PublicKey
 
 _WRITE_ONE = "write a policy with `aotc trust init --key KEY.pub --name NAME`"
@@ -28,7 +29,10 @@ _WORDS = {
         "a key that may describe a build",
         "name its builders, or leave `builders` out of all keys",
     ),
-    "metrics": ("a finite number", "set it to the worst value that may be deployed"),
+    "metrics": (
+        "a finite number, or one of minimum and maximum",
+        "set it to the worst value that may be deployed",
+    ),
     "minimum_version": (
         'a version such as "1.0.0" or "1.2.0-rc1"',
         "set it to the oldest version that may be loaded",
@@ -94,6 +98,16 @@ def check_threshold(
         counted += " and identities" if policy.identities else ""
         expected, cause = f"at most {len(holders)} {counted}", "trust-threshold-is-unreachable"
         yield finding("AOTC-E309", where, str(policy.threshold), cause=cause, expected=expected)
+
+
+def check_metric_rules(policy: TrustPolicy, place: Callable[..., str]) -> Iterator[Finding]:
+    """Yield AOTC-E309 for each metric without one finite limit; `place` is that of a key."""
+    for name, rule in policy.metrics.items():
+        limits = (rule.minimum, rule.maximum) if isinstance(rule, MetricRule) else (rule, None)
+        stated = [limit for limit in limits if limit is not None]
+        if len(stated) != 1 or not math.isfinite(stated[0]):
+            found = " and ".join(map(str, stated)) or "neither"
+            yield problem("metrics", place("metrics", name), found)
 
 
 def _as_it_looks(text: str) -> str:

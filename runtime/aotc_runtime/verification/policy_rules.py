@@ -24,7 +24,13 @@ from aotc_runtime.schema.bundle_manifest import (
 )
 from aotc_runtime.schema.fallback_policies import policies_of
 from aotc_runtime.schema.host_facts import NOT_INSTALLED, VERSION, HostFacts
-from aotc_runtime.schema.trust_policy import FALLBACK_UNSTATED, Accepts, SizeLimits, TrustPolicy
+from aotc_runtime.schema.trust_policy import (
+    FALLBACK_UNSTATED,
+    Accepts,
+    MetricRule,
+    SizeLimits,
+    TrustPolicy,
+)
 from aotc_runtime.verification.bundle_contents import roles_of
 from aotc_runtime.verification.bundle_versions import version_key
 from aotc_runtime.verification.rare_consistency import precisions_of
@@ -45,16 +51,11 @@ def check_limits(
     """
     sizes = {digest: len(source.blob(digest) or b"") for digest in source.digests()} | dict(unread)
     largest = max(sizes, key=lambda digest: (sizes[digest], digest), default="")
+    whole, one = source.name, f"{source.name} {largest}"
     measured = (
-        ("blobs", source.name, limits.blobs, len(sizes), "blobs"),
-        ("bundle_bytes", source.name, limits.bundle_bytes, sum(sizes.values()), "bytes in blobs"),
-        (
-            "blob_bytes",
-            f"{source.name} {largest}",
-            limits.blob_bytes,
-            sizes.get(largest, 0),
-            "bytes",
-        ),
+        ("blobs", whole, limits.blobs, len(sizes), "blobs"),
+        ("bundle_bytes", whole, limits.bundle_bytes, sum(sizes.values()), "bytes in blobs"),
+        ("blob_bytes", one, limits.blob_bytes, sizes.get(largest, 0), "bytes"),
     )
     for name, where, limit, found, unit in measured:
         if limit is not None and found > limit:
@@ -97,9 +98,8 @@ def check_identity(manifest: BundleManifest, policy: TrustPolicy) -> Iterator[Fi
     """Verification step 7: AOTC-E306 name, E307 version."""
     # Names have no wildcards, so an equal pattern has none, and none has to be compiled.
     if manifest.name != policy.name and not fnmatch.fnmatchcase(manifest.name, policy.name):
-        yield finding(
-            "AOTC-E306", f"{manifest.name} {manifest.version}", manifest.name, expected=policy.name
-        )
+        where = f"{manifest.name} {manifest.version}"
+        yield finding("AOTC-E306", where, manifest.name, expected=policy.name)
     if policy.minimum_version:
         yield from check_version(manifest, policy.minimum_version)
 
@@ -137,16 +137,16 @@ def check_numerics(manifests: Iterable[BundleManifest], policy: TrustPolicy) -> 
 
 
 def check_metrics(
-    manifests: Iterable[BundleManifest], required: Mapping[str, float]
+    manifests: Iterable[BundleManifest], required: Mapping[str, float | MetricRule]
 ) -> Iterator[Finding]:
     """Verification step 7: AOTC-E337, for every target without a metric that is good enough.
 
     Args:
         manifests: Of every target.
-        required: The least value, or the largest where less is better, by entry point and metric.
+        required: By entry point and metric; a number is a limit in the metric's own direction.
     """
     for manifest in manifests:
-        for name, limit in required.items():
+        for name, stated in required.items():
             owner, _, metric = name.partition(".")
             entry_point = manifest.entry_points.get(owner)
             known = (entry_point.evaluations or ()) if entry_point else ()
@@ -159,16 +159,22 @@ def check_metrics(
                 continue
             if found is None or not isinstance(found.result, EvaluationRan):
                 missing = f"no {metric}" if found is None else f"{metric} was not evaluated"
-                expected = f"{limit!r} ({name})"
                 cause = "metric-was-not-recorded"
-                yield finding("AOTC-E337", where, missing, cause=cause, expected=expected)
+                yield finding("AOTC-E337", where, missing, cause=cause, expected=name)
                 continue
+            rule = stated if isinstance(stated, MetricRule) else MetricRule(stated, stated)
             value, is_lower = float(found.result.value), found.better == "lower"
-            if not (value <= limit if is_lower else value >= limit):
-                expected = f"{'at most' if is_lower else 'at least'} {limit!r} ({name})"
-                yield finding(
-                    "AOTC-E337", where, f"{metric} {found.result.value}", expected=expected
-                )
+            limit = rule.maximum if is_lower else rule.minimum
+            if limit is None:
+                cause, least = "limit-is-on-the-wrong-side", "maximum" if is_lower else "minimum"
+                yield finding("AOTC-E337", where, metric, cause=cause, expected=f"{least} ({name})")
+            elif (
+                not (value <= limit if is_lower else value >= limit) or found.samples < rule.samples
+            ):
+                wanted = f"{'at most' if is_lower else 'at least'} {limit!r}"
+                expected = f"{wanted} over at least {rule.samples} samples ({name})"
+                shown = f"{metric} {found.result.value} over {found.samples} samples"
+                yield finding("AOTC-E337", where, shown, expected=expected)
 
 
 def check_precisions(

@@ -81,7 +81,7 @@ type _Problem = tuple[KeyPath, str, str, str]
 
 
 def _problems(value: Any, wanted: inspect.Type, path: KeyPath) -> Iterator[_Problem]:
-    wanted = _plain(wanted)
+    wanted = _plain(wanted, value)
     if isinstance(wanted, inspect.StructType) and isinstance(value, Mapping):
         yield from _table_problems(value, wanted, path)
     elif (
@@ -121,13 +121,16 @@ def _table_problems(
             yield (*path, name), f"the key `{name}`", "no such key", f"add `{name} = …`"
 
 
-def _plain(wanted: inspect.Type) -> inspect.Type:
-    """Return a type without metadata and without None, which TOML does not have."""
+def _plain(wanted: inspect.Type, value: Any = None) -> inspect.Type:
+    """Return a type without metadata and without None; of a value or a table, the one it is for."""
     while isinstance(wanted, inspect.Metadata | inspect.UnionType):
         if isinstance(wanted, inspect.Metadata):
             wanted = wanted.type
         else:
-            wanted = next(each for each in wanted.types if not isinstance(each, inspect.NoneType))
+            types = [each for each in wanted.types if not isinstance(each, inspect.NoneType)]
+            is_table = isinstance(value, Mapping)
+            types.sort(key=lambda each: isinstance(each, inspect.StructType) is not is_table)
+            wanted = types[0]
     return wanted
 
 

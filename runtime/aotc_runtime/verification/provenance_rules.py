@@ -102,10 +102,7 @@ def _check_sources(provenance: Provenance, policy: TrustPolicy, where: str) -> I
     for source in sources:
         digests = [f"{algorithm}:{value}" for algorithm, value in sorted(source.digest.items())]
         if not accepted.intersection(digests):
-            yield finding(
-                "AOTC-E317",
-                f"{where} {source.name or source.uri}".rstrip(),
-                " ".join(digests),
-                expected="a digest under accepts.sources",
-                hint="deploy a build of accepted sources, or review this one and add its digest",
-            )
+            place, found = f"{where} {source.name or source.uri}".rstrip(), " ".join(digests)
+            expected = "a digest under accepts.sources"
+            hint = "deploy a build of accepted sources, or review this one and add its digest"
+            yield finding("AOTC-E317", place, found, expected=expected, hint=hint)

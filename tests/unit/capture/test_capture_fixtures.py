@@ -93,6 +93,12 @@ def test_hint_for_a_64_bit_recording_names_enable_x64(
     assert (refusal.hint == narrowed) is is_narrowed
 
 
+def test_a_mask_that_no_file_records_is_told_to_be_passed(capture: Capture) -> None:
+    manifest = BATCHED.replace("float32", "bool") + FIXTURES + 'file = "x.npz"'
+    refusal = capture(IDENTITY, manifest, files={"x.npz": npz(y=np.zeros(3))}).refusal
+    assert '`out_of_profile.batch = { policy = "pad", mask = "x" }`' in refusal.hint
+
+
 def test_random_integers_need_a_range(capture: Capture) -> None:
     refusal = capture(IDENTITY, INTEGERS).refusal
     assert (refusal.code, key_path(refusal)) == ("AOTC-E831", "entry_points.f.fixtures.ranges")

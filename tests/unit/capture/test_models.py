@@ -11,6 +11,7 @@ import pytest
 from capturing import Capture, key_path, npz
 from jax import export
 
+from aotc.capture.model_files.frontend_registry import export_hint
 from aotc.check.trial_records import read_arrays
 from aotc_runtime.formats.safetensors_reader import read_tensors
 
@@ -157,6 +158,14 @@ def test_entry_points_may_share_a_weights_set(capture: Capture, files: dict[str,
 def changed(old: str, new: str) -> str:
     assert old in MANIFEST
     return MANIFEST.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [("state.pt", "torch.export.save"), ("w.npz", "weights"), ("m.dat", "model-files.md")],
+)
+def test_a_file_of_another_kind_is_answered_with_what_to_use(path: str, instead: str) -> None:
+    assert instead in export_hint(path)
 
 
 def misfits() -> Iterator[tuple[str, str, str]]:

@@ -21,6 +21,7 @@ from aotc_runtime.schema.manifest_labels import sizes_text
 from aotc_runtime.schema.size_expressions import parse_expression, parse_relation
 from aotc_runtime.schema.tensor_text import data_text
 
+PROFILES_SHOWN = 4
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 Sizes = dict[str, int]
@@ -64,15 +65,12 @@ def check_accepted(
             expected = f"{rule.minimum} to {rule.maximum}"
             findings.append(finding("AOTC-E613", where, str(size), expected=expected))
         elif size % rule.multiple_of:
-            findings.append(
-                finding(
-                    "AOTC-E613",
-                    where,
-                    str(size),
-                    cause="size-is-not-an-accepted-multiple",
-                    expected=f"a multiple of {rule.multiple_of}",
-                )
+            cause, expected = (
+                "size-is-not-an-accepted-multiple",
+                f"a multiple of {rule.multiple_of}",
             )
+            multiple = finding("AOTC-E613", where, str(size), cause=cause, expected=expected)
+            findings.append(multiple)
     for text in spec.relations:
         relation = parse_relation(text)
         if relation.names() <= sizes.keys() and not relation.holds(sizes):
@@ -87,21 +85,22 @@ def no_profile(
 ) -> AotcError:
     """Return the error (AOTC-E611) for sizes that are accepted and that nothing serves."""
     policies = ", ".join(f"{policy.value} in {d}" for d, policy in policies_of(spec).items())
-    profiles = "; ".join(sizes_text(profile.sizes) or "fixed shapes" for profile in spec.profiles)
+    near = sorted(
+        spec.profiles, key=lambda p: sum(abs(p.sizes.get(d, s) - s) for d, s in sizes.items())
+    )
+    shown = [sizes_text(profile.sizes) or "fixed shapes" for profile in near[:PROFILES_SHOWN]]
+    head = f"{len(near)} profiles, nearest" if len(near) > PROFILES_SHOWN else "the profiles"
     asked = sizes_text(sizes)
     given = ", ".join(
         f"{tensor.path} {tensor.dtype.value}{list(shape)}"
         for tensor, shape in zip(tensors, shapes, strict=True)
         if any(isinstance(axis, str) for axis in tensor.shape)
     )
-    return refusal(
-        "AOTC-E611",
-        name,
-        f"{asked} ({given})" if asked else given,
-        expected=f"one of the profiles {profiles}; other sizes: "
-        + (policies or OutOfProfilePolicy.FAIL.value),
-        hint=f"call with a profile's sizes, or {_otherwise(spec, sizes)} and rebuild",
-    )
+    found = f"{asked} ({given})" if asked else given
+    otherwise = policies or OutOfProfilePolicy.FAIL.value
+    expected = f"one of {head} {'; '.join(shown)}; other sizes: {otherwise}"
+    hint = f"call with a profile's sizes, or rebuild {_otherwise(spec, sizes)}"
+    return refusal("AOTC-E611", name, found, expected=expected, hint=hint)
 
 
 def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
@@ -110,7 +109,7 @@ def _otherwise(spec: EntryPoint, sizes: Sizes) -> str:
     # The others have a size of some profile, and may be served as they are.
     unknown = [d for d in failing if all(p.sizes.get(d) != sizes.get(d) for p in spec.profiles)]
     stated = ", ".join(f'out_of_profile.{dimension} = "pad"' for dimension in unknown or failing)
-    return "add this one to `profiles`" + f" or state {stated}," * bool(stated)
+    return "with these in `profiles`" + f", or with {stated}" * bool(stated)
 
 
 def _impossible(
@@ -163,14 +162,11 @@ def _other_axes(
                 continue
             expression = parse_expression(wanted)
             if expression.names() <= sizes.keys() and expression.value(sizes) != size:
-                yield finding(
-                    "AOTC-E612",
-                    f"{name} {tensor.path}",
-                    f"{tensor.dtype.value}{list(shape)}",
-                    cause="inputs-disagree-on-a-dimension",
-                    expected=f"axis {axis} of {expression.value(sizes)}: {wanted} at "
-                    f"{sizes_text(sizes)}",
-                )
+                where, found = f"{name} {tensor.path}", f"{tensor.dtype.value}{list(shape)}"
+                text = f"{wanted} at {sizes_text(sizes)}"
+                expected = f"axis {axis} of {expression.value(sizes)}: {text}"
+                cause = "inputs-disagree-on-a-dimension"
+                yield finding("AOTC-E612", where, found, cause=cause, expected=expected)
 
 
 def _disagreement(name: str, dimension: str, users: Sequence[tuple[str, int]]) -> Finding:

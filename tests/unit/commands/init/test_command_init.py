@@ -73,6 +73,10 @@ def tuple_example():
     return ((np.ones(3, np.float32), np.ones(2, np.float32)),)
 
 
+def masked(mask):
+    return mask
+
+
 def make_state():
     return (jnp.ones(3), jnp.ones(2))
 
@@ -193,8 +197,12 @@ def test_described_function_becomes_a_traceable_manifest(run: Run, tmp_path: Pat
     assert entry_point["inputs"] == {"image": {"shape": ["batch", 4], "dtype": "float32"}}
 
 
-@pytest.mark.parametrize("name", ["w.npz", "checkpoint"])
-def test_weights_files_and_folders_are_sources(run: Run, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "init"), [("w.npz", {}), ("checkpoint", {"init": "program:weights"})]
+)
+def test_weights_files_and_folders_are_sources(
+    run: Run, tmp_path: Path, name: str, init: dict[str, str]
+) -> None:
     tensors = {"w": np.ones((4, 3), np.float32)}
     np.savez(tmp_path / "w.npz", **tensors)  # type: ignore[arg-type]
     (tmp_path / "checkpoint").mkdir()
@@ -204,10 +212,11 @@ def test_weights_files_and_folders_are_sources(run: Run, tmp_path: Path, name: s
     (tmp_path / "manifests" / "program.py").write_text(PROGRAM)
     output = "manifests/program.toml"
     options = (f"--weights=params={name}", "--input=image=float32[batch,4]", "--static=mode='a'")
-    done = run("init", "program:predict", *options, "-o", output, "--json")
+    also = [f"--weights=params={function}" for function in init.values()]
+    done = run("init", "program:predict", *options, *also, "-o", output, "--json")
     assert done.exit_code == 0, done.stdout
     manifest = read(tmp_path / output)
-    assert manifest["weights"] == {"params": {"source": f"../{name}"}}
+    assert manifest["weights"] == {"params": {"source": f"../{name}", **init}}
     assert manifest["entry_points"]["predict"]["tolerance"] == {"rtol": 1e-5, "atol": 1e-5}
 
 
@@ -317,7 +326,10 @@ TOLD = {
         (":predict --input=image=f32[3] --static=image=1", "parameter described twice"),
         (":predict --input=image=f32[3] --input=image=f32[4]", "one value for image"),
     ],
-    "AOTC-E081": [(":predict", "parameter image")],
+    "AOTC-E081": [
+        (":predict", "parameter image"),
+        (":masked", '`out_of_profile.seq = { policy = "pad", mask = "mask" }`'),
+    ],
     "AOTC-E082": [
         (":predict --example=program:broken", "no data today"),
         (":predict --example=program:too_many", "3 values"),
@@ -329,7 +341,7 @@ TOLD = {
         (f"{NESTED} --input=tokens=[a]", "axes that fit the example's shape [3, 4]"),
         (f"{NESTED} --input=tokens=[a,a]", "a=3, as in tokens"),
         (f"{NESTED} --input=batch/y=[a]", "an array of the example"),
-        (":annotated --input=image=[a]", "a dtype"),
+        (":predict --input=image=[a]", "a dtype"),
     ],
 }
 """By code: what follows the name of the module, and what is said."""
@@ -347,7 +359,7 @@ def test_undescribable_is_refused(drafting: Drafting, code: str, arguments: str,
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "code", "says"),
     [
-        (["program.py"], 2, "AOTC-E080", ".onnx, .pt2"),
+        (["program.py"], 2, "AOTC-E080", "`program:predict`"),
         (["program:annotated", "--input=imgae=f32[3]"], 2, "AOTC-E083", "did you mean `image`?"),
         (["program:nope"], 3, "AOTC-E820", ""),
         (["program:annotated", "--target=cpu-x86-64-v9"], 3, "AOTC-E811", ""),
@@ -362,17 +374,19 @@ def test_nothing_is_written_for_what_is_refused(
     assert not list(tmp_path.glob("*.toml"))
 
 
-def test_an_existing_file_is_never_replaced(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "program.toml").write_text("mine")
+def test_a_draft_that_does_not_trace_is_replaced_until_it_is_edited(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "program.toml"
+    for size in (4, 5):
+        done = run("init", "program:branches", f"--input=x=f32[{size}]", "--json")
+        assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
+        assert done.document["manifest"] == path.read_text()
+        assert f"shape = [{size}]" in path.read_text()
+    path.write_text(path.read_text() + "# mine")
     done = run("init", "program:annotated")
     assert (done.exit_code, done.codes) == (2, ["AOTC-E084"])
-    assert (tmp_path / "program.toml").read_text() == "mine"
-
-
-def test_untraceable_program_leaves_a_manifest(run: Run, tmp_path: Path) -> None:
-    done = run("init", "program:branches", "--input=x=f32[4]", "--json")
-    assert (done.exit_code, done.document["findings"][0]["code"]) == (3, "AOTC-E826")
-    assert done.document["manifest"] == (tmp_path / "program.toml").read_text()
+    assert path.read_text().endswith("# mine")
 
 
 @pytest.mark.parametrize("name", ["a.b", 'we ird"', "größe"])

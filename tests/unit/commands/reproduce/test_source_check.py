@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from aotc.base.errors import ReproducibilityError
 from aotc.commands.reproduce import source_check
 from aotc.commands.reproduce.build_recipe import Recipe
-from aotc.commands.reproduce.source_check import check_files, read_elsewhere
+from aotc.commands.reproduce.source_check import check_files, find_manifest, read_elsewhere
 from aotc_runtime.base.digest import sha256
 from tests.conftest import manifest_of
 
@@ -56,6 +57,9 @@ def test_another_manifest_names_no_files(source: Path) -> None:
     found = list(check_files(manifest, source, recipe(files), None))
     assert [finding.code for finding in found] == ["AOTC-E942", "AOTC-E943"]
     assert found[1].found.startswith("a path that leads out")
+    with pytest.raises(ReproducibilityError) as refused:
+        find_manifest(source, recipe(files))
+    assert refused.value.findings[0].title == found[0].title == "build manifest does not match"
 
 
 def test_module_elsewhere_is_found_by_its_digest(source: Path) -> None:

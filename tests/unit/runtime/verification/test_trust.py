@@ -16,7 +16,14 @@ from aotc.bundle.sign.signer import LocalSigner
 from aotc.bundle.trust.trust_text import policy_text
 from aotc_runtime.base import limits
 from aotc_runtime.base.errors import TrustError
-from aotc_runtime.schema.trust_policy import Accepts, Revoked, SizeLimits, TrustedKey, TrustPolicy
+from aotc_runtime.schema.trust_policy import (
+    Accepts,
+    MetricRule,
+    Revoked,
+    SizeLimits,
+    TrustedKey,
+    TrustPolicy,
+)
 from aotc_runtime.verification.certificate_rules import certifier_keys
 from aotc_runtime.verification.policy_reader import policy_keys, read_policy
 from aotc_runtime.verification.policy_types import policy_problems
@@ -342,6 +349,11 @@ def test_a_threshold_that_no_keys_reach_names_its_file_and_line(tmp_path: Path) 
         ('"classify.top1" = true', 'metrics."classify.top1"', "a number"),
         ('"classify.top1" = nan', 'metrics."classify.top1"', "a finite number"),
         ('"classify.top1" = inf', 'metrics."classify.top1"', "a finite number"),
+        ('"classify.top1" = { minimum = nan }', 'metrics."classify.top1"', "a finite number"),
+        ('"c.top1" = { minimum = 1, maximum = 1 }', 'metrics."c.top1"', "one of minimum and"),
+        ('"c.top1" = { samples = 9 }', 'metrics."c.top1"', "one of minimum and maximum"),
+        ('"c.top1" = { maximum = 1, samples = 0 }', 'top1".samples', "an integer of at least 1"),
+        ('"c.top1" = { maximim = 1 }', 'top1".maximim', "one of: minimum, maximum, samples"),
     ],
 )
 def test_metric_limits_are_finite(rules: str, place: str, expected: str, tmp_path: Path) -> None:
@@ -353,9 +365,10 @@ def test_metric_limits_are_finite(rules: str, place: str, expected: str, tmp_pat
 
 
 def test_metrics_of_functions_and_whole_numbers_are_read(tmp_path: Path) -> None:
-    rules = '"classify.my.metrics:f1" = 1'
+    rules = '"classify.my.metrics:f1" = 1\n"c.mae" = { maximum = 2, samples = 9 }'
     text = f"{policy_text('digits', [PEM], 1)}\n[metrics]\n{rules}\n"
-    assert read_policy(written(tmp_path, text)).metrics == {"classify.my.metrics:f1": 1.0}
+    wanted = {"classify.my.metrics:f1": 1.0, "c.mae": MetricRule(maximum=2.0, samples=9)}
+    assert read_policy(written(tmp_path, text)).metrics == wanted
 
 
 @pytest.mark.parametrize(
