@@ -18,8 +18,14 @@ from msgspec import UNSET
 from packageurl import PackageURL
 
 from aotc.base.stages import CapturedProgram, Package
-from aotc.bundle.sign.model_card import model_card
-from aotc_runtime.schema.bundle_manifest import XLA, BundleManifest, engine_name
+from aotc_runtime.schema.bundle_manifest import (
+    XLA,
+    BundleManifest,
+    EvaluationRan,
+    ParityRan,
+    engine_name,
+)
+from aotc_runtime.schema.tensor_text import tensor_text
 
 LOADED = ("aotc-runtime", "cryptography", "ml-dtypes", "msgspec", "numpy")
 """Packages that a process has which loads a bundle, beside those of the engines that run it; the
@@ -63,7 +69,7 @@ def sbom(
         bom.components.add(part)
     bom.register_dependency(bundle, parts)
     document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
-    document["metadata"]["component"]["modelCard"] = model_card(built)
+    document["metadata"]["component"]["modelCard"] = _model_card(built)
     return document
 
 
@@ -128,3 +134,44 @@ def _built_with(manifest: BundleManifest) -> str:
 
 def _sha256(digest: str) -> HashType:
     return HashType(alg=HashAlgorithm.SHA_256, content=digest.removeprefix("sha256:"))
+
+
+def _model_card(built: Sequence[BundleManifest]) -> dict[str, Any]:
+    """Return inputs, outputs, and what was measured of each target's executables.
+
+    https://cyclonedx.org/docs/1.6/json/#metadata_component_modelCard
+    """
+    entries = built[0].entry_points.items()
+    sides = {
+        side: [
+            {"format": f"{name} {spec.path or 'result'}: {tensor_text(spec)}"}
+            for name, entry in entries
+            for spec in getattr(entry, side)
+        ]
+        for side in ("inputs", "outputs")
+    }
+    measured = [metric for manifest in built for metric in _metrics(manifest)]
+    card: dict[str, Any] = {"modelParameters": {side: v for side, v in sides.items() if v}}
+    return card | ({"quantitativeAnalysis": {"performanceMetrics": measured}} if measured else {})
+
+
+def _metrics(manifest: BundleManifest) -> Iterator[dict[str, Any]]:
+    for name, entry in manifest.entry_points.items():
+        for each in entry.evaluations or ():
+            if isinstance(each.result, EvaluationRan):
+                ends = {"lowerBound": each.result.low, "upperBound": each.result.high}
+                yield {
+                    "type": each.metric,
+                    "value": each.result.value,
+                    "slice": f"{name} for {manifest.target.name}, {each.samples} samples",
+                    "confidenceInterval": ends,
+                }
+        ran = [p.parity for p in entry.profiles if isinstance(p.parity, ParityRan)]
+        if ran:
+            precisions = {p.precision.weights for p in entry.profiles if p.precision}
+            weights = f", weights in {' and '.join(sorted(precisions))}" if precisions else ""
+            yield {
+                "type": "largest absolute error against the reference",
+                "value": max((parity.max_abs for parity in ran), key=float),
+                "slice": f"{name} for {manifest.target.name}, {len(ran)} executables{weights}",
+            }
