@@ -150,8 +150,10 @@ def target_notes(manifests: Mapping[str, BundleManifest]) -> Iterator[str]:
                 for rounds in [bool(profile.precision and profile.precision.activations)]
             }
             precisions = {p.precision.weights for p in entry_point.profiles if p.precision}
-            lacks = manifest.target.platform == "cpu" and not {*manifest.target.features} & _NARROW
-            if "bfloat16" in precisions and lacks:
+            is_slow = manifest.target.platform == "cpu" and _NARROW.isdisjoint(
+                manifest.target.features
+            )
+            if is_slow and "bfloat16" in precisions:
                 yield (
                     f"{name} for {target}: products of bfloat16 take longer than those of float32, "
                     f"since the target has none of {', '.join(sorted(_NARROW))}"

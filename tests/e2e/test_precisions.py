@@ -362,11 +362,6 @@ def test_calls_multiply_bfloat16(tmp_path: Path) -> None:
     assert [each.scale for each in precision.quantized] == ["", ""]
     text = CliRunner().invoke(cli, ["inspect", str(bundle)]).output
     assert "calls round the factors of 2 products to bfloat16 and sum in float32" in text
-    for accepted, is_refused in (("bfloat16", False), ("float32", True)):
-        policy = tmp_path / "other.toml"
-        policy.write_text(f'precisions = ["{accepted}"]\n{trust.read_text()}')
-        verified = CliRunner().invoke(cli, ["verify", str(bundle), "--trust", str(policy)])
-        assert ("AOTC-E338" in verified.output) == is_refused
     reviewed = review(open_bundle(bundle), None, NOW)
     assert b"bfloat16" in render(page_of(reviewed, None, NOW.timestamp(), None))
 

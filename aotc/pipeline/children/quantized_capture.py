@@ -88,16 +88,11 @@ class Quantizer:
         known: dict[Name, set[Use]] = {}
         for module, arguments in _modules(captured):
             read = mlir_context.read_artifact(module.artifact)
-            names = [
-                (a.set, a.tensor) if isinstance(a, WeightArgument) else None for a in arguments
-            ]
-            kept_here = [
-                place for place, each in enumerate(names) if each and _patterns(each, spec)
-            ]
-            uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, kept_here)
-            for each, found in zip(names, uses, strict=True):
-                if each is not None:
-                    known.setdefault(each, set()).update(found)
+            names = _named(arguments)
+            matched = [place for place, each in names.items() if _patterns(each, spec)]
+            uses = uses_of(read) if spec.compute == FLOAT32 else bfloat16_uses(read, matched)
+            for place, each in names.items():
+                known.setdefault(each, set()).update(uses[place])
         made: dict[Name, _Made] = {}
         kept: dict[str, str] = {}
         findings: list[Finding] = []
@@ -167,11 +162,11 @@ class Quantizer:
         Weights that every entry point takes quantized are left out.
         """
         used = {
-            argument.tensor
+            tensor
             for each in captured.values()
             for _, arguments in _modules(each)
-            for argument in arguments
-            if isinstance(argument, WeightArgument) and argument.set == name
+            for owner, tensor in _named(arguments).values()
+            if owner == name
         }
         made = [
             (tensor, each) for ((owner, tensor), _), each in self._made.items() if owner == name
@@ -256,6 +251,12 @@ def _patterns(weight: Name, spec: PrecisionSpec) -> list[str]:
     return [each for each in spec.keep if weight[0] != CLOSURE and fnmatchcase(weight[1], each)]
 
 
+def _named(arguments: Sequence[Argument]) -> dict[int, Name]:
+    """Return the weights among arguments, by number."""
+    places = enumerate(arguments)
+    return {n: (a.set, a.tensor) for n, a in places if isinstance(a, WeightArgument)}
+
+
 def _modules(captured: CapturedEntryPoint) -> Iterator[tuple[Module, Sequence[Argument]]]:
     """Yield every module of an entry point with its arguments."""
     for profile in captured.profiles:
@@ -298,26 +299,22 @@ class _Rewriter:
         self, module: Module, arguments: Sequence[Argument]
     ) -> tuple[Module, tuple[Argument, ...]]:
         """Return a module that takes quantized weights, and its arguments."""
-        taken = [*arguments]
-        schemes: dict[int, Scheme] = {}
-        units: dict[int, float | None] = {}
-        wide: list[int] = []
-        for place, argument in enumerate(arguments):
-            if isinstance(argument, WeightArgument):
-                name = (argument.set, argument.tensor)
-                found = self.made.get(name)
-                wide += [place] if name in (self.wide or ()) else []
-                if found is not None:
-                    schemes[place] = found.scheme
-                    units |= {place: self.units[name]} if name in self.units else {}
-                    taken[place] = WeightArgument(set=argument.set, tensor=found.record.values)
-                    if found.scheme.is_scaled:
-                        taken.append(WeightArgument(set=argument.set, tensor=found.record.scale))
+        taken, names = [*arguments], _named(arguments)
+        made = {place: self.made[name] for place, name in names.items() if name in self.made}
+        for place, each in made.items():
+            taken[place] = WeightArgument(set=each.record.set, tensor=each.record.values)
+            if each.scheme.is_scaled:
+                taken.append(WeightArgument(set=each.record.set, tensor=each.record.scale))
         read = mlir_context.read_artifact(module.artifact)
-        if self.wide is None:
-            products = take_quantized(read, schemes, units)
+        if self.wide is not None:
+            wide = [place for place, name in names.items() if name in self.wide]
+            products = multiply_bfloat16(read, made, wide)
         else:
-            products = multiply_bfloat16(read, schemes, wide)
+            units = {
+                place: self.units[names[place]] for place in made if names[place] in self.units
+            }
+            schemes = {place: each.scheme for place, each in made.items()}
+            products = take_quantized(read, schemes, units)
         self.products = max(self.products, products)
         return portable(read), tuple(taken)
 
