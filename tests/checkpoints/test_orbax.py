@@ -28,6 +28,7 @@ from aotc.config.manifest_specs import WeightsSpec
 from aotc.pipeline.build import Built, build
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc.pipeline.cached_tasks import Kind
+from tests.small_manifests import one_function
 from tests.waiting import until
 
 pytestmark = [pytest.mark.orbax]
@@ -288,18 +289,7 @@ def test_one_that_was_not_finished_has_no_metadata(tmp_path: Path) -> None:
     assert [file.path for file in files_of(source)] == [tmp_path / "unfinished"]
 
 
-MANIFEST = """
-schema = 1
-name = "tree"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[weights.params]
-source = "checkpoint"
-[entry_points.f]
-function = "program:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-"""
+MANIFEST = one_function("tree", "[4]", module="program", weights='source = "checkpoint"')
 PROGRAM = "def f(params, x):\n    return x @ params['dense']['w'] + params['dense']['b']\n"
 
 

@@ -10,18 +10,10 @@ import pytest
 
 from aotc.base.workers.worker_environment import inherited
 from aotc.pipeline.build import build
+from tests.small_manifests import one_function
 
 PROGRAM = "def f(x):\n    return x * 2\n"
-MANIFEST = """
-schema = 1
-name = "odd"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "odd:f"
-inputs.x = { shape = [4], dtype = "float32" }
-fixtures.seed = 0
-"""
+MANIFEST = one_function("odd", "[4]", "fixtures.seed = 0")
 
 TALKATIVE = {
     "PYTHONINSPECT": "1",

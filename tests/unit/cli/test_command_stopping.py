@@ -20,6 +20,7 @@ import pytest
 from aotc.cli.stop_signals import Stops
 from aotc_runtime.loader import bundle_sources
 from tests.conftest import Bundle, Run
+from tests.small_manifests import one_function
 from tests.waiting import SECONDS, said_at, started, until
 
 AOTC = (sys.executable, "-m", "aotc.cli.main")
@@ -41,16 +42,7 @@ def f(x):
     return x
 """
 
-MANIFEST = """
-schema = 1
-name = "slow"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "slow:f"
-inputs.x = { shape = [8, 8], dtype = "float32" }
-fixtures.seed = 0
-"""
+MANIFEST = one_function("slow", "[8, 8]", "fixtures.seed = 0")
 
 
 @pytest.fixture

@@ -6,16 +6,9 @@ import pytest
 
 from aotc.pipeline.build import build
 from aotc_runtime.base.errors import AotcError
+from tests.small_manifests import one_function
 
-MANIFEST = """
-schema = 1
-name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "program:f"
-inputs.x = { shape = [4], dtype = "float32" }
-"""
+MANIFEST = one_function("program", "[4]")
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,9 @@ import pytest
 from aotc.pipeline.cache.cache_store import LocalStore
 from aotc_runtime.base.digest import sha256
 from tests.conftest import Run
+from tests.small_manifests import one_function
 
-MANIFEST = """
-schema = 1
-name = "tiny"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "tiny:f"
-inputs.x = { shape = [8], dtype = "float32" }
-"""
+MANIFEST = one_function("tiny", "[8]")
 
 
 @pytest.fixture

@@ -9,19 +9,9 @@ from aotc.commands.reproduce import source_check
 from aotc.commands.reproduce.build_recipe import Recipe
 from aotc.commands.reproduce.source_check import check_files, read_elsewhere
 from aotc_runtime.base.digest import sha256
+from tests.small_manifests import one_function
 
-MANIFEST = """
-schema = 1
-name = "small"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[weights.params]
-source = "../../data/w.safetensors"
-[entry_points.f]
-function = "small:f"
-bind = { params = "params" }
-inputs.x = { shape = [4], dtype = "float32" }
-"""
+MANIFEST = one_function("small", "[4]", weights='source = "../../data/w.safetensors"')
 
 
 def recipe(files: dict[str, str], text: str = MANIFEST) -> Recipe:
