@@ -14,17 +14,9 @@ from aotc_runtime.schema.bundle_manifest import ParityNotRun, ParityRan
 from aotc_runtime.system.bundle_files import open_bundle
 from aotc_runtime.verification.bundle_examination import read_unverified
 from tests.conftest import Bundle
+from tests.small_manifests import one_function
 
-MANIFEST = """
-schema = 1
-name = "program"
-version = "1.0.0"
-targets = ["cpu-x86-64-v3"]
-[entry_points.f]
-function = "program:f"
-inputs.x = { shape = [64], dtype = "float32" }
-tolerance = { rtol = 0.0, atol = 0.0 }
-"""
+MANIFEST = one_function("program", "[64]", "tolerance = { rtol = 0.0, atol = 0.0 }")
 
 # The executable has the numbers that the capture drew, plain JAX draws its own.
 NOT_DETERMINISTIC = """

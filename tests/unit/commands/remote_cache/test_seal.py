@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies
 
+from aotc.bundle.sign.attestation import seal
 from aotc.bundle.sign.signer import LocalSigner
 from aotc.commands.remote_cache.cache_seal import PAYLOAD_TYPE, Refusal, Sealed, Seals
 from aotc_runtime.base import canonical_json
@@ -33,17 +34,7 @@ def changed(change: Callable[[in_toto.Envelope], in_toto.Envelope]) -> bytes:
 
 def signed(payload_type: str, payload: bytes) -> bytes:
     """An entry with what our key signed, whatever it is."""
-    signature = OURS.sign(in_toto.pre_authentication_encoding(payload_type, payload))
-    return changed(
-        lambda envelope: msgspec.structs.replace(
-            envelope,
-            payload=base64.b64encode(payload).decode(),
-            payloadType=payload_type,
-            signatures=(
-                in_toto.Signature(sig=base64.b64encode(signature).decode(), keyid=OURS.key_id),
-            ),
-        )
-    )
+    return seal(payload_type, payload, OURS) + b"\n" + DATA
 
 
 def pretending(envelope: in_toto.Envelope) -> in_toto.Envelope:
