@@ -7,11 +7,11 @@ say, as libcuda reads it. No context is made, and nothing is allocated on a devi
 
 import ctypes
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from msgspec import Struct
 
+from aotc_runtime.engines.xla.xla_accelerator import version_of
 from aotc_runtime.schema.host_facts import Accelerator
 
 PLATFORM = "cuda"
@@ -48,7 +48,7 @@ class Driver(Struct, frozen=True):
 
 def detect() -> Accelerator:
     """Return the GPUs that this process may use; without devices where there is no driver."""
-    return facts(read_driver(), plugin_version())
+    return facts(read_driver(), version_of(PLUGIN))
 
 
 def facts(driver: Driver | None, plugin: str) -> Accelerator:
@@ -66,14 +66,6 @@ def facts(driver: Driver | None, plugin: str) -> Accelerator:
         driver=f"{driver.cuda // 1000}.{driver.cuda % 1000 // 10}",
         driver_release=driver.release,
     )
-
-
-def plugin_version() -> str:
-    """Return the version of the installed plugin; "" if there is none."""
-    try:
-        return version(PLUGIN)
-    except PackageNotFoundError:
-        return ""
 
 
 def read_driver() -> Driver | None:

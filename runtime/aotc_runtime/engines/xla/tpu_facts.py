@@ -6,11 +6,11 @@ libtpu knows more, and a process that starts it has the chips to itself.
 
 import os
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from msgspec import Struct
 
+from aotc_runtime.engines.xla.xla_accelerator import version_of
 from aotc_runtime.schema.host_facts import Accelerator
 
 PLATFORM = "tpu"
@@ -51,7 +51,7 @@ CHIPS: Mapping[str, Chip] = {
 
 def detect() -> Accelerator:
     """Return the TPUs that this process may use."""
-    return facts(read_chips(PCI_DEVICES), plugin_version(), os.environ)
+    return facts(read_chips(PCI_DEVICES), version_of(PLUGIN), os.environ)
 
 
 def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Accelerator:
@@ -65,14 +65,6 @@ def facts(chips: list[Chip], plugin: str, environment: Mapping[str, str]) -> Acc
         memory_bytes=min((chip.memory_bytes for chip in visible), default=0),
         plugin=plugin,
     )
-
-
-def plugin_version() -> str:
-    """Return the version of the installed libtpu; "" if there is none."""
-    try:
-        return version(PLUGIN)
-    except PackageNotFoundError:
-        return ""
 
 
 def read_chips(folder: Path) -> list[Chip]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ class Accelerated(XlaDevice):
     def to_numpy(self, buffer: Buffer, aval: Aval) -> Array:
         """Return a copy on the host."""
         return copied(buffer) if aval.placement is None else joined(buffer)
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package; "" if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def library_of(package: str, file: str) -> Path:

@@ -1,7 +1,7 @@
 """The platforms of XLA beside the processor's, each imported when it is asked for."""
 
 from aotc_runtime.base import first_line
-from aotc_runtime.base.errors import AotcError, refusal
+from aotc_runtime.base.errors import refusal
 from aotc_runtime.engines.xla.xla_client import XlaDevice
 from aotc_runtime.engines.xla.xla_cpu_device import Processor
 from aotc_runtime.schema.host_facts import Accelerator
@@ -34,10 +34,5 @@ def accelerated(platform: str, started: Processor) -> XlaDevice:
 
                 return TpuDevice()
     except (OSError, started.error) as error:
-        raise _no_device(platform, first_line(error)) from error
+        raise refusal("AOTC-E758", platform, first_line(error)) from error
     raise refusal("AOTC-E758", platform, "", cause="unsupported-platform")
-
-
-def _no_device(platform: str, found: str) -> AotcError:
-    """Return the error (AOTC-E758) for a platform without usable devices."""
-    return refusal("AOTC-E758", platform, found)
